@@ -135,7 +135,7 @@ FLEET = Dashboard(
             unit="s",
         ),
         Panel(
-            "Resources that wait for a reconcile",
+            "Resources in the queue for a reconcile",
             {"waiting": "max(gaudi_operator_queue_depth)", "pods that warm up": "max(gaudi_operator_pods_warming)"},
         ),
         Panel(

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Finer prompt buckets are another revision: its first pod is the canary, and an old pod goes only when a new one serves.
+# Finer prompt buckets are another revision: the first pod is the canary, and an old pod goes only when a new one serves.
 . "$(dirname "$0")/story.sh"
 
 begin walkthrough.yaml

@@ -12,7 +12,7 @@ spec:
       query: {min: 32, step: 32}
 YAML
 rolled_back CapturedBelowThreshold "of 16 prompt graphs"
-holds "$(condition Stalled message)" "was the first to be left out: it needs about"
+holds "$(condition Stalled message)" "was the first bucket without a graph: it needs about"
 
 look
 finish

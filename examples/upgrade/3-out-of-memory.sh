@@ -25,7 +25,7 @@ spec:
       limits: {memory: 24Mi}
     sharedMemorySize: 1Mi
 YAML
-rolled_back HostOutOfMemory "Raise spec.pod.resources.limits.memory: the node's memory ran out, not the card's."
+rolled_back HostOutOfMemory "Raise spec.pod.resources.limits.memory: the container ran out of node memory, not of card memory."
 
 look
 finish

@@ -82,7 +82,7 @@ def test_spec_that_the_operator_refuses_is_refused_by_admission(
     name = new_class(limits=limits)
     sentence = admission.wait_refused(**spec, className=name)
     assert f"limits.{next(iter(limits))}" in sentence
-    assert f"as class {name} says: change it, or use another class." in sentence
+    assert f"as class {name} requires: change it, or use another class." in sentence
 
 
 @pytest.mark.parametrize(("limits", "spec"), WITHIN, ids=[_case(*each) for each in WITHIN])

@@ -97,7 +97,7 @@ async def test_foreign_service_of_the_same_name_is_not_taken_over(api: KubeApi, 
     await api.create(gaudi_inference("tiny"))
 
     condition = await until(partial(stalled, api, "NameTaken"), "the resource to be Stalled")
-    assert "exists and is not ours" in condition["message"]
+    assert "exists and belongs to another owner" in condition["message"]
     assert await api.get("Service", "tiny") == before
 
 

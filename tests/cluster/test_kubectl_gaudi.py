@@ -177,8 +177,8 @@ async def test_plan_learned_from_other_traffic_is_rolled_back(
         served = await served_prompts(api, canary, Bucket(1, 165, 0))
         kubelet.runtime(canary).update(served=served)
         stopped = await until(partial(stalled, api, "RolledBack"), "the rollback to end", seconds=60)
-    assert f"computed {served.prompt.padding:.3f} times what their requests need" in stopped["message"]
-    assert f"{served.prompt.forecast_padding:.3f} was forecast" in stopped["message"]
+    assert f"computed {served.prompt.padding:.3f} times the real tokens" in stopped["message"]
+    assert f"the forecast for batches of their sizes was {served.prompt.forecast_padding:.3f}" in stopped["message"]
     assert min(seen.available) >= 2
     await until(partial(runs_alone, api, *good), "the canary to have ended")
     assert old == {each["metadata"]["name"] for each in await api.list("Pod", NAME_LABEL)}

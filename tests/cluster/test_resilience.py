@@ -84,7 +84,7 @@ async def test_resource_deleted_while_no_operator_ran_is_not_recreated(
         await api.merge("GaudiInference", "other", {"spec": {"replicas": 2}})
         await until(partial(ready, api, "other"), "the operator to have caught up", seconds=60)
         assert await operator.value("gaudi_operator_resources") == 1
-        assert any("vanished unseen" in line["message"] for line in operator.lines())
+        assert any("was deleted while not watched" in line["message"] for line in operator.lines())
     assert await _left_of(api, "tiny") == []
 
 

@@ -30,7 +30,7 @@ async def test_stalled_revision_stays_rolled_back_after_the_operator_is_killed(
         await operator.start()
         await api.merge("GaudiInference", "tiny", {"spec": {"service": {"port": 81}}})
         await until(partial(observed, api), "the new operator to have reconciled", seconds=60)
-    assert "failed (WarmupStalled): Nothing moved in pod tiny-" in condition["message"]
+    assert "failed (WarmupStalled): No progress in pod tiny-" in condition["message"]
     assert min(seen.available) >= 2
     await until(partial(runs_alone, api, good), "the last pod of the failed revision to have ended")
     assert [good not in each["metadata"]["name"] for each in await failed(api)] == [True]

@@ -62,15 +62,15 @@ NUMBERS: tuple[tuple[str, str, Callable[[Shown], int]], ...] = (
     ("Ready", r"(\d+) of \d+ replicas serve in all", lambda s: s.serving),
     ("Ready", r"\d+ of (\d+) replicas serve in all", lambda s: s.desired),
     ("Ready", r", (\d+) left\.", lambda s: len(s.old)),
-    ("Ready", r"(\d+) pods? (?:is|are) still to be made", lambda s: s.desired - len(s.current)),
-    ("Ready", r"(\d+) pods run, \d+", lambda s: len(s.rows)),
-    ("Ready", r"\d+ pods run, (\d+)", lambda s: s.desired),
-    ("Available", r"(\d+) pods? takes? traffic", lambda s: s.serving),
+    ("Ready", r"(\d+) pods? (?:is|are) not created yet", lambda s: s.desired - len(s.current)),
+    ("Ready", r"(\d+) pods run, and \d+", lambda s: len(s.rows)),
+    ("Ready", r"\d+ pods run, and (\d+)", lambda s: s.desired),
+    ("Available", r"(\d+) pods? (?:is|are) ready", lambda s: s.serving),
     ("WarmedUp", r"^(\d+) of \d+ replicas", lambda s: sum(row["gate"] for row in s.current)),
     ("WarmedUp", r"^\d+ of (\d+) replicas", lambda s: s.desired),
-    ("Degraded", r"(\d+) replicas? takes? traffic", lambda s: s.serving),
+    ("Degraded", r"(\d+) replicas? (?:is|are) ready", lambda s: s.serving),
     ("Degraded", r"(\d+) replicas? (?:was|were) lost", lambda s: s.expected - s.serving),
-    ("Degraded", r"(\d+) did before", lambda s: s.expected),
+    ("Degraded", r"and (\d+) were before", lambda s: s.expected),
 )
 """(condition, pattern of a number in its message, function that returns this number from the fields)."""
 
@@ -130,9 +130,9 @@ def _named_pods(s: Shown) -> Iterator[str]:
     """Yield a sentence for each pod whose row contradicts a message about its readiness."""
     _, _, ready = s.says("Ready")
     _, lost, degraded = s.says("Degraded")
-    cannot = re.findall(r"Pod (\S+) (?:finds no node|is held by|takes no traffic|cannot start|waits for)", ready)
+    cannot = re.findall(r"Pod (\S+) (?:is unschedulable|is held by|takes no traffic|cannot start|waits for)", ready)
     away = re.findall(r"Not ready: ([^.]+)\.", degraded)
-    below = re.findall(r"asks for: ([^.]+)\.", degraded) if lost == "BelowThresholds" else []
+    below = re.findall(r"requires: ([^.]+)\.", degraded) if lost == "BelowThresholds" else []
     rows = {row["name"]: row for row in s.rows}
     for name in (*cannot, *(each for names in away for each in names.split(", "))):
         if name in rows and rows[name]["ready"]:
@@ -157,9 +157,9 @@ def _between_conditions(s: Shown) -> Iterator[str]:
         yield f"Reconciling says {reconciling[1]}: {reconciling[2]} Ready says {ready[1]}: {ready[2]}"
     if ready[1] == "WarmingUp" and warmed[0] == "True":
         yield f"Ready says that pods warm up, and WarmedUp that all have: {ready[2]} {warmed[2]}"
-    if "older pods serve until" in ready[2] and not _ready(s.old):
+    if "older revisions serve until" in ready[2] and not _ready(s.old):
         yield f"Ready says that older pods serve, and none does: {ready[2]} {available[2]}"
-    if degraded[1] == "AsPromised" and s.serving < s.expected:
+    if degraded[1] == "AsExpected" and s.serving < s.expected:
         yield f"{s.serving} of {s.expected} expected pods serve, and Degraded denies a loss: {degraded[2]}"
     for name in re.findall(r"Revision (\S+) runs instead", ready[2]):
         if name != s.status["revision"].get("current"):

@@ -155,7 +155,7 @@ def _validation(number: int, rule: Rule, remedy: str, in_trial: str = "") -> Man
     return {
         "expression": f"variables.wrong{number}.size() == 0",
         "messageExpression": f"'{rule.field}' + variables.wrong{number}[0] + {wrong} + ', as class ' +"
-        f" params.metadata.name + ' says' + {end}",
+        f" params.metadata.name + ' requires' + {end}",
         "message": f"The spec is beyond limits.{rule.limit} of the class{_CHANGE}",
     }
 

@@ -181,7 +181,7 @@ RULES = (
         _listed("accelerator.resourceClaimTemplateName"),
         # A policy cannot read the ResourceClaimTemplate, which may request any number of devices.
         "false",
-        wrong="' may ask for any number of cards, which limits.maxCards forbids'",
+        wrong="' may request any number of cards, which limits.maxCards forbids'",
     ),
     Rule(
         "modelSources",

@@ -92,7 +92,7 @@ def resolve_class(inference: Inference, observed: Observed, defaults: Installati
 
 
 _UNREADABLE = (
-    "Class {} has fields or values that this operator does not know, so what it allows is unknown: install the same"
+    "Class {} has fields or values that this operator does not know, so its limits are unknown: install the same"
     " release of operator and CustomResourceDefinitions."
 )
 
@@ -106,7 +106,7 @@ def _named(name: str, observed: Observed) -> Manifest | Problem:
     found = next((each for each in observed.classes if each["metadata"]["name"] == name), None)
     return found or Problem(
         "ClassMissing",
-        f"spec.className is {name}, and there is no GaudiInferenceClass of that name: create it, or name another "
+        f"spec.className is {name}, but no GaudiInferenceClass has that name: create it, or name another class "
         "(kubectl get gic).",
     )
 
@@ -118,8 +118,8 @@ def _default(observed: Observed) -> Manifest | Problem | None:
     names = ", ".join(sorted(each["metadata"]["name"] for each in found))
     return Problem(
         "ClassAmbiguous",
-        f"spec.className is left out, and several classes are the default ({names}): name one, or leave one "
-        "the default.",
+        f"spec.className is left out, and several classes are the default ({names}): set spec.className, or keep one "
+        "default class.",
     )
 
 

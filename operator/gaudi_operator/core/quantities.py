@@ -18,7 +18,7 @@ def parse_quantity(text: str) -> Fraction:
     """Return the amount in base units (bytes, cores, pieces). Raises ValueError if `text` is not a quantity."""
     match = _FORM.match(text)
     if match is None:
-        raise ValueError(f"{text!r} is no quantity such as 500m, 4 or 64Gi")
+        raise ValueError(f"{text!r} is not a quantity such as 500m, 4 or 64Gi")
     return Fraction(match[1]) * _SCALES[match[2]]
 
 

@@ -120,7 +120,7 @@ class ServedKinds:
             await asyncio.sleep(DISCOVERY_SECONDS)
             for kind in filter(wanted, missing):
                 if await self._is_served(kind):
-                    log.info("%s were installed: they are watched from now on.", kind.plural)
+                    log.info("%s were installed and are watched.", kind.plural)
                     return
 
     async def _is_served(self, kind: Kind) -> bool:

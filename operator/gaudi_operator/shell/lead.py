@@ -131,7 +131,7 @@ class Leader:
         if failing := _plurals(self._watching.failing):
             return f"cannot watch {failing}"
         unlisted = _plurals(kind for kind, _ in self._store.unlisted)
-        return f"waits for the first list of {unlisted}" if unlisted else self._controller.why_not_ready()
+        return f"waiting for the first list of {unlisted}" if unlisted else self._controller.why_not_ready()
 
     def _has_use(self, kind: Kind) -> bool:
         """Return True if an optional kind is needed."""

@@ -76,5 +76,5 @@ def _sentence(phase: PhaseForecast, least: int, thresholds: Thresholds) -> str:
     count = _count(phase, thresholds)
     return (
         f"about {count} of {phase.planned} {phase.phase} graphs ({percent(count, phase.planned)} %) fit into the "
-        f"memory kept for graphs, and {least} % are asked for"
+        f"memory reserved for graphs (minimum {least} %)"
     )

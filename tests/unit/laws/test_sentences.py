@@ -16,10 +16,10 @@ ROWS = [
 SAYS = {
     "Ready": ("False", "StartingPods", READY),
     "Reconciling": ("True", "StartingPods", READY),
-    "Stalled": ("False", "NotStalled", "Nothing asks for a person."),
-    "Available": ("False", "BelowMinimum", "1 pod takes traffic, at least 2 are promised."),
+    "Stalled": ("False", "NotStalled", "No action is required."),
+    "Available": ("False", "BelowMinimum", "1 pod is ready (minimum 2)."),
     "WarmedUp": ("False", "WarmingUp", "1 of 2 replicas of revision new have passed the readiness gate."),
-    "Degraded": ("False", "AsPromised", "No replica was lost, and none serves below the thresholds."),
+    "Degraded": ("False", "AsExpected", "No replica is lost, and no pod serves below the thresholds."),
 }
 """The conditions of a model of two replicas, one of which serves and one of which is gated."""
 
@@ -62,16 +62,18 @@ def test_status_that_agrees_with_itself_has_no_disagreements() -> None:
         (status(phase="RollingBack"), "the phase is RollingBack, and Ready says StartingPods"),
         (status(phase="Stalled"), "the phase is Stalled, and Stalled is False"),
         (status(phase="RollingOut"), "no pod of an older revision is there"),
-        (status(Available=("True", "MinimumAvailable", "2 pods take traffic.")), "Available says 2"),
+        (status(Available=("True", "MinimumAvailable", "2 pods are ready (minimum 2).")), "Available says 2"),
         (status(Stalled=("True", "ModelNotFound", "There is no model.")), "Stalled says ModelNotFound"),
         (status(Degraded=("True", "ReplicasLost", "1 replica was lost. Not ready: a.")), "that a does not serve"),
         (status(Reconciling=("True", "WarmingUp", "1 pod is warming up.")), "Reconciling says WarmingUp"),
         (
-            unready("Pod a finds no node: no card is free.", "Unschedulable"),
+            unready("Pod a is unschedulable: no card is free.", "Unschedulable"),
             "a message says that a does not serve",
         ),
         (
-            unready("0 of 2 replicas serve revision new; older pods serve until then, 0 left.", "RollingOut"),
+            unready(
+                "0 of 2 replicas serve revision new; pods of older revisions serve until then, 0 left.", "RollingOut"
+            ),
             "Ready says that older pods serve, and none does",
         ),
         (

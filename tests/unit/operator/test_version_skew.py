@@ -78,8 +78,8 @@ async def test_report_of_another_plan_keeps_the_gate_closed() -> None:
     wrote, ignored = await gate_after({**SERVING, "planHash": "q" * 64})
     assert wrote is None
     assert ignored == (
-        "Its report is for plan qqqqqqqqqq, the pod was made for plan pppppppppp: "
-        "another release of the runtime may be in its image."
+        "Its report is for plan qqqqqqqqqq, but the pod was created for plan pppppppppp: its image may have another "
+        "release of the runtime."
     )
 
 

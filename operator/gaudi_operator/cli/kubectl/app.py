@@ -15,20 +15,20 @@ from gaudi_operator.cli.kubectl.status import status
 from gaudi_operator.cli.kubectl.top import top
 from gaudi_operator.cli.kubectl.why import why
 
-HELP = """See what GaudiInference resources do, and steer their rollouts in the words of kubectl rollout.
+HELP = """Show the state of GaudiInference resources and manage their rollouts, with the verbs of kubectl rollout.
 
 \b
 Start with:
-  kubectl gaudi status chat             its pods with progress bars; -w goes on
-  kubectl gaudi why chat                why it is not Ready, and the next command
-  kubectl gaudi top                     all models: warm-up, recompiles, padding, tokens a second
-  kubectl gaudi buckets chat            its running plan as heat maps: traffic, and what ran cold
-  kubectl gaudi open chat               a page that shows the warm-up of a pod as it goes
-  kubectl gaudi rollout status chat     wait until it is rolled out, or say why not
-  kubectl gaudi rollout history chat    the kept revisions
-  kubectl gaudi rollout undo chat       back to the one that ran before
-  kubectl gaudi plan learn chat         buckets for the traffic that its pods met
-  kubectl gaudi hardware-report chat    try its cards, and write what they do into one file
+  kubectl gaudi status chat             pods with progress bars; -w keeps watching
+  kubectl gaudi why chat                why the model is not Ready, and the next command
+  kubectl gaudi top                     all models: warm-up, recompilations, padding, tokens per second
+  kubectl gaudi buckets chat            heat maps of the buckets: traffic and cold batches
+  kubectl gaudi open chat               live page of the warm-up of a pod
+  kubectl gaudi rollout status chat     wait until the rollout is complete or has failed
+  kubectl gaudi rollout history chat    kept revisions
+  kubectl gaudi rollout undo chat       go back to the previous revision
+  kubectl gaudi plan learn chat         buckets for the traffic that the pods served
+  kubectl gaudi hardware-report chat    test free cards and write one report file
 """
 
 
@@ -43,7 +43,7 @@ def _group(help: str) -> typer.Typer:  # noqa: A002 - as typer calls it
     )
 
 
-app, rollout, plan = _group(HELP), _group("Steer a rollout."), _group("Plan buckets.")
+app, rollout, plan = _group(HELP), _group("Manage a rollout."), _group("Plan buckets.")
 add_version(app, "kubectl gaudi")
 for command in (history, undo, pause, resume, restart, status):
     rollout.command()(command)

@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 
 KINDS = (SINGULAR, PLURAL, *SHORT_NAMES, f"{SINGULAR}.{GROUP}", f"{PLURAL}.{GROUP}")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the GaudiInference; gi/NAME will do too.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the GaudiInference, or gi/NAME.")]
 Namespace = Annotated[
-    str | None, typer.Option("-n", "--namespace", help="Its namespace; that of the context when left out.")
+    str | None,
+    typer.Option("-n", "--namespace", help="Namespace of the GaudiInference. Defaults to that of the context."),
 ]
-Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig; the current one when left out.")]
-Kubeconfig = Annotated[str | None, typer.Option(help="Path of the kubeconfig; as for kubectl when left out.")]
+Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig. Defaults to the current context.")]
+Kubeconfig = Annotated[str | None, typer.Option(help="Path of the kubeconfig. Defaults to that of kubectl.")]
 
 
 class Refused(Exception):
@@ -80,7 +81,7 @@ def plain_name(name: str) -> str:
     """Return NAME from NAME or KIND/NAME. Raises Refused if KIND is not a GaudiInference."""
     kind, slash, plain = name.rpartition("/")
     if slash and kind.lower() not in KINDS:
-        raise Refused(f"{kind} is no kind that this command knows: give the name of a GaudiInference")
+        raise Refused(f"{kind} is not a GaudiInference: give NAME or gi/NAME")
     return plain
 
 

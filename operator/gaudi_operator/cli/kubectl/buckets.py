@@ -23,11 +23,11 @@ COLD = frozenset({BucketState.COLD, BucketState.UNPLANNED})
 WAITING = frozenset({BucketState.PLANNED, BucketState.COMPILING})
 MOST_NAMED = 10
 CAPTION = (
-    "A number: batches that ran there since the pod serves. ~: without a graph. ...: not warm yet. "
-    "cold: left out, or not planned."
+    "A number: batches of this bucket since the pod became ready. ~: no graph. ...: not warm yet. "
+    "cold: left out or not planned."
 )
 
-Pod = Annotated[str | None, typer.Option(help="Which pod; the one that is furthest when left out.")]
+Pod = Annotated[str | None, typer.Option(help="Name of the pod. Defaults to the pod with the most progress.")]
 
 
 @with_resource
@@ -35,11 +35,11 @@ def buckets(asked: SelectedResource, pod: Pod = None, output: Output = Form.TEXT
     """Draw the buckets of a pod: the state and traffic of each, and cold batches."""
     name = pod or furthest(read_status(asked.cluster.inference(asked.name)))
     if name is None:
-        raise Refused(f"{asked.full_name} has no pods whose buckets could be drawn")
+        raise Refused(f"{asked.full_name} has no pod with a report of its buckets")
     try:
         table = BucketTable.model_validate_json(asked.cluster.ask_pod(asked.name, name, BUCKETS_PATH))
     except ValidationError as error:
-        raise Refused(f"what pod {name} answers is no table of buckets") from error
+        raise Refused(f"the answer of pod {name} is not a table of buckets") from error
     if output is Form.JSON:
         typer.echo(table.model_dump_json(by_alias=True, exclude_none=True, indent=1))
         return
@@ -111,4 +111,4 @@ def cold_lines(table: BucketTable) -> Iterator[str]:
     if len(cold) > MOST_NAMED:
         yield f"and {plural(len(cold) - MOST_NAMED, 'more shape')}"
     if table.left_off:
-        yield f"{plural(table.left_off, 'more bucket')} had no room in the answer"
+        yield f"{plural(table.left_off, 'more bucket')} did not fit into the answer"

@@ -45,8 +45,8 @@ KEPT = (
 """The fields to copy from a pod of the resource: placement, permissions and files, without the node."""
 ENDED = ("Succeeded", "Failed")
 
-Output = Annotated[Path, typer.Option("-o", "--output", help="File of the report.")]
-Timeout = Annotated[int, typer.Option(min=1, help="End the trial after so many seconds.")]
+Output = Annotated[Path, typer.Option("-o", "--output", help="File that the report is written to.")]
+Timeout = Annotated[int, typer.Option(min=1, help="Timeout of the trial, in seconds.")]
 
 
 @with_resource
@@ -74,7 +74,7 @@ def hardware_report(
     for proof in report.proofs:
         console.print(on_one_line(f"{proof.outcome:<10} {proof.name}: {proof.evidence}"), markup=False)
     if report.ended:
-        console.print(on_one_line(f"It ended early: {report.ended}"), markup=False)
+        console.print(on_one_line(f"The trial ended early: {report.ended}"), markup=False)
     typer.echo(f"{output} written")
     if not report.proven:
         raise typer.Exit(1)
@@ -83,10 +83,12 @@ def hardware_report(
 def trial_pod(name: str, pods: Sequence[Manifest], seconds: int) -> Manifest:
     """Return a test pod like the youngest pod of the resource, with a deadline of `seconds`. Raises Refused."""
     if not pods:
-        raise Refused(f'{SINGULAR} "{name}" has no pod to take image, model and place from: scale it to 1 or more')
+        raise Refused(
+            f'{SINGULAR} "{name}" has no pod from which image, model and node could be copied: scale it to 1 or more'
+        )
     like = max(pods, key=lambda each: str(each["metadata"]["creationTimestamp"]))
     if GROUP_SIZE_ANNOTATION in (like["metadata"].get("annotations") or {}):
-        raise Refused(f'the replicas of {SINGULAR} "{name}" are groups of pods: no single pod can try them')
+        raise Refused(f'the replicas of {SINGULAR} "{name}" are groups of pods, which a single pod cannot test')
     spec, serving = like["spec"], next(each for each in like["spec"]["containers"] if each["name"] == CONTAINER)
     trial = {
         key: value for key, value in serving.items() if key not in ("livenessProbe", "readinessProbe", "lifecycle")
@@ -117,7 +119,7 @@ def read_report(log: str) -> HardwareReport:
         with suppress(ValidationError):
             return HardwareReport.model_validate_json(line)
     last = next((line for line in reversed(log.splitlines()) if line.strip()), "nothing")
-    raise Refused(f"the trial wrote no report; its last words: {last[:500]}")
+    raise Refused(f"the trial wrote no report; the end of its log: {last[:500]}")
 
 
 def about(pod: Manifest, node: Manifest) -> dict[str, str]:
@@ -140,7 +142,7 @@ def waits_for(pod: Manifest) -> str:
     status = pod.get("status") or {}
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] != "True":
-            return str(condition.get("message") or condition.get("reason") or "it has no node yet")
+            return str(condition.get("message") or condition.get("reason") or "the pod has no node yet")
     for each in status.get("containerStatuses") or ():
         if waiting := (each.get("state") or {}).get("waiting"):
             return ": ".join(str(waiting[key]) for key in ("reason", "message") if waiting.get(key))
@@ -159,7 +161,7 @@ def _until_ended(asked: SelectedResource, name: str, seconds: int, console: "Con
             console.print(on_one_line(says), markup=False)
             said = says
         time.sleep(LOOK_SECONDS)
-    raise Refused(f"pod {name} has not ended after {seconds} s ({said or 'it said nothing'}); it is deleted")
+    raise Refused(f"pod {name} has not ended after {seconds} s ({said or 'no message'}) and is deleted")
 
 
 def _progress(asked: SelectedResource, name: str) -> str:

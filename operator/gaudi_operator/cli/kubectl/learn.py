@@ -17,9 +17,9 @@ from gaudi_runtime.errors import ConfigError
 
 UNOBSERVED = (
     "spec.rollout.canary.observeSeconds is 0, so this plan stays even if it pads live traffic more than forecast. "
-    "Remove the field, and the first pod is observed for 600 s before the others follow."
+    "Without the field, the first pod is observed for 600 s before further pods are replaced."
 )
-Apply = Annotated[bool, typer.Option("--apply", help="Change the resource, which makes a revision.")]
+Apply = Annotated[bool, typer.Option("--apply", help="Change the resource, which creates a revision.")]
 
 
 @with_resource
@@ -81,5 +81,5 @@ def _traffic(asked: SelectedResource) -> list[tuple[str, str]]:
         except ConfigError as error:
             typer.echo(on_one_line(f"warning: pod {pod} is left out: {error}"), err=True)
     if not texts:
-        raise Refused(f"no ready pod of {asked.name} says what traffic it met")
+        raise Refused(f"no ready pod of {asked.name} reports its traffic")
     return texts

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 BAR = 12
 COLUMNS = ("POD", "PHASE", "WARM-UP", "PROMPT", "DECODE", "TRAFFIC", "RESTARTS")
 
-Live = Annotated[bool, typer.Option("-w", "--watch", help="Go on showing it as it changes, until Ctrl-C.")]
+Live = Annotated[bool, typer.Option("-w", "--watch", help="Keep watching until Ctrl-C.")]
 
 
 def heading(resource: Manifest, now: datetime) -> Iterator[str]:

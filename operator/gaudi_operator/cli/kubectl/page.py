@@ -17,7 +17,7 @@ from gaudi_runtime.contract.text import on_one_line
 
 _FORWARDING = re.compile(r"^Forwarding from (127\.0\.0\.1|\[::1\]):(\d+) ")
 
-Port = Annotated[int, typer.Option(min=0, max=65535, help="Port of this machine; 0 is one that is free.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Local port; 0 selects a free port.")]
 
 
 @with_resource
@@ -40,7 +40,7 @@ def open_page(asked: SelectedResource, pod: Pod = None, port: Port = 0) -> None:
             finally:
                 forwarding.terminate()
     except FileNotFoundError as error:
-        raise Refused("kubectl is not on the PATH: it forwards the port") from error
+        raise Refused("kubectl is not on the PATH; it is needed to forward the port") from error
     except KeyboardInterrupt:
         return
     if code:

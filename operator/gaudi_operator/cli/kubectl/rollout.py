@@ -28,11 +28,13 @@ MergePatch = dict[str, Any]
 TRY_AGAIN: MergePatch = {"metadata": {"annotations": {FAILURE_ANNOTATION: None}}}
 """The patch of a ControllerRevision that removes its failure, so that the operator tries the revision again."""
 
-RevisionOption = Annotated[str | None, typer.Option("--revision", help="Show all of this one: a number or a name.")]
-ToRevision = Annotated[
-    str | None, typer.Option("--to-revision", help="A number or a name; the one that ran before when left out.")
+RevisionOption = Annotated[
+    str | None, typer.Option("--revision", help="Number or name of the revision whose inputs are shown.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Go back to a revision even if it failed before.")]
+ToRevision = Annotated[
+    str | None, typer.Option("--to-revision", help="Number or name of the revision. Defaults to the previous one.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Go back even if the revision has failed before.")]
 
 
 @with_resource
@@ -59,8 +61,8 @@ def undo(asked: SelectedResource, to_revision: ToRevision = None, force: Force =
     patch = guarded_undo_patch(resource, to)
     if failed := why_not_back(to):
         if not force:
-            raise Refused(f"{failed}. With --force it is tried once more")
-        typer.echo(f"warning: {failed}. It is tried once more.", err=True)
+            raise Refused(f"{failed}. To retry it, use --force")
+        typer.echo(f"warning: {failed}. It is retried.", err=True)
     # Clear the failure first, because the operator would give up a revision that is marked as failed.
     if to.failure:
         asked.cluster.patch_revision(asked.name, to.name, TRY_AGAIN)
@@ -201,8 +203,8 @@ def restart_patch(resource: Manifest, now: str) -> MergePatch:
     _not_paused(resource, "restart")
     if pinned := _rollout(resource).get("revision"):
         raise Refused(
-            f"{_name(resource)} runs revision {pinned}, as spec.rollout.revision says, and would not be restarted: "
-            "take that field away first"
+            f"{_name(resource)} runs revision {pinned} because spec.rollout.revision is set, and would not be "
+            "restarted: remove that field first"
         )
     return {"metadata": {"annotations": {RESTARTED_AT_ANNOTATION: now}}}
 
@@ -221,7 +223,9 @@ def guarded_undo_patch(resource: Manifest, revision: Revision) -> list[dict[str,
 def _not_paused(resource: Manifest, verb: str) -> None:
     if _rollout(resource).get("paused"):
         name = _name(resource)
-        raise Refused(f"{name} is paused, so {verb} would move nothing: kubectl gaudi rollout resume {name} first")
+        raise Refused(
+            f"{name} is paused, so {verb} would have no effect: run kubectl gaudi rollout resume {name} first"
+        )
 
 
 def _rollout(resource: Manifest) -> Mapping[str, Any]:

@@ -66,7 +66,7 @@ def _outcome(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence[
     stalled, ready = conditions.get("Stalled"), conditions.get("Ready")
     if stalled is not None and _is_true(stalled):
         return Outcome.FAILED, f"{name} stopped ({stalled.reason}): {stalled.message}"
-    message = ready.message if ready else "nothing is known of it yet"
+    message = ready.message if ready else "no status yet"
     if ready and ready.reason == "RollingBack":
         # The condition Stalled will have the reason. Here the reason would be repeated for every pod.
         return Outcome.WAITING, f"{name} is rolled back: {message.partition('. ')[0]}"
@@ -114,8 +114,8 @@ class Truth(StrEnum):
     FALSE = "false"
 
 
-Watch = Annotated[Truth, typer.Option("-w", "--watch", help="Wait until the rollout is over.")]
-Timeout = Annotated[str, typer.Option(help="Wait no longer than this, such as 90s or 5m; 0 waits without end.")]
+Watch = Annotated[Truth, typer.Option("-w", "--watch", help="Wait until the rollout is complete or has failed.")]
+Timeout = Annotated[str, typer.Option(help="Timeout, such as 90s or 5m; 0 waits without a limit.")]
 
 
 @with_resource
@@ -157,7 +157,7 @@ def seconds(text: str) -> float:
     if text == "0":
         return 0.0
     if not parts or "".join(amount + unit for amount, unit in parts) != text:
-        raise Refused(f"{text} is no duration: write one such as 90s, 5m or 1h30m")
+        raise Refused(f"{text} is not a duration: use the form 90s, 5m or 1h30m")
     return sum(float(amount) * _SECONDS[unit] for amount, unit in parts)
 
 

@@ -36,7 +36,7 @@ COLUMNS = (
     "NAME",
     "PHASE",
     "READY",
-    "WARM-UP",
+    "WARMING UP",
     "PROMPT",
     "DECODE",
     "RECOMPILES",
@@ -50,8 +50,8 @@ COLUMNS = (
 NUMBERS = COLUMNS[2:]
 """The columns that are aligned right."""
 
-Everywhere = Annotated[bool, typer.Option("-A", "--all-namespaces", help="Those of all namespaces.")]
-Seconds = Annotated[float, typer.Option(min=1, max=600, help="How long tokens are counted.")]
+Everywhere = Annotated[bool, typer.Option("-A", "--all-namespaces", help="List models across all namespaces.")]
+Seconds = Annotated[float, typer.Option(min=1, max=600, help="Interval of the token rates, in seconds.")]
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ class Line:
     phase: str
     ready: str
     warmup_percent: int | None
+    warming_pods: int
     prompt_percent: int | None
     decode_percent: int | None
     recompiles: int
@@ -90,6 +91,7 @@ def line(resource: Manifest, before: Sequence[WarmupReport], after: Sequence[War
         phase=status.phase,
         ready=status.ready,
         warmup_percent=status.warmup.percent if status.warmup else None,
+        warming_pods=sum(each.warmup_percent < 100 for each in status.pods if each.revision == status.revision.current),
         prompt_percent=status.captured_percent.prompt,
         decode_percent=status.captured_percent.decode,
         recompiles=status.recompiles.since_ready,
@@ -225,7 +227,7 @@ def cells(found: Line) -> tuple[str, ...]:
         found.name,
         found.phase,
         found.ready,
-        _whole(found.warmup_percent, " %"),
+        _warming_up(found),
         _whole(found.prompt_percent, " %"),
         _whole(found.decode_percent, " %"),
         str(found.recompiles),
@@ -235,6 +237,14 @@ def cells(found: Line) -> tuple[str, ...]:
         "-" if found.graph_bytes is None else size(found.graph_bytes),
         "-" if found.kv_cache_bytes is None else size(found.kv_cache_bytes),
     )
+
+
+def _warming_up(found: Line) -> str:
+    """Return how many pods warm up and how far the slowest is. The captured percentages are those of ready pods."""
+    if found.warming_pods == 0:
+        return "-"
+    pods = "1 pod" if found.warming_pods == 1 else f"{found.warming_pods} pods"
+    return f"{pods}, {found.warmup_percent or 0} %"
 
 
 def _whole(value: float | None, unit: str = "") -> str:

@@ -85,14 +85,14 @@ def explain(resource: Manifest) -> Explanation:
     conditions = {each.type: each for each in status.conditions}
     place = {"name": metadata["name"], "namespace": metadata["namespace"]}
     if status.observed_generation != metadata.get("generation", 0):
-        sentence = "The operator has not looked at this spec yet."
+        sentence = "The operator has not reconciled this spec yet."
         return Explanation(False, "NotObserved", sentence, next=(EVENTS.format(**place),))
     ready = conditions.get("Ready")
     if ready is not None and ready.status is ConditionStatus.TRUE:
         return Explanation(True, on_one_line(ready.reason), on_one_line(ready.message), tuple(_doubts(conditions)))
     cause = next((each for each in map(conditions.get, ("Stalled", "PlanAccepted")) if each and _tells(each)), ready)
     if cause is None:
-        return Explanation(False, "NothingKnown", "The status has no conditions yet.", next=(EVENTS.format(**place),))
+        return Explanation(False, "NoStatus", "The status has no conditions yet.", next=(EVENTS.format(**place),))
     pod = next((each for each in status.pods if not each.ready), None)
     commands = NEXT.get(cause.reason, _OTHERWISE)
     # Without a pod, describe the workload that could not create a pod.
@@ -129,10 +129,12 @@ def _evidence(status: GaudiInferenceStatus, pod: PodState | None, sentence: str)
     """Yield the evidence for the cause, without repeating its sentence."""
     for revision in status.revisions:
         if revision.reason:
-            what = f"revision {revision.name} was given up ({revision.reason})"
+            what = f"revision {revision.name} failed ({revision.reason})"
             yield what if not revision.message or revision.message in sentence else f"{what}: {revision.message}"
         if pause := revision.back_off:
-            yield f"revision {revision.name}: {pause.failures} tries have ended, the next one is at {pause.until}"
+            yield (
+                f"revision {revision.name}: {pause.failures} attempts have ended; the next one starts at {pause.until}"
+            )
     if pod:
         yield f"pod {pod.name}: {pod.phase}, warm-up {pod.warmup_percent} %, {pod.restarts} restarts"
         words = (pod.message, pod.last_termination.message if pod.last_termination else None)
@@ -146,7 +148,7 @@ class Form(StrEnum):
     JSON = "json"
 
 
-Output = Annotated[Form, typer.Option("-o", "--output", help="text for people, json for programs.")]
+Output = Annotated[Form, typer.Option("-o", "--output", help="Output format: text for people, json for programs.")]
 
 
 @with_resource

@@ -37,21 +37,21 @@ from gaudi_runtime.errors import ConfigError
 
 MAX_TRAFFIC_BYTES = 1024 * 1024
 
-HELP = """Plan the buckets of a Gaudi inference server before a card is paid for.
+HELP = """Plan the buckets of a Gaudi inference server without a card.
 
 Every command takes a GaudiInference, a RuntimeConfig or the bare limits of a model: -f FILE, -f - for standard
 input, or --from-cluster NAME.
 
 \b
 Start with:
-  gaudi-plan buckets -f model.yaml                 all shapes that are prepared
-  gaudi-plan buckets -f model.yaml --heat padding  what is wasted, and where
+  gaudi-plan buckets -f model.yaml                 all planned buckets
+  gaudi-plan buckets -f model.yaml --heat padding  padding of each bucket
   gaudi-plan find -f model.yaml 1 412 0            the bucket of a prompt
-  gaudi-plan forecast -f model.yaml                memory, graphs and minutes
+  gaudi-plan forecast -f model.yaml                memory, graphs and warm-up time
   gaudi-plan diff old.yaml new.yaml                what a change costs
   gaudi-plan compare -f model.yaml                 the strategies side by side
-  gaudi-plan trace -f model.yaml --trace log.csv   every strategy on your traffic
-  gaudi-plan learn -f model.yaml --traffic t.txt   buckets for what your pods met
+  gaudi-plan trace -f model.yaml --trace log.csv   all strategies on your traffic
+  gaudi-plan learn -f model.yaml --traffic t.txt   buckets for the traffic of your pods
 """
 
 app = typer.Typer(
@@ -70,11 +70,11 @@ def buckets(
     question: PlanDocument,
     heat: Annotated[
         Heat | None,
-        typer.Option(help="Show a heat map of this in place of the table; an svg shows padding by itself."),
+        typer.Option(help="Show a heat map of this figure instead of the table. An svg shows padding by default."),
     ] = None,
-    card: Annotated[str | None, typer.Option(help="Card whose graph bytes are shown: gaudi2 or gaudi3.")] = None,
-    model: Annotated[str | None, typer.Option(help="Model whose graph bytes are shown, as for forecast.")] = None,
-    trace: Annotated[Path | None, typer.Option(help="CSV of requests whose hits are shown, as for trace.")] = None,
+    card: Annotated[str | None, typer.Option(help="Card for the graph bytes: gaudi2 or gaudi3.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model for the graph bytes, as for forecast.")] = None,
+    trace: Annotated[Path | None, typer.Option(help="CSV of the requests for the hits, as for trace.")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Print all buckets that a server prepares.
@@ -88,7 +88,7 @@ def buckets(
     from gaudi_operator.cli.plan.buckets import bucket_list
 
     if heat and output not in (Output.TABLE, Output.SVG):
-        raise ConfigError(f"--heat draws a map, which is not {output}; choose -o table or -o svg")
+        raise ConfigError(f"--heat draws a heat map, which has no {output} form; choose -o table or -o svg")
     write(bucket_list(question, heat, card, model, trace), output)
 
 
@@ -155,13 +155,15 @@ def forecast(
 
 @app.command()
 def diff(
-    files: Annotated[list[Path], typer.Argument(metavar="[OLD] NEW", help="Two documents; one with --from-cluster.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="[OLD] NEW", help="Two documents, or one with --from-cluster.")
+    ],
     from_cluster: FromCluster = None,
     namespace: Namespace = None,
     name: Name = None,
     kv_blocks: KvBlocks = None,
-    card: Annotated[str | None, typer.Option(help="Card to forecast both for: gaudi2, gaudi3 or none.")] = None,
-    model: Annotated[str | None, typer.Option(help="Model to forecast both for, as for forecast.")] = None,
+    card: Annotated[str | None, typer.Option(help="Card of both forecasts: gaudi2, gaudi3 or none.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model of both forecasts, as for forecast.")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Print what changes: buckets, what is compiled again, whether pods are replaced, memory and minutes.
@@ -186,7 +188,7 @@ def diff(
 def compare(
     question: PlanDocument,
     trace: Annotated[
-        Path | None, typer.Option("--trace", help="CSV of requests that padding is judged on, as for trace.")
+        Path | None, typer.Option("--trace", help="CSV of requests for which padding is computed, as for trace.")
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -217,14 +219,14 @@ def trace(
     trace: Annotated[Path, typer.Option("--trace", help="CSV of requests: arrival time, context, generated tokens.")],
     learn: Annotated[
         Path | None,
-        typer.Option("--learn", help="Learn from this CSV; without it, from the earlier half of --trace."),
+        typer.Option("--learn", help="CSV to learn from. Defaults to the earlier half of --trace."),
     ] = None,
     graphs: GraphsOption = None,
     decode_graphs: DecodeOption = None,
     graph_bytes: BytesOption = None,
     warmup_seconds: SecondsOption = None,
     save_traffic: Annotated[
-        Path | None, typer.Option(help="Write what was learned here, for bucketing.optimal.traffic.")
+        Path | None, typer.Option(help="File that the learned traffic is written to, for bucketing.optimal.traffic.")
     ] = None,
     arrival_column: Annotated[str | None, typer.Option(help="Column of the arrival time.")] = None,
     context_column: Annotated[str | None, typer.Option(help="Column of the context (prompt) tokens.")] = None,
@@ -232,8 +234,8 @@ def trace(
     prompt_speed: Annotated[
         float, typer.Option(min=1, help="Prompt tokens per second of the simulated server.")
     ] = 15_000,
-    step_seconds: Annotated[float, typer.Option(min=0.0001, help="Seconds of its decode step.")] = 0.025,
-    cost: Annotated[CostModel, typer.Option("--cost", help="What padding is counted in.")] = CostModel.TYPICAL,
+    step_seconds: Annotated[float, typer.Option(min=0.0001, help="Duration of its decode step, in seconds.")] = 0.025,
+    cost: Annotated[CostModel, typer.Option("--cost", help="Unit of padding.")] = CostModel.TYPICAL,
     card: Annotated[str | None, typer.Option(help="Card of the roofline: gaudi2 or gaudi3.")] = None,
     model: Annotated[str | None, typer.Option(help="Model of the roofline, as for forecast.")] = None,
     output: OutputOption = Output.TABLE,
@@ -266,7 +268,7 @@ def trace(
 def learn(
     question: PlanDocument,
     traffic: Annotated[
-        list[Path], typer.Option("--traffic", help="What a pod answers at /v1/traffic; once for every pod.")
+        list[Path], typer.Option("--traffic", help="Answer of a pod to /v1/traffic. Give one file for each pod.")
     ],
     form: FormOption = Form.OPTIMAL,
     graphs: GraphsOption = None,

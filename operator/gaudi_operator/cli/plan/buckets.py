@@ -35,7 +35,7 @@ def bucket_list(
     if question.policy.strategy is Strategy.UNIFIED:
         if heat:
             raise ConfigError(
-                "--heat maps prompt and decode buckets, and strategy unified has neither; leave --heat out"
+                "--heat draws prompt and decode buckets, which strategy unified does not have; remove --heat"
             )
         return _unified(question)
     plan = question.plan()

@@ -83,7 +83,9 @@ def _estimates(bytes_unknown: bool) -> tuple[str, ...]:
     )
 
 
-UNMEASURED = "graph_bytes are unknown in TorchCompile until a pod has measured them: published are those of HPU graphs"
+UNMEASURED = (
+    "graph_bytes are unknown in TorchCompile until a pod has measured them: published rates are those of HPU graphs"
+)
 
 
 def graphs_unmeasured(question: PlanDocument) -> bool:

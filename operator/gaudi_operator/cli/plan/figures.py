@@ -39,11 +39,11 @@ def expected_traffic(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Ex
         # Strategy Optimal reports an invalid line of the text.
         with suppress(PlanImpossible):
             learned = read_traffic(policy.optimal.traffic)
-            return Expected(learned, cost, "padding is judged on bucketing.optimal.traffic, from which Optimal learns")
+            return Expected(
+                learned, cost, "padding is computed for bucketing.optimal.traffic, from which Optimal learns"
+            )
     phases = (sum_traffic(prior(phase, limits, kv_blocks, cost)) for phase in BOTH)
-    return Expected(
-        Traffic(*phases), cost, "padding is judged on a prior that favours no size, since no traffic is known"
-    )
+    return Expected(Traffic(*phases), cost, "padding is computed for a uniform prior, because no traffic is given")
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,9 @@ def _named_shape(model: str) -> ModelShape:
     try:
         return parse_config(read_text(path / "config.json" if path.is_dir() else path, MAX_CONFIG_BYTES))
     except UnsupportedModel as error:
-        raise ConfigError(f"{error}; without --model the buckets are planned, and the first pod measures") from error
+        raise ConfigError(
+            f"{error}; without --model the buckets are still planned, and the first pod measures memory"
+        ) from error
 
 
 def select_card(question: PlanDocument, card: str | None) -> Card:

@@ -133,7 +133,7 @@ def _print(foreseen: DeploymentForecast, sources: bool) -> None:
     def say(text: str, style: str | None = None) -> None:
         console.print(text, style=style, markup=False, highlight=False)
 
-    model = found.model or "a model of unknown shape"
+    model = found.model or "unknown model"
     say(f"{foreseen.verdict}: {model} on card {found.card} (an estimate)", _STYLES[foreseen.verdict.exit_code])
     for reason in foreseen.why:
         say(f"why: {reason}")
@@ -198,7 +198,7 @@ def _graphs(phase: PhaseForecast, *, captures: bool) -> str:
         unknown = ", and how many graphs fit is unknown" if captures else ""
         return f"{phase.phase}: {plural(phase.planned, 'bucket')}{unknown}"
     count, best = len(phase.captured), phase.captured_at_best
-    more = f", {best} with the least bytes of any source" if best not in (None, count) else ""
+    more = f", {best} by the most optimistic source" if best not in (None, count) else ""
     return f"{phase.phase}: {count} of {phase.planned} graphs captured ({phase.percent} %){more}"
 
 

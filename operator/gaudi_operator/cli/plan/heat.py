@@ -168,7 +168,7 @@ def padding_map(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks:
     is a miss (docs/internals/bucketing.md, Coverage).
     """
     counted = "batch size * tokens, no cached context" if phase is BucketPhase.PROMPT else "batch size * KV blocks"
-    caption = f"Mean padding of the shapes that end there ({counted}), every shape alike; none = no bucket."
+    caption = f"Mean padding of the shapes in this range ({counted}), each with the same weight; none = no bucket."
     return _map(phase, plan.buckets_of(phase), _Padding(plan, phase, limits, kv_blocks).cell, caption)
 
 
@@ -182,7 +182,7 @@ def change_map(
             counts[bucket.batch_size, length_of(phase, bucket)][sign] += 1
     cells = {place: _change_cell(count) for place, count in counts.items()}
     count = f"{len(kept) + len(dropped)} -> {plural(len(kept) + len(added), f'{phase} bucket')}"
-    caption = "= kept, + added, - dropped; dark is dropped."
+    caption = "= kept, + added, - dropped (dark)."
     return _map(phase, (*kept, *added, *dropped), cells.get, caption, count)
 
 

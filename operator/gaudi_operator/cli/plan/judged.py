@@ -37,7 +37,7 @@ class Budget:
         """Check the budget. Raises ConfigError if it has more than one kind of limit."""
         kinds = [self.prompt_graphs or self.decode_graphs, self.graph_bytes, self.warmup_seconds]
         if sum(kind is not None for kind in kinds) > 1:
-            raise ConfigError("give one kind of budget: graphs, --graph-bytes or --warmup-seconds")
+            raise ConfigError("give one budget: graphs, --graph-bytes or --warmup-seconds")
 
 
 def budget_warnings(question: PlanDocument, budget: Budget) -> tuple[str, ...]:
@@ -104,7 +104,7 @@ class Comparison:
             for phase, judged in phases.items():
                 if judged.next_graph is not None and judged.expected is not None:
                     console.print(
-                        f"{phase}: Optimal expected {judged.expected:.3f}; one more graph lowers that by about "
+                        f"{phase}: Optimal expected {judged.expected:.3f}; one more graph lowers it by about "
                         f"{judged.next_graph:.4f}"
                     )
         for name, why in self.refused.items():

@@ -74,7 +74,7 @@ def learn(
     if the buckets need a bucket file of more than `most_file_bytes`.
     """
     if not any(traffic.shapes_of(phase) for phase in BucketPhase):
-        raise ConfigError("the traffic has no shapes: nothing was served yet")
+        raise ConfigError("the traffic is empty: no request was served yet")
     policy = _policy(question.policy, traffic, budget)
     plan = make_plan(policy, question.limits, question.blocks)
     cost = typical_cost(question.limits.block_size)
@@ -132,5 +132,5 @@ def print_learned(found: Learned, console: "Console") -> None:
         for phase in found.now
         for plan, verdicts in (("now", found.now), ("learned", found.learned))
     )
-    console.print("Both plans on the traffic that was learned from; padding 1.0 is none:")
+    console.print("Both plans on the learned traffic (padding 1.0 is none):")
     console.print(table(rows, ("phase", "plan"), ("graphs", "padding", "covered")))

@@ -68,7 +68,7 @@ def read_stored(document: Mapping[str, Any]) -> Manifest:
 def _inference(document: Mapping[str, Any], broken: tuple[str, ...] = ()) -> Inference:
     version = document.get("apiVersion", API_VERSION)
     if version != API_VERSION:
-        raise ConfigError(f"apiVersion {version!r} is not read; write {API_VERSION}")
+        raise ConfigError(f"apiVersion {version!r} is not supported; write {API_VERSION}")
     try:
         return Inference(_identity(document), GaudiInferenceSpec.model_validate(document.get("spec", {})))
     except ValidationError as error:

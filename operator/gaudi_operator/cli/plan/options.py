@@ -30,15 +30,18 @@ REFUSED = 4
 
 File = Annotated[
     Path | None,
-    typer.Option("-f", "--file", help=f"What to plan for: {WANTED}. JSON or YAML; - reads standard input."),
+    typer.Option(
+        "-f", "--file", help=f"File with the model to plan for: {WANTED}. JSON or YAML; - reads standard input."
+    ),
 ]
-FromCluster = Annotated[str | None, typer.Option(metavar="NAME", help="Plan for this GaudiInference of the cluster.")]
+FromCluster = Annotated[str | None, typer.Option(metavar="NAME", help="Name of a GaudiInference in the cluster.")]
 Namespace = Annotated[
-    str | None, typer.Option("-n", "--namespace", help="Its namespace; that of the kubeconfig when left out.")
+    str | None,
+    typer.Option("-n", "--namespace", help="Namespace of the GaudiInference. Defaults to that of the kubeconfig."),
 ]
-Name = Annotated[str | None, typer.Option(help="Which GaudiInference of the file, when it holds several.")]
-BucketFile = Annotated[Path | None, typer.Option(help="Take the buckets from this file (strategy File).")]
-KvBlocks = Annotated[int | None, typer.Option(min=1, max=2**60, help="KV blocks that exist on the device.")]
+Name = Annotated[str | None, typer.Option(help="Name of the GaudiInference, if the file has several.")]
+BucketFile = Annotated[Path | None, typer.Option(help="File with buckets (strategy File).")]
+KvBlocks = Annotated[int | None, typer.Option(min=1, max=2**60, help="Number of KV blocks of the device.")]
 
 
 class Heat(StrEnum):
@@ -65,13 +68,19 @@ class Form(StrEnum):
 
 
 FormOption = Annotated[
-    Form, typer.Option("--as", help="optimal keeps the traffic in the spec, file the buckets that were chosen.")
+    Form, typer.Option("--as", help="optimal writes the traffic into the spec, file the chosen buckets.")
 ]
 # The bounds are those of bucketing.optimal, which is not imported because its import would delay every command.
-GraphsOption = Annotated[int | None, typer.Option(min=1, max=20_000, help="Prompt graphs of Optimal [as Exponential].")]
-DecodeOption = Annotated[int | None, typer.Option(min=1, max=20_000, help="Decode graphs of Optimal [as Exponential].")]
-BytesOption = Annotated[int | None, typer.Option(min=1, max=2**50, help="Budget in bytes of graph memory instead.")]
-SecondsOption = Annotated[int | None, typer.Option(min=1, max=604_800, help="Budget in seconds of warm-up instead.")]
+GraphsOption = Annotated[
+    int | None, typer.Option(min=1, max=20_000, help="Number of prompt graphs of Optimal [as Exponential].")
+]
+DecodeOption = Annotated[
+    int | None, typer.Option(min=1, max=20_000, help="Number of decode graphs of Optimal [as Exponential].")
+]
+BytesOption = Annotated[int | None, typer.Option(min=1, max=2**50, help="Budget of graph memory, in bytes, instead.")]
+SecondsOption = Annotated[
+    int | None, typer.Option(min=1, max=604_800, help="Budget of the warm-up, in seconds, instead.")
+]
 
 
 def select_document(
@@ -118,7 +127,7 @@ with_document_or_refusal = questions(_document_or_refusal, report_errors)
 
 def _question(file: Path | None, from_cluster: str | None, namespace: str | None, name: str | None) -> PlanDocument:
     if (file is None) == (from_cluster is None):
-        raise ConfigError("say what to plan for: either -f FILE (- reads standard input) or --from-cluster NAME")
+        raise ConfigError("give a model to plan for: -f FILE (- reads standard input) or --from-cluster NAME")
     if file is None:
         return read_question(_stored_document(str(from_cluster), namespace), stored=True)
     text, document = read_text(file), "standard input" if str(file) == "-" else str(file)

@@ -29,7 +29,7 @@ class Output(StrEnum):
     SVG = "svg"
 
 
-OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How the answer is written; svg to a file: > F.")]
+OutputOption = Annotated[Output, typer.Option("-o", "--output", help="Output format. Redirect svg to a file.")]
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ def _yaml(value: object) -> str:
 
 def _write_picture(picture: Callable[[], str] | None) -> None:
     if picture is None:
-        raise ConfigError("this answer has no picture; choose table, json, yaml or csv")
+        raise ConfigError("this command has no svg output; choose table, json, yaml or csv")
     if sys.stdout.isatty():
-        raise ConfigError("an SVG is not for a terminal; send it to a file with > plan.svg")
+        raise ConfigError("SVG output is not for a terminal; redirect it to a file with > plan.svg")
     # Write bytes, because a picture is UTF-8 in every locale.
     sys.stdout.buffer.write(picture().encode())

@@ -61,11 +61,11 @@ def parse_document(text: str, name: str | None = None) -> Document:
     if found:
         names = ", ".join(quoted(str(_name(each))) for each in found[:MOST_NAMES])
         names += f" and {len(found) - MOST_NAMES} more" if len(found) > MOST_NAMES else ""
-        raise ConfigError(f"there are {len(found)} documents to plan for ({names}); choose one with --name")
+        raise ConfigError(f"the file has {len(found)} documents ({names}); choose one with --name")
     if name is not None:
         raise ConfigError(f"there is no {KIND} called {quoted(name)} in the document")
     if documents:
-        raise ConfigError(f"kind {quoted(repr(documents[0]['kind']))} is not read; {WANTED}")
+        raise ConfigError(f"kind {quoted(repr(documents[0]['kind']))} is not supported; {WANTED}")
     raise ConfigError(f"the document is {'not a mapping' if text.strip() else 'empty'}; {WANTED}")
 
 

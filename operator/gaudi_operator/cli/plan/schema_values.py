@@ -110,5 +110,5 @@ def _repeated(keys: Iterable[str], entries: list[Any], path: str) -> Iterator[st
         key = {name: entry[name] for name in keys if name in entry}
         if key and key in seen:
             others = " and ".join(keys)
-            yield f"{path}[{number}]: {json.dumps(key)} is there already; every entry needs another {others}"
+            yield f"{path}[{number}]: {json.dumps(key)} is a duplicate; each entry needs its own {others}"
         seen.append(key)

@@ -49,7 +49,7 @@ class TraceFile:
     def requests(self) -> Iterator[Request]:
         """Yield the requests in order of arrival."""
         if self.path.exists() and not self.path.is_file():
-            raise ConfigError(f"{self.path} is no file; a trace is read more than once, so save it first")
+            raise ConfigError(f"{self.path} is not a regular file; a trace is read more than once, so save it first")
         try:
             with self.path.open("rb") as lines:
                 yield from sort_by_arrival(read_trace(lines, self.names))
@@ -96,11 +96,11 @@ class Traces:
         judged = self.judged.path
         learned = self.learned.path if self.learned else f"the earlier half of {judged}"
         return (
-            f"Optimal learned from {learned}; all are judged on {judged if self.learned else 'the later half'}",
+            f"Optimal learned from {learned}; all are evaluated on {judged if self.learned else 'the later half'}",
             "decode batches are an estimate: a server with continuous batching was simulated at "
             f"{self.pace.prompt_tokens_per_second:g} prompt tokens/s and {self.pace.decode_step_seconds:g} s a decode "
             "step",
-            "prefix caching and split prompts are left aside: every prompt is computed as a whole",
+            "prefix caching and chunked prefill are not simulated: each prompt is computed as a whole",
         )
 
 
@@ -111,7 +111,7 @@ def seen_in(question: PlanDocument, trace: TraceFile) -> Expected:
     return Expected(
         traffic,
         typical_cost(limits.block_size),
-        f"padding is judged on all of {trace.path}; its decode batches are an estimate",
+        f"padding is computed for all of {trace.path}; its decode batches are an estimate",
     )
 
 
@@ -169,12 +169,10 @@ def cost_of(question: PlanDocument, wanted: CostModel, card: str | None, model: 
     block = question.limits.block_size
     if wanted is not CostModel.ROOFLINE:
         if card or model:
-            raise ConfigError(
-                f"--card and --model are read with --cost roofline alone; {wanted} depends on neither of them"
-            )
+            raise ConfigError(f"--card and --model need --cost roofline; {wanted} depends on neither of them")
         if wanted is CostModel.TOKENS:
             return token_cost(block), "padding is counted in tokens"
-        return typical_cost(block), "padding is counted in the compute of a typical dense model"
+        return typical_cost(block), "padding is counted in operations of a typical dense model"
     shape, described = model_shape_of(question, model), select_card(question, card)
     if shape is None:
         raise ConfigError("--cost roofline needs the model: name a public repository or a config.json with --model")

@@ -43,7 +43,7 @@ def simulation_is_not_allowed(inference: Inference, defaults: InstallationDefaul
     return Problem(
         "SimulationNotAllowed",
         "spec.engine.name is sim, which answers without a model, and this installation does not allow that: use vllm "
-        "or torch, or have the operator installed with allowSimulation.",
+        "or torch, or install the operator with allowSimulation.",
     )
 
 
@@ -65,8 +65,8 @@ def revision_is_not_allowed(revision: Revision, policy: PodPolicy, defaults: Ins
     if revision.simulated and not defaults.allow_simulation:
         return Problem(
             "SimulationNotAllowed",
-            f"Revision {revision.name} has the sim engine, which this installation does not allow: it gets no more "
-            "pods. Change the spec, or spec.rollout.revision where it is pinned, or have the operator installed with "
+            f"Revision {revision.name} has the sim engine, which this installation does not allow: no more pods are "
+            "created for it. Change the spec, or spec.rollout.revision if it is set, or install the operator with "
             "allowSimulation.",
         )
     found = policy.why_not(revision)
@@ -75,7 +75,7 @@ def revision_is_not_allowed(revision: Revision, policy: PodPolicy, defaults: Ins
     return replace(
         found,
         message=f"Revision {revision.name} gets no more pods: {found.message} Change the spec, or "
-        "spec.rollout.revision where it is pinned.",
+        "spec.rollout.revision if it is set.",
     )
 
 
@@ -104,13 +104,13 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
     release = " is not built in this release"
     unsimulated = " is not built for the sim engine: leave it out, or use engine vllm."
     simulated = spec.engine.name is EngineName.SIM
-    several = f"{release}: name one Secret and key in all."
+    several = f"{release}: use the same Secret and key everywhere."
     ranks = spec.parallelism
     on_card = spec.engine.name is EngineName.VLLM and not on_cpu(spec.accelerator)
     return (
         (
             "spec.parallelism.nodes above 1 for engine vllm on a card",
-            f"{release}, because it has not been tried: use 1, or generation none.",
+            f"{release}, because it is untested: use 1, or generation none.",
             on_card and ranks.nodes > 1,
         ),
         (
@@ -147,7 +147,7 @@ def memory_is_above_all_devices(inference: Inference, _: InstallationDefaults) -
         return None
     return Problem(
         "PlanImpossible",
-        f"spec.accelerator.deviceMemory {memory} is more than 1Ei, and no device has as much: lower it.",
+        f"spec.accelerator.deviceMemory {memory} is more than 1Ei, which no device has: lower it.",
     )
 
 
@@ -174,7 +174,7 @@ def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem
     if most_kv_blocks(spec) < 1:
         return Problem(
             "PlanImpossible",
-            f"spec.accelerator.deviceMemory {spec.accelerator.device_memory} has no room for a single KV block: "
+            f"spec.accelerator.deviceMemory {spec.accelerator.device_memory} is too small for a single KV block: "
             f"raise it to {format_memory(least_memory(spec))}, or lower engine.blockSize or warmup.graphMemoryPercent.",
         )
     try:
@@ -187,8 +187,8 @@ def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem
     except PlanTooExpensive as error:
         return Problem(
             "PlanTooExpensive",
-            f"spec.bucketing: working out this plan {error}, and was given up: choose larger steps, fewer buckets or "
-            "another strategy. It is tried again when the spec changes.",
+            f"spec.bucketing: computing this plan {error} and was stopped: choose larger steps, fewer buckets or "
+            "another strategy. The operator retries when the spec changes.",
         )
     return None
 
@@ -200,7 +200,8 @@ def groups_are_not_served(inference: Inference, observed: Observed) -> Problem |
     return Problem(
         "LeaderWorkerSetMissing",
         f"spec.parallelism.nodes is {inference.spec.parallelism.nodes}, and this cluster has no LeaderWorkerSets: "
-        "install the LeaderWorkerSet controller (lws.sigs.k8s.io) in version 0.9 or newer. It is seen within seconds.",
+        "install the LeaderWorkerSet controller (lws.sigs.k8s.io) in version 0.9 or newer. The operator detects it "
+        "within seconds.",
     )
 
 
@@ -213,7 +214,7 @@ def thresholds_are_unreachable(inference: Inference, _: InstallationDefaults) ->
     if spec.warmup.graph_memory_percent == 0 and (prompt or decode):
         return Problem(
             "ThresholdsUnreachable",
-            "spec.warmup.graphMemoryPercent is 0, so no memory is kept for graphs, but spec.readiness asks for "
+            "spec.warmup.graphMemoryPercent is 0, so no memory is reserved for graphs, but spec.readiness requires "
             f"{prompt} % of prompt and {decode} % of decode graphs: raise it or lower the percentages.",
         )
     limit = spec.warmup.max_graph_tokens
@@ -232,7 +233,7 @@ def _why_too_large(inference: Inference, prompt: int, decode: int) -> str | None
     if least <= budget:
         return None
     return (
-        f"spec.readiness asks for {prompt} % of {plan.prompt} prompt and {decode} % of {plan.decode} decode "
+        f"spec.readiness requires {prompt} % of {plan.prompt} prompt and {decode} % of {plan.decode} decode "
         f"graphs, whose inputs alone take {plural(least, 'byte')}; spec.accelerator.deviceMemory leaves {budget}: "
         f"raise it to {format_memory(ceil(100 * least / utilization))}, plan fewer buckets or lower the percentages."
     )

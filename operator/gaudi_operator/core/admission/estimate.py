@@ -58,8 +58,8 @@ def why_not_estimated(spec: GaudiInferenceSpec) -> str:
     if spec.engine.name is EngineName.SIM:
         return "the simulation describes no known card and model, or sizes, times or faults of its own"
     if on_cpu(spec.accelerator):
-        return "nothing is known of graphs on a CPU"
-    return "the model is not among the known ones; a public repository among spec.model.servedNames gives an estimate"
+        return "the memory of graphs on a CPU is unknown"
+    return "the model is unknown; a public repository in spec.model.servedNames gives an estimate"
 
 
 def _simulated(script: dict[str, str]) -> ForecastTarget | None:

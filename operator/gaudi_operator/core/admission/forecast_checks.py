@@ -28,7 +28,7 @@ def estimated_violation(inference: Inference) -> Problem | None:
     if inference.spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
         return None
     short = _shortfalls(inference, found, at_best=True)
-    return Problem("ThresholdsUnreachable", f"{short} This is known from {found.source}.") if short else None
+    return Problem("ThresholdsUnreachable", f"{short} Source: {found.source}.") if short else None
 
 
 def plan_has_gaps(inference: Inference) -> Problem | None:
@@ -84,8 +84,8 @@ def _estimate(inference: Inference) -> Estimate | None:
 def _no_room(verb: str, problem: Problem, inference: Inference) -> str:
     if problem.reason is Reason.PARALLELISM:
         return f"The model {verb} not fit these ranks: {problem.message}."
-    advice = "use more cards, a smaller model or fewer bits"
-    return f"The model {verb} not fit: {problem.message}. To give it room, {advice}; {_advisor(inference)}."
+    advice = "use more cards, a smaller model or quantization"
+    return f"The model {verb} not fit: {problem.message}. To free memory, {advice}; {_advisor(inference)}."
 
 
 def _shortfalls(inference: Inference, found: Estimate, *, at_best: bool) -> str | None:
@@ -102,7 +102,7 @@ def _shortfalls(inference: Inference, found: Estimate, *, at_best: bool) -> str 
     ]
     if not short:
         return None
-    advice = "give graphs more memory, plan fewer buckets or ask for less"
+    advice = "raise spec.warmup.graphMemoryPercent, plan fewer buckets or lower the percentages"
     return f"spec.readiness {' and '.join(short)}. To make it fit, {advice}; {_advisor(inference)}."
 
 
@@ -110,7 +110,7 @@ def _advisor(inference: Inference) -> str:
     """Return a reference to gaudi-plan, because the search for a remedy takes too much CPU for a reconcile."""
     identity = inference.identity
     command = f"gaudi-plan forecast --from-cluster {identity.name} -n {identity.namespace}"
-    return f"`{command}` looks for the smallest change"
+    return f"`{command}` finds the smallest change"
 
 
 def _shortfall(phase: str, bounds: GraphBounds, least: int, *, at_best: bool) -> str | None:
@@ -118,4 +118,4 @@ def _shortfall(phase: str, bounds: GraphBounds, least: int, *, at_best: bool) ->
     if meets(count, bounds.planned, least) is not False:
         return None
     word, reach = "at most" if at_best else "about", percent(count, bounds.planned)
-    return f"asks for {least} % of the {phase} graphs, but {word} {count} of {bounds.planned} ({reach} %) fit"
+    return f"requires {least} % of the {phase} graphs, but {word} {count} of {bounds.planned} ({reach} %) fit"

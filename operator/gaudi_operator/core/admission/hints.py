@@ -43,20 +43,25 @@ def _changed_default(inference: Inference) -> Iterator[str]:
         runs = as_in_spec(kept)
         yield (
             f"spec.engine.executionMode is left out and its pods run in {runs}, the default when their revision was "
-            f"made: the next revision takes {as_in_spec(coming)}. To keep {runs}, write it, which restarts nothing."
+            f"created: the next revision uses {as_in_spec(coming)}. To keep {runs}, set it, which restarts nothing."
         )
 
 
 def _drafts(spec: GaudiInferenceSpec) -> Iterator[str]:
     if speculation(spec.engine.settings):
-        yield "Drafts are for greedy requests: those with a temperature, logprobs or a grammar are answered 400."
+        yield (
+            "Speculative decoding serves greedy requests only: requests with a temperature, logprobs or a grammar "
+            "are "
+            "answered "
+            "with status 400."
+        )
 
 
 def _vision(spec: GaudiInferenceSpec) -> Iterator[str]:
     if spec.model.items_per_prompt.image or spec.model.items_per_prompt.video:
         yield (
-            "Vision buckets are known once a pod has loaded the model: before that they are counted in no plan and no "
-            "estimate."
+            "Vision buckets are known after a pod has loaded the model: until then plans and estimates do not contain "
+            "them."
         )
 
 
@@ -73,7 +78,7 @@ def _validation(inference: Inference) -> Iterator[str]:
         yield from _differences(inference, published[card])
     else:
         elsewhere = f"{', '.join(published)} and not on {card}" if published else "no card"
-        yield f"{model} is published as validated on {elsewhere}; it may work all the same."
+        yield f"{model} is published as validated on {elsewhere}; it may also work here."
 
 
 def _model(spec: GaudiInferenceSpec) -> str | None:

@@ -34,8 +34,8 @@ def attention_cannot_be_sliced(inference: Inference) -> Problem | None:
         where = f"spec.engine.settings {SLICES_FROM}" if said else "spec.engine.maxNumBatchedTokens"
         return Problem(
             "PlanImpossible",
-            f"{where} is {threshold}: with strategy PaddingAware vLLM's plugin splits attention from there on, and "
-            f"loads only from {least} on. Raise it, {switch}.",
+            f"{where} is {threshold}: with strategy PaddingAware vLLM's plugin splits attention from that length on, "
+            f"and requires at least {least}. Raise it, {switch}.",
         )
     if (ceil(tokens / 4) if padding is None else padding) < limits.block_size:
         return Problem(
@@ -92,7 +92,7 @@ def why_too_few_graphs(inference: Inference, said: str) -> str | None:
         return None
     return (
         f"spec.warmup.maxGraphTokens {said} leaves {plan.prompt - plan.within} of "
-        f"{plural(plan.prompt, 'prompt bucket')} without a graph, but spec.readiness asks for "
+        f"{plural(plan.prompt, 'prompt bucket')} without a graph, but spec.readiness requires "
         f"{percent} % of prompt graphs: raise it, or lower minCapturedPromptPercent to {most}."
     )
 

@@ -47,11 +47,11 @@ class PodPolicy:
             try:
                 views.append(PodView.model_validate(template))
             except ValidationError:
-                return Problem(REFUSED_TEMPLATE, f"its pod template is not one of this operator. {_DELETE}")
+                return Problem(REFUSED_TEMPLATE, f"its pod template was not written by this operator. {_DELETE}")
             if field := unrendered_field(template):
                 return Problem(
                     REFUSED_TEMPLATE,
-                    f"its pod template has {field} as this operator does not write it. {_DELETE}",
+                    f"its pod template has {field} with a value that this operator does not write. {_DELETE}",
                 )
         return next(self._found(revision, views), None)
 
@@ -60,7 +60,7 @@ class PodPolicy:
         for view in views:
             yield from _wrong_host_paths(view, self)
         for where, why in revision_beyond_limits(self.spec, revision, views, limits, self.account):
-            yield Problem(FORBIDDEN, f"{where} {why}, as class {name} says: change it, or use another class.")
+            yield Problem(FORBIDDEN, f"{where} {why}, as class {name} requires: change it, or use another class.")
         for view in views:
             for where, why in _unsafe(view, self.platform.permissions):
                 if self.platform.says:
@@ -84,8 +84,7 @@ def _wrong_host_paths(view: PodView, policy: PodPolicy) -> Iterator[Problem]:
             yield Problem(
                 "HostPathNotAllowed",
                 f"{where} {path} is not allowed by this installation in namespace {policy.namespace}: use "
-                "persistentVolumeClaim or ociImage, or have the operator installed with an entry of allowHostPath for "
-                "it.",
+                "persistentVolumeClaim or ociImage, or install the operator with an entry of allowHostPath for it.",
             )
         groups |= {group for each in leave for group in each.groups}
     if mounted and (wrong := _wrong_group(view.spec.security_context, groups)):
@@ -93,8 +92,8 @@ def _wrong_host_paths(view: PodView, policy: PodPolicy) -> Iterator[Problem]:
 
 
 _FIXED = (
-    f"the group of the pods is {DEFAULT_USER} there, so that they read no files of others; leave it out, or have the "
-    "operator installed with that group in allowHostPath"
+    f"the group of the pods is {DEFAULT_USER} there, so that pods cannot read the files of others; remove it, or "
+    "install the operator with that group in allowHostPath"
 )
 
 
@@ -156,25 +155,25 @@ def _unsafe(view: PodView, limits: ClassLimits) -> Iterator[tuple[str, str]]:
     annotations = limits.annotation_prefixes or ()
     for annotation in view.annotations:
         if is_foreign(annotation) and not annotation.startswith(annotations):
-            yield f"spec.pod.annotations {annotation}", "steers what runs or connects the pod"
+            yield f"spec.pod.annotations {annotation}", "controls how the pod runs or connects"
     priority = spec.priority_class_name
     if priority.startswith(SYSTEM_PRIORITY) and priority not in (limits.priority_classes or ()):
         yield (
             f"spec.pod.priorityClassName {priority}",
-            "is for the cluster itself, whose parts it could evict",
+            "is reserved for the cluster, whose components it could evict",
         )
     control_plane = CONTROL_PLANE - set(limits.tolerations or ())
     for toleration in spec.tolerations:
         if not toleration.key:
-            yield "spec.pod.tolerations without a key", "takes nodes of the control plane"
+            yield "spec.pod.tolerations without a key", "allows nodes of the control plane"
         elif toleration.key in control_plane:
-            yield f"spec.pod.tolerations {toleration.key}", "takes nodes of the control plane"
+            yield f"spec.pod.tolerations {toleration.key}", "allows nodes of the control plane"
     for label in sorted(spec.node_selector.keys() & control_plane):
-        yield f"spec.pod.nodeSelector {label}", "takes nodes of the control plane"
+        yield f"spec.pod.nodeSelector {label}", "allows nodes of the control plane"
     for each in spec.affinity.node_affinity.requirements:
         if each.key in control_plane and each.operator in _PLACING:
-            yield f"spec.pod.affinity {each.key}", "takes nodes of the control plane"
+            yield f"spec.pod.affinity {each.key}", "allows nodes of the control plane"
     for where, name in view.variables:
         listed = any(is_named(name, each) for each in limits.environment_variables or ())
         if is_unsafe_variable(name) and not listed:
-            yield f"{where} {name}", "loads code or chooses cards by itself"
+            yield f"{where} {name}", "loads code or selects cards"

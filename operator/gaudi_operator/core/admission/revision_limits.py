@@ -213,7 +213,7 @@ def beyond_counts(
         if limits.max_cards is not None:
             yield (
                 f"spec.accelerator.resourceClaimTemplateName {template}",
-                "may ask for any number of cards, which limits.maxCards forbids",
+                "may request any number of cards, which limits.maxCards forbids",
             )
     asked = [("spec.replicas", spec.replicas)]
     if spec.autoscaling:

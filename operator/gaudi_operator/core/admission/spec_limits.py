@@ -46,7 +46,7 @@ def first_limit_violation(spec: GaudiInferenceSpec, platform: Platform) -> Probl
     if platform.says is None:
         return Problem("NeedsClass", f"{found.where} {found.why}: leave it out, or use a class that allows it.")
     return Problem(
-        FORBIDDEN, f"{found.where} {found.why}, as class {platform.name} says: change it, or use another class."
+        FORBIDDEN, f"{found.where} {found.why}, as class {platform.name} requires: change it, or use another class."
     )
 
 

@@ -94,10 +94,10 @@ def _write(child: Object, live: Manifest | None) -> Action | None:
     if drift is None:
         return None
     if child.get("immutable") and drifted_field(compared["data"], live.get("data")):
-        return delete_child(live, "its content is not what its name says, and it is immutable: it is recreated")
+        return delete_child(live, "its content does not match its name, and it is immutable: it is recreated")
     if _hash(child) != _hash(live):
-        return Apply(child, "what is desired has changed")
-    return Apply(child, f"{drift} was changed by others")
+        return Apply(child, "the desired content has changed")
+    return Apply(child, f"{drift} was changed by another client")
 
 
 def with_hashed_texts(child: Object) -> Object:

@@ -38,7 +38,7 @@ def find_garbage(
     done = (each for each in observed.workloads if revision_of(each) not in in_use)
     old = (each for each in observed.revisions if _revision(each) in forgotten)
     deletes = [
-        *_deletes(done, "its revision is replaced and has no pods"),
+        *_deletes(done, "its revision was replaced and has no pods"),
         *_deletes(old, "the history of revisions is full"),
     ]
     return Garbage(deletes, in_use, forgotten)
@@ -47,7 +47,7 @@ def find_garbage(
 def unread_config_maps(observed: Observed, needed: Collection[str | None]) -> list[Delete]:
     """Return deletions of ConfigMaps whose names are not `needed`."""
     unread = (each for each in observed.config_maps if each["metadata"]["name"] not in needed)
-    return _deletes(unread, "no pod reads it")
+    return _deletes(unread, "no pod uses it")
 
 
 def delete_child(live: Manifest, reason: str) -> Delete:

@@ -53,7 +53,11 @@ def _open(pod: PodView, record: JudgedInstance, readiness: Readiness) -> SetGate
     assert pod.report is not None  # noqa: S101 - judge_gate() opens on a report only
     missing = shortfalls(pod.report, readiness)
     reason = BELOW_THRESHOLD if missing else WARMED_UP
-    found = f"Below the thresholds, but to be served: {'; '.join(missing)}" if missing else captured_counts(pod.report)
+    found = (
+        f"Serves below the thresholds, because onShortfall is ServeAndWarn: {'; '.join(missing)}"
+        if missing
+        else captured_counts(pod.report)
+    )
     text = f"{found[0].upper()}{found[1:]}. {record}"
     return SetGate(pod.name, pod.uid, True, reason, text, again=pod.gate is not None)
 
@@ -69,11 +73,11 @@ def _lost_container(pod: PodView) -> tuple[str, str] | None:
         return None
     if not container.running:
         state = container.waiting_reason or str(container.last_exit or "not running")
-        return "ContainerNotRunning", f"The container does not run ({state}); it must warm up again."
+        return "ContainerNotRunning", f"The container is not running ({state}). It must warm up again."
     if record is not None and container.id != record.container:
         return (
             "ContainerRestarted",
-            f"Container {container.id} has replaced {record.container}, which was judged; it must warm up again.",
+            f"Container {container.id} has replaced {record.container}. It must warm up again.",
         )
     return None
 

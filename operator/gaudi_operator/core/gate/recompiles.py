@@ -67,14 +67,11 @@ def _recent(pod: PodView) -> int:
 
 def _close(pod: PodView) -> SetGate:
     waited = f"Requests waited for {_recent(pod)} compiles within five minutes"
-    message = f"{waited}; the gate opens after five minutes without any."
+    message = f"{waited}; the gate opens after five minutes without a compile."
     return SetGate(pod.name, pod.uid, False, RECOMPILING, message)
 
 
-ADD_SIZES = (
-    "They are sizes of images, which the log of the pod names: say them in VLLM_MULTIMODAL_RESOLUTIONS in "
-    "spec.engine.settings."
-)
+ADD_SIZES = "The log of the pod lists the image sizes: add them to VLLM_MULTIMODAL_RESOLUTIONS in spec.engine.settings."
 
 
 def only_images_cold(report: WarmupReport) -> bool:

@@ -46,7 +46,7 @@ def first_skipped_buckets(report: WarmupReport, readiness: Readiness) -> tuple[s
         first = report.vision.skipped[0]
         left[_VISION] = f"({first.bucket})", first.reason
     return tuple(
-        f"{kind.capitalize()} bucket {left[kind][0]} was the first to be left out: "
+        f"{kind.capitalize()} bucket {left[kind][0]} was the first bucket without a graph: "
         f"{left[kind][1][:_MAX_REASON].rstrip('.')}."
         for kind, _ in _short(report, readiness)
         if kind in left
@@ -72,7 +72,7 @@ def _vision_shortfall(vision: VisionProgress | None, least: int) -> str | None:
     if vision is None or meets(vision.warmed, vision.planned, least) is not False:
         return None
     floored = percent(vision.warmed, vision.planned)
-    return f"{vision.warmed} of {vision.planned} vision buckets ({floored} %) are warmed, {least} % are asked for"
+    return f"{vision.warmed} of {vision.planned} vision buckets ({floored} %) are warm (minimum {least} %)"
 
 
 def _shortfall(phase: BucketPhase, progress: PhaseProgress, least: int) -> str | None:
@@ -80,11 +80,14 @@ def _shortfall(phase: BucketPhase, progress: PhaseProgress, least: int) -> str |
     if planned == 0 or not progress.capture_applies:
         if progress.warmed >= planned:
             return None
-        return f"{progress.warmed} of {planned} {phase} buckets are warmed, and without graphs all must be"
+        return (
+            f"{progress.warmed} of {planned} {phase} buckets are warm, and all must be in an execution mode "
+            "without graphs"
+        )
     if meets(progress.captured, planned, least):
         return None
     floored = percent(progress.captured, planned)
-    return f"{progress.captured} of {planned} {phase} graphs ({floored} %) are captured, {least} % are asked for"
+    return f"{progress.captured} of {planned} {phase} graphs ({floored} %) are captured (minimum {least} %)"
 
 
 def captured_counts(report: WarmupReport) -> str:

@@ -39,7 +39,7 @@ def slow_bucket(pod: PodView, deadlines: Deadlines) -> str | None:
         return None
     return (
         f"{at.phase.capitalize()} bucket {at.bucket} takes more than {at.limit:.0f} s in phase {pod.report.phase}; "
-        f"buckets like it lead to expect {at.forecast:.1f} s (an estimate)."
+        f"similar buckets take {at.forecast:.1f} s (an estimate)."
     )
 
 

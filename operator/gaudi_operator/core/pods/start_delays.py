@@ -92,7 +92,8 @@ def why_unprepared(pod: PodView, deadlines: Deadlines) -> str | None:
     if since is None or not deadlines.reached(since, UNPREPARED_SECONDS):
         return None
     return (
-        f"Pod {pod.name} has a node and waits for its volumes or its network for more than {UNPREPARED_SECONDS} s. The "
+        f"Pod {pod.name} has a node and has waited for its volumes or its network for more than {UNPREPARED_SECONDS} "
+        "s. The "
         f"events of `kubectl describe pod {pod.name}` name what is missing. A ReadWriteOnce PVC serves the pods of "
         "one node only: use ReadWriteMany, or spec.pod.nodeSelector."
     )

@@ -226,13 +226,13 @@ def _why_ignored(word: PodReport, container: ContainerState | None, plan_hash: s
         return word.ignored or "Its report could not be read."
     # A report that was fetched during a container restart may be the previous container's.
     if container is None or not container.running or word.container_id != container.id:
-        return "Its report is of a container that no longer runs."
+        return "Its report is from a container that no longer runs."
     # A runtime that rejects its configuration has no plan, and its failure names the fault.
     has_no_plan = word.report.plan_hash == NO_PLAN and word.report.phase is Phase.FAILED
     if word.report.plan_hash != plan_hash and not has_no_plan:
         return (
-            f"Its report is for plan {word.report.plan_hash[:10]}, the pod was made for plan {plan_hash[:10]}: "
-            "another release of the runtime may be in its image."
+            f"Its report is for plan {word.report.plan_hash[:10]}, but the pod was created for plan {plan_hash[:10]}: "
+            "its image may have another release of the runtime."
         )
     return None
 
@@ -241,7 +241,7 @@ def _why_ended(status: Mapping[str, Any], container: ContainerState | None) -> s
     """Return the kubelet's reason why a pod ended, such as "Evicted: The node was low on resource: memory."."""
     said = ": ".join(" ".join(part.split()) for part in (status.get("reason"), status.get("message")) if part)
     exit_ = container.last_exit if container else None
-    text = said or (str(exit_) if exit_ else "its node does not say why")
+    text = said or (str(exit_) if exit_ else "its node gives no reason")
     return f"{text.rstrip('.')}."
 
 

@@ -15,7 +15,7 @@ from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import Problem
 
 _IMAGE = "Check spec.server.image, spec.server.imagePullPolicy and spec.pod.imagePullSecrets."
-_CONTAINER = "Check that what spec.engine.env, spec.model.source and spec.pod name exists in this namespace."
+_CONTAINER = "Check that the objects named in spec.engine.env, spec.model.source and spec.pod exist in this namespace."
 _WAITING = {
     "ImagePullBackOff": _IMAGE,
     "ErrImagePull": _IMAGE,
@@ -27,7 +27,7 @@ _WAITING = {
 }
 _SIDE_IMAGE = "Check its image and imagePullPolicy, and spec.pod.imagePullSecrets."
 _SIDE_CONTAINER = (
-    "Check that what its env and volumeMounts name exists in this namespace, and that its user is not root."
+    "Check that the objects named in its env and volumeMounts exist in this namespace, and that its user is not root."
 )
 
 CRASH_LOOP_RESTARTS = 2
@@ -102,13 +102,13 @@ def crash_loop(pod: PodView, criteria: Criteria) -> Problem | None:
     if pod.container.waiting_reason != "CrashLoopBackOff" and not again:
         return None
     last = criteria.terminations.get(pod.name)
-    said = last.message if last else "Its end is unknown"
+    said = last.message if last else "The cause of its termination is unknown"
     reason, advice = _kind_of_crash(last) if last else ("CrashLoopBackOff", ())
     log = f"Read its log with `kubectl logs {pod.name} --previous`."
     return Problem(
         reason,
-        " ".join((f"The container of pod {pod.name} ends again and again. {one_sentence(said)}", *advice, log)),
-        " ".join((f"The container of pod {pod.name} ended again and again. {one_sentence(said)}", *advice)),
+        " ".join((f"The container of pod {pod.name} terminates repeatedly. {one_sentence(said)}", *advice, log)),
+        " ".join((f"The container of pod {pod.name} terminated repeatedly. {one_sentence(said)}", *advice)),
     )
 
 
@@ -116,12 +116,12 @@ def _kind_of_crash(last: LastTermination) -> tuple[str, Sequence[str]]:
     """Return the reason of a crash, and the remedy if it is known."""
     if last.reason == "OOMKilled":
         return "HostOutOfMemory", (
-            "Raise spec.pod.resources.limits.memory: the node's memory ran out, not the card's.",
+            "Raise spec.pod.resources.limits.memory: the container ran out of node memory, not of card memory.",
         )
     if last.phase not in _COMPILING:
         return "CrashLoopBackOff", ()
     # A crash in the kernels of the sampler or the defragmenter is not caused by a bucket.
     if last.phase in (Phase.SAMPLER, Phase.DEFRAGMENTER):
-        return "CompileCrashed", ("No bucket is at fault: try another image.",)
-    bucket = "that bucket" if last.bucket else "the bucket that its log names last"
-    return "CompileCrashed", (f"Leave {bucket} out of spec.bucketing, or try another image.",)
+        return "CompileCrashed", ("The failure is not caused by a bucket: try another image.",)
+    bucket = "that bucket" if last.bucket else "the last bucket in its log"
+    return "CompileCrashed", (f"Remove {bucket} from spec.bucketing, or try another image.",)

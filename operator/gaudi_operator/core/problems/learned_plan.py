@@ -33,8 +33,8 @@ def _why_padded(phase: BucketPhase, served: ServedPhase, most_percent: int) -> s
     if seen is None or forecast is None or seen <= forecast * (1 + most_percent / 100):
         return None
     return (
-        f"{_batches(served)} {phase} batches computed {seen:.3f} times what their requests need, and {forecast:.3f} "
-        f"was forecast for batches of their sizes; spec.rollout.canary.maxPaddingPercent allows {most_percent} % more."
+        f"{_batches(served)} {phase} batches computed {seen:.3f} times the real tokens; the forecast for batches of "
+        f"their sizes was {forecast:.3f}. spec.rollout.canary.maxPaddingPercent allows {most_percent} % more."
     )
 
 
@@ -43,21 +43,21 @@ def _why_cold(phase: BucketPhase, served: ServedPhase) -> str | None:
     if served.forecast_padding is None or served.misses * 100 <= batches * MOST_COLD_PERCENT:
         return None
     return (
-        f"{served.misses / batches:.1%} of {batches} {phase} batches met no warm graph, and 0.0% was forecast; "
+        f"{served.misses / batches:.1%} of {batches} {phase} batches had no warm graph. The forecast was 0.0%, and "
         f"{MOST_COLD_PERCENT}% is tolerated."
     )
 
 
 def _how_to_pad_less(report: WarmupReport, name: str) -> str:
     if report.skipped_total:
-        return f"{_unprepared(report)}: give warm-up more time or memory, or ask for fewer graphs."
+        return f"{_unprepared(report)}: give warm-up more time or memory, or plan fewer graphs."
     learn = f"run `kubectl gaudi plan learn {name} --apply` under the usual load"
-    return f"The traffic is not like spec.bucketing.optimal.traffic: {learn}, or raise maxPaddingPercent."
+    return f"The traffic differs from spec.bucketing.optimal.traffic: {learn}, or raise maxPaddingPercent."
 
 
 def _how_to_stay_warm(report: WarmupReport, name: str) -> str:
     if report.skipped_total:
-        return f"{_unprepared(report)}: give graphs more memory (spec.warmup.graphMemoryPercent), or ask for fewer."
+        return f"{_unprepared(report)}: raise spec.warmup.graphMemoryPercent, or plan fewer graphs."
     return f"`kubectl gaudi buckets {name}` shows their shapes while the pod runs (spec.rollout.onFailure: Pause)."
 
 

@@ -96,7 +96,7 @@ def _unscheduled(pod: PodView, criteria: Criteria) -> Problem | None:
             "reachable from a node with cards.",
             since,
         )
-    found = f"Pod {pod.name} finds no node: {said}"
+    found = f"Pod {pod.name} is unschedulable: {said}"
     if criteria.room.unblock:
         return problem_since("UpgradeBlocked", f"{found} {criteria.room.unblock}", since)
     # The deadline for others starts when the operator itself can do nothing more.
@@ -111,7 +111,7 @@ def _gated(pod: PodView, since: datetime | None, criteria: Criteria) -> Problem:
     if criteria.room.unblock:
         return problem_since("UpgradeBlocked", f"{found} {criteria.room.unblock}", since)
     admits = (
-        "It starts once the quota system that set the gate, such as Kueue, admits it; "
+        "The pod starts after the quota system that set the gate, such as Kueue, admits it; "
         f"`kubectl describe pod {pod.name}` shows its events."
     )
     # No deadline applies to quota, so problems with a deadline come first.
@@ -149,9 +149,9 @@ def _standstill(pod: PodView, criteria: Criteria) -> Problem | None:
     found = f"in pod {pod.name} for more than {limit} s, in {describe_activity(report)}."
     return Problem(
         "WarmupStalled",
-        f"Nothing has moved {found} Its container is restarted; if that repeats, read its log, or raise "
+        f"No progress {found} The container is restarted. If this repeats, read its log. Raise "
         "spec.warmup.stallTimeoutSeconds if a step takes longer.",
-        f"Nothing moved {found} Raise spec.warmup.stallTimeoutSeconds if a step takes longer.",
+        f"No progress {found} Raise spec.warmup.stallTimeoutSeconds if a step takes longer.",
     )
 
 
@@ -163,8 +163,8 @@ def _shortfall(pod: PodView, criteria: Criteria) -> Problem | None:
         return None
     reason, message = below
     why = (
-        f"no traffic: {message} Give graphs more memory (spec.warmup.graphMemoryPercent), plan fewer buckets, lower "
-        "the percentages in spec.readiness, or set its onShortfall to ServeAndWarn."
+        f"no traffic: {message} Raise spec.warmup.graphMemoryPercent, plan fewer buckets, lower the percentages in "
+        "spec.readiness, or set its onShortfall to ServeAndWarn."
     )
     return Problem(reason, f"Pod {pod.name} takes {why}", f"Pod {pod.name} took {why}")
 
@@ -178,7 +178,7 @@ def _recompiles(pod: PodView, criteria: Criteria) -> Problem | None:
     # One shape is enough for a message. status.recompiles lists more shapes.
     worst = max(report.cold_shapes, key=lambda cold: cold.count, default=None)
     shape = f", most often {worst.phase} {worst.shape}" if worst else ""
-    change = "Change spec.bucketing so that buckets hold these shapes."
+    change = "Add buckets for these shapes to spec.bucketing."
     advice = ADD_SIZES if only_images_cold(report) else change
     return Problem(
         "TooManyRecompiles",
@@ -217,7 +217,7 @@ def _refused_pods(replica_set: Manifest, criteria: Criteria) -> Problem | None:
     if found is None:
         return None
     since = creation_refused_since(replica_set)
-    said = f"ReplicaSet {replica_set['metadata']['name']} cannot make pods: {one_sentence(found)}"
+    said = f"ReplicaSet {replica_set['metadata']['name']} cannot create pods: {one_sentence(found)}"
     # An admission rule refuses the pod in any case. A quota has room after old pods are gone.
     if criteria.room.unblock and "quota" in found:
         return problem_since("UpgradeBlocked", f"{said} {criteria.room.unblock}", since)
@@ -265,7 +265,7 @@ def failed_pods_problem(pods: Iterable[PodView], revision: str) -> Problem | Non
     last = failed[-1]
     return problem_since(
         "PodsFail",
-        f"{len(failed)} pods of revision {revision} ended before they served, the last one {last.name}: {last.ended} "
+        f"{len(failed)} pods of revision {revision} ended before they served, most recently {last.name}: {last.ended} "
         f"Check its node and spec.pod.resources; `kubectl describe pod {last.name}` shows more.",
         failed[0].ended_at,
     )

@@ -51,8 +51,8 @@ def tokens(model: Model) -> tuple[SecretKey, ...]:
 def fetching(progress: FetchProgress) -> str:
     """Return a sentence with the progress of a fetch."""
     if progress.waiting:
-        return f"Waits for another process that fetches the model: {size(progress.done_bytes)} are fetched."
+        return f"Waiting for another process that downloads the model: {size(progress.done_bytes)} are fetched."
     if not progress.total_bytes:
         return "Fetches the model."
     percent = progress.done_bytes * 100 // progress.total_bytes
-    return f"Fetches the model: {size(progress.done_bytes)} of {size(progress.total_bytes)} ({percent} %)."
+    return f"Downloading the model: {size(progress.done_bytes)} of {size(progress.total_bytes)} ({percent} %)."

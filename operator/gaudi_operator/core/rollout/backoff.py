@@ -97,7 +97,7 @@ def add_back_off(
     pause, error = known.pause(deadlines), known.last_termination
     if pause is None:
         return problem
-    tries = f"{pause.failures} tries in a row ended before a pod served"
+    tries = f"{pause.failures} attempts in a row ended before a pod served"
     if problem:
         return replace(problem, message=f"{problem.message} {tries}: no new pod is made before {pause.until}.")
     if active or error is None:

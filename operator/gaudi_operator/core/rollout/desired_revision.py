@@ -69,10 +69,7 @@ def missing_pin(inference: Inference, stored: tuple[Revision, ...]) -> str | Non
     if pinned is None or any(revision.name == pinned for revision in stored):
         return None
     others = f"name one of {kept}, or " if kept else ""
-    return (
-        f"spec.rollout.revision is {pinned}, which is not kept: {others}leave the field out so that pods run what the "
-        "spec says."
-    )
+    return f"spec.rollout.revision is {pinned}, which is not kept: {others}remove the field to run the spec."
 
 
 def _newest(stored: tuple[Revision, ...]) -> int:

@@ -98,7 +98,7 @@ def read_inputs(stored: object) -> RevisionInputs:
         return RevisionInputs.model_validate(stored)
     except ValidationError as error:
         raise SpecUnreadable(
-            "The revision was kept by another release, which wrote what this one cannot read."
+            "The revision was stored by another release of the operator in a form that this release cannot read."
         ) from error
 
 

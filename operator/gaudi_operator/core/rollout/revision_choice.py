@@ -42,13 +42,14 @@ def _problem(failed: str, failure: Problem, current: Revision, *, on_hold: bool)
     return Problem("RevisionFailed", f"{found} {_ON_HOLD} {_NEXT}") if on_hold else None
 
 
-_GONE = ", and pods of the failed one are not kept: spec.rollout.onFailure Pause keeps them for a look."
+_GONE = ". Pods of the failed revision are deleted; spec.rollout.onFailure Pause keeps them for inspection."
 _ON_HOLD = (
-    "The rollout is on hold, as spec.rollout.onFailure is Pause, and its pods stay for a look: `kubectl logs POD`."
+    "The rollout is paused because spec.rollout.onFailure is Pause. Its pods are kept for inspection: `kubectl logs "
+    "POD`."
 )
 _NEXT = (
-    "Change the spec; or, if the cause lay elsewhere and is fixed, set the annotation "
-    "inference.gaudi.dev/restarted-at to a new value for another try."
+    "Change the spec. If the cause was elsewhere and is fixed, set the annotation "
+    "inference.gaudi.dev/restarted-at to a new value to retry."
 )
 
 

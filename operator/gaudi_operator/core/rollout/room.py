@@ -73,7 +73,8 @@ def may_go_in_place(rollout: Rollout, desired: int) -> bool:
 def in_place_soon(rollout: Rollout) -> str:
     """Return the sentence on what happens if no room becomes available for a new pod."""
     return (
-        f"Unless room comes, pods are replaced in place {rollout.surge_timeout_seconds} s after that began "
+        f"If no room becomes available, pods are replaced in place {rollout.surge_timeout_seconds} s after the pod "
+        "became unschedulable "
         "(spec.rollout.surgeTimeoutSeconds). To wait for room instead, set spec.rollout.whenNoRoom to Wait."
     )
 

@@ -83,9 +83,9 @@ def _costs(active: Sequence[PodView], desired: int) -> Iterable[SetDeletionCost]
     chosen = removal_candidates(shown, len(shown) - desired)
     for pod in active:
         if pod in chosen and pod.deletion_cost != REMOVED_FIRST:
-            yield SetDeletionCost(pod.name, pod.uid, pod.revision, True, f"it goes first: {_said(pod)}")
+            yield SetDeletionCost(pod.name, pod.uid, pod.revision, True, f"it is removed first: {_said(pod)}")
         elif pod.deletion_cost == REMOVED_FIRST and (desired >= len(active) or (chosen and pod not in chosen)):
-            yield SetDeletionCost(pod.name, pod.uid, pod.revision, False, "it does not have to go any more")
+            yield SetDeletionCost(pod.name, pod.uid, pod.revision, False, "it is no longer removed")
 
 
 def _is_shown_ready(pod: PodView) -> bool:

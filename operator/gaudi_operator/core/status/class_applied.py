@@ -19,7 +19,7 @@ def judge_class_applied(s: State) -> Verdict | None:
     if s.platform.says is None and (current is None or current.from_class is None):
         return None
     if s.platform.problem or current is None:
-        return Verdict(UNKNOWN, "NothingKnown", "The class does not count before the condition PlanAccepted is True.")
+        return Verdict(UNKNOWN, "PlanNotAccepted", "The class is applied after the condition PlanAccepted is True.")
     changed = _changed_defaults(s, current)
     if beyond := trial_violations(s.inference, current, s.platform):
         refusal = (
@@ -39,10 +39,10 @@ def _changed_defaults(s: State, current: Revision) -> str | None:
     changed = sorted(path for path in {**before, **now} if before.get(path) != now.get(path))
     if not changed:
         return None
-    named = f"Class {s.platform.name}" if s.platform.name else "To have no class any more"
+    named = f"Class {s.platform.name}" if s.platform.name else "Without a class"
     identity = s.inference.identity
     return (
         f"{named} would now change {', '.join(f'spec.{each}' for each in changed)}; revision "
-        f"{current.name} keeps what it was made with. To apply it: kubectl gaudi rollout restart {identity.name} "
+        f"{current.name} keeps its values. To apply the class: kubectl gaudi rollout restart {identity.name} "
         f"-n {identity.namespace}"
     )

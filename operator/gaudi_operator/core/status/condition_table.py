@@ -44,19 +44,22 @@ class ConditionKind:
 
 CONDITIONS = (
     ConditionKind("Ready", TRUE, "The spec is fully rolled out, and every desired replica takes traffic.", judge_ready),
-    ConditionKind("Reconciling", FALSE, "The operator is on its way to what is desired.", judge_reconciling),
-    ConditionKind("Stalled", FALSE, "Nothing moves on until a person acts.", judge_stalled),
+    ConditionKind("Reconciling", FALSE, "The operator is working towards the desired state.", judge_reconciling),
+    ConditionKind("Stalled", FALSE, "A user must act before the operator can continue.", judge_stalled),
     ConditionKind(
         "Available",
         TRUE,
-        "At least one pod, and at least the promised number, takes traffic, of any revision.",
+        "At least one pod, and at least replicas - maxUnavailable pods, of any revision receive traffic.",
         judge_available,
     ),
     ConditionKind(
-        "WarmedUp", TRUE, "Every desired replica of the current revision has passed its gate.", judge_warmed_up
+        "WarmedUp", TRUE, "Every desired replica of the current revision has an open readiness gate.", judge_warmed_up
     ),
     ConditionKind(
-        "PlanAccepted", TRUE, "The spec can work, as far as can be known before a pod runs.", judge_plan_accepted
+        "PlanAccepted",
+        TRUE,
+        "Nothing that is known before a pod runs prevents the spec from working.",
+        judge_plan_accepted,
     ),
     ConditionKind(
         "Degraded", FALSE, "Replicas that took traffic are lost, or serve below the thresholds.", judge_degraded
@@ -64,7 +67,7 @@ CONDITIONS = (
     ConditionKind(
         "BucketCoverage",
         TRUE,
-        "Every admissible batch has a bucket, and every request so far met a warm graph.",
+        "Every admissible batch has a bucket, and every request so far had a warm graph.",
         judge_bucket_coverage,
     ),
     ConditionKind("SettingsEffective", TRUE, "Every setting of the spec has an effect.", judge_settings_effective),
@@ -78,7 +81,7 @@ CONDITIONS = (
     ConditionKind(
         "AutoscalerActive",
         TRUE,
-        "The autoscaler counts requests and may scale. Only there with spec.autoscaling.",
+        "The autoscaler reads its metrics and can scale. Absent without spec.autoscaling.",
         judge_autoscaler_active,
     ),
 )

@@ -61,11 +61,11 @@ def _zero(s: State) -> Verdict:
     """Return the verdict at zero replicas. Scaling is complete only after the last pod has released its cards."""
     if left := _ending(s):
         return Verdict(FALSE, "ScalingDown", f"No replica is desired. {_terminating(s, left)}")
-    return Verdict(TRUE, "ScaledToZero", "No replica is desired, and none runs.")
+    return Verdict(TRUE, "ScaledToZero", "No replica is desired, and no pod runs.")
 
 
 def _terminating(s: State, left: int) -> str:
-    end = "terminating" if sum(pod.terminating for pod in s.pods) >= left else "about to be removed"
+    end = "terminating" if sum(pod.terminating for pod in s.pods) >= left else "about to be deleted"
     return f"1 pod is {end} and holds its cards." if left == 1 else f"{left} pods are {end} and hold their cards."
 
 
@@ -81,17 +81,17 @@ def describe_progress(s: State) -> tuple[str, str]:
     if s.rollout.step is not None and s.rollout.step.progress is RolloutProgress.PAUSED:
         others = count_waiting(s.active)
         rest = f" {len(s.serving)} of {s.desired} replicas serve in all; {_waiting_sentence(others)}." if others else ""
-        return "RolloutPaused", f"{serving}; the rollout waits for spec.rollout.paused to become false.{rest}"
+        return "RolloutPaused", f"{serving}; the rollout is paused (spec.rollout.paused).{rest}"
     if s.rollout.choice is not None and s.rollout.choice.rolled_back and s.rollout.choice.problem:
         return "RollingBack", f"{serving}. {s.rollout.choice.problem.message}"
     if s.old:
         return "RollingOut", f"{serving}; {_pace(s)}, {len(s.old)} left."
     if len(s.active) > s.desired:
-        return "ScalingDown", f"{len(s.active)} pods run, {plural(s.desired, 'is', 'are')} desired."
+        return "ScalingDown", f"{len(s.active)} pods run, and {s.desired} {'is' if s.desired == 1 else 'are'} desired."
     # Distinguish pods that have not started from pods that compile.
     waiting, missing = count_waiting(s.updated), s.desired - len(s.updated)
     reason = "WarmingUp" if Waiting.WARMING in waiting else "StartingPods"
-    found = [f"{plural(missing, 'pod is', 'pods are')} still to be made"] if missing > 0 else []
+    found = [f"{plural(missing, 'pod is', 'pods are')} not created yet"] if missing > 0 else []
     found += [f"of the others {_waiting_sentence(waiting)} (status.pods has each)"] if waiting else []
     return reason, f"{serving}; {', '.join(found)}."
 
@@ -105,23 +105,23 @@ def _pace(s: State) -> str:
     """Return what the next step of a rollout waits for."""
     if s.rollout.policy.trial:
         seconds = s.observe_seconds(s.current)
-        held = f" and has held it for {seconds} s" if seconds else ""
-        place = " in the place of an older one" if s.rollout.in_place else ""
+        opened = f"has been open for {seconds} s" if seconds else "opens"
+        place = " in place of an older pod" if s.rollout.in_place else ""
         if not any(pod.ready for pod in s.old):
-            return f"its first pod is the canary{place}, and none of the older pods serves"
-        return f"its first pod is the canary{place}, older pods serve until it has passed its gate{held}"
+            return f"the first pod is the canary{place}, and no pod of an older revision serves"
+        return f"the first pod is the canary{place}, and pods of older revisions serve until its gate {opened}"
     if s.rollout.in_place:
         return f"pods are replaced in place ({s.rollout.in_place.rstrip('.')})"
-    return "pods of older revisions go as new ones warm up"
+    return "pods of older revisions are deleted as new pods become ready"
 
 
 def judge_reconciling(s: State) -> Verdict:
     """Return the verdict whether the operator is working towards the desired state."""
     ready = judge_ready(s)
     if ready.status is TRUE:
-        return Verdict(FALSE, "Settled", "Everything is as the spec asks.")
+        return Verdict(FALSE, "Reconciled", "The spec is fully reconciled.")
     if s.stalls:
-        return Verdict(FALSE, "Stalled", "Nothing moves on by itself; the condition Stalled says why.")
+        return Verdict(FALSE, "Stalled", "The operator waits for a change; the condition Stalled has the reason.")
     # A paused rollout still creates and replaces missing pods.
     if _is_paused(s) and len(s.serving) >= s.desired:
         return Verdict(FALSE, "RolloutPaused", "No pod is replaced while spec.rollout.paused is true.")
@@ -138,16 +138,15 @@ def judge_stalled(s: State) -> Verdict:
     """Return the verdict whether a user must act."""
     if (found := s.worst_problem) and s.stalls:
         return Verdict(TRUE, found.reason, found.message)
-    return Verdict(FALSE, "NotStalled", "Nothing asks for a person.")
+    return Verdict(FALSE, "NotStalled", "No action is required.")
 
 
 def judge_available(s: State) -> Verdict:
     """Return the verdict whether at least the promised number of pods takes traffic, of any revision."""
     if s.desired == 0:
-        return Verdict(FALSE, "ScaledToZero", "No replica is desired, so none is to take traffic.")
+        return Verdict(FALSE, "ScaledToZero", "No replica is desired, so no pod receives traffic.")
     promised = max(1, s.rollout.policy.floor)
-    take = plural(len(s.serving), "pod takes", "pods take")
-    found = f"{take} traffic, at least {plural(promised, 'is', 'are')} promised."
+    found = f"{plural(len(s.serving), 'pod is', 'pods are')} ready (minimum {promised})."
     if len(s.serving) >= promised:
         return Verdict(TRUE, "MinimumAvailable", found)
     return Verdict(FALSE, "BelowMinimum", found)
@@ -175,14 +174,14 @@ def judge_degraded(s: State) -> Verdict:
         away = [pod for pod in s.active if pod.served and not pod.ready]
         named = f" Not ready: {_first_names(away)}." if away else ""
         lost = plural(expected - ready, "replica was lost", "replicas were lost")
-        found = f"{lost}: {plural(ready, 'replica takes', 'replicas take')} traffic, {expected} did before.{named}"
+        found = f"{lost}: {plural(ready, 'replica is', 'replicas are')} ready, and {expected} were before.{named}"
         return Verdict(TRUE, "ReplicasLost", found)
     below = [pod for pod in s.serving if pod.gate and pod.gate.reason == BELOW_THRESHOLD]
     if below:
         serve = plural(len(below), "pod serves", "pods serve")
-        found = f"{serve} although fewer graphs are captured than spec.readiness asks for: {_first_names(below)}."
+        found = f"{serve} with fewer graphs than spec.readiness requires: {_first_names(below)}."
         return Verdict(TRUE, "BelowThresholds", found)
-    return Verdict(FALSE, "AsPromised", "No replica was lost, and none serves below the thresholds.")
+    return Verdict(FALSE, "AsExpected", "No replica is lost, and no pod serves below the thresholds.")
 
 
 def _first_names(pods: Sequence[PodView]) -> str:
@@ -232,14 +231,18 @@ def judge_autoscaler_active(s: State) -> Verdict | None:
     status = next(iter(s.observed.autoscalers), {}).get("status") or {}
     said = {each["type"]: each for each in status.get("conditions") or ()}
     if not said:
-        return Verdict(UNKNOWN, "NotCountedYet", "The autoscaler has not looked yet.")
+        return Verdict(UNKNOWN, "NotObservedYet", "The autoscaler has not reported a status yet.")
     if _is_new_to_it(said.get("AbleToScale", {}), s.deadlines):
-        return Verdict(UNKNOWN, "NotCountedYet", "The autoscaler does not know GaudiInferences yet: it looks again.")
+        return Verdict(
+            UNKNOWN, "NotObservedYet", "The autoscaler has not discovered the GaudiInference API yet. It retries."
+        )
     for kind in ("AbleToScale", "ScalingActive"):
         if kind in said and said[kind]["status"] == "False":
             return _not_scaling(said[kind], _NO_OTHER_METRIC if desired.metrics else _NO_METRIC)
     between = f"{desired.min_replicas} to {desired.max_replicas}"
-    return Verdict(TRUE, "Counting", f"The autoscaler asks for {status.get('desiredReplicas')} of {between} replicas.")
+    return Verdict(
+        TRUE, "ScalingActive", f"The autoscaler requests {status.get('desiredReplicas')} of {between} replicas."
+    )
 
 
 def _is_new_to_it(able: Mapping[str, Any], deadlines: Deadlines) -> bool:
@@ -251,7 +254,7 @@ def _is_new_to_it(able: Mapping[str, Any], deadlines: Deadlines) -> bool:
 
 
 def _not_scaling(condition: Mapping[str, Any], without_metric: str) -> Verdict:
-    reason, message = condition.get("reason") or "", str(condition.get("message") or "It says no reason")
+    reason, message = condition.get("reason") or "", str(condition.get("message") or "no reason was reported")
     sentence = f"The autoscaler does not scale: {message.strip().rstrip('.')}."
     word = reason if _WORD.fullmatch(reason) else "NotActive"
     return Verdict(FALSE, word, f"{sentence} {without_metric}" if "Metric" in word else sentence)

@@ -55,9 +55,9 @@ def _revision(before: GaudiInferenceStatus, after: GaudiInferenceStatus) -> Iter
     if current is None or current == before.revision.current:
         return
     if any(_failures(before, after)):
-        yield Event("Normal", "RollingBack", f"Revision {current} is to serve again.")
+        yield Event("Normal", "RollingBack", f"Revision {current} will serve again.")
     else:
-        yield Event("Normal", "RevisionDesired", f"Revision {current} is to be rolled out.")
+        yield Event("Normal", "RevisionDesired", f"Revision {current} will be rolled out.")
 
 
 def _gates(gates: Iterable[SetGate]) -> Iterable[Event]:
@@ -93,8 +93,8 @@ def _turn(condition: Condition, was: Condition | None, gate: str) -> Event | Non
         # Missed thresholds do not refuse the plan. The condition Stalled reports them.
         case "PlanAccepted", ConditionStatus.FALSE if condition.reason != "CapturedBelowThreshold":
             return Event("Warning", "PlanRefused", condition.message)
-        case "PlanAccepted", ConditionStatus.UNKNOWN if condition.reason == "AcceptedInDoubt":
-            return Event("Warning", "PlanInDoubt", condition.message)
+        case "PlanAccepted", ConditionStatus.UNKNOWN if condition.reason == "AcceptedAgainstEstimate":
+            return Event("Warning", "PlanAgainstEstimate", condition.message)
         case "Stalled", ConditionStatus.TRUE:
             return Event("Warning", "Stalled", f"{condition.reason}: {condition.message}")
         case "Degraded", ConditionStatus.TRUE:

@@ -128,8 +128,8 @@ def plan_sentence(plan: PlanState) -> str:
     buckets = f"{plan.prompt_buckets} prompt and {plan.decode_buckets} decode"
     if plan.basis is PlanBasis.COUNTED:
         return (
-            f"{buckets} buckets are planned for {plan.kv_blocks} KV blocks. What they take in memory and time is "
-            f"not known before the first pod has measured it: {plan.source}."
+            f"{buckets} buckets are planned for {plan.kv_blocks} KV blocks. Their memory and warm-up time are unknown "
+            f"until the first pod has measured them: {plan.source}."
         )
     fitting = plan.captured_percent
     what = "buckets" if fitting.prompt is None and fitting.decode is None else "graphs"

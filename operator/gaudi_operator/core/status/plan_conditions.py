@@ -19,7 +19,7 @@ from gaudi_operator.core.status.plan import current_forecast, plan_sentence
 from gaudi_operator.core.status.recipes import recipe_miss_reason
 from gaudi_runtime.contract.report import WarmupReport
 
-CHANGE_BUCKETS = "Change spec.bucketing so that buckets hold them."
+CHANGE_BUCKETS = "Add buckets for them to spec.bucketing."
 
 
 def _advice(reports: Iterable[WarmupReport]) -> str:
@@ -36,7 +36,7 @@ def judge_plan_accepted(s: State) -> Verdict:
         status, reason, against = _by_measurement(plan, s.inference.spec.readiness)
     else:
         against = estimated_shortfall(s.inference) if plan.basis is PlanBasis.ESTIMATED else None
-        status, reason = (TRUE, "Accepted") if against is None else (UNKNOWN, "AcceptedInDoubt")
+        status, reason = (TRUE, "Accepted") if against is None else (UNKNOWN, "AcceptedAgainstEstimate")
     outlook = None if plan.basis in MEASURED_BASES else gate_outlook(s.inference)
     sentences = (plan_sentence(plan), against, outlook, *plan_hints(s.inference))
     return Verdict(status, reason, " ".join(each for each in sentences if each))
@@ -63,24 +63,24 @@ def judge_bucket_coverage(s: State) -> Verdict:
     """Return the verdict whether every admissible batch has a bucket and every request met a warm graph."""
     reports = [pod.report for pod in s.serving if pod.report]
     if s.inference.spec.readiness.on_recompiles is not OnRecompiles.IGNORE and _met_cold(reports):
-        found = "Requests met shapes without a warm graph: status.recompiles lists them."
+        found = "Requests had shapes without a warm graph: status.recompiles lists them."
         return Verdict(FALSE, "ColdShapes", f"{found} {suggest_bucket(s) or _advice(reports)}")
     expected = current_forecast(s)
     if expected is None:
-        return Verdict(UNKNOWN, "NothingKnown", "No plan is possible; the condition PlanAccepted says why.")
+        return Verdict(UNKNOWN, "NoPlan", "No plan is possible; the condition PlanAccepted has the reason.")
     if gaps := expected.uncovered.sentence():
         return Verdict(
             FALSE,
             "BucketsMissing",
-            f"{gaps}. Such a batch waits for a compile; change spec.bucketing or the limits of spec.engine.",
+            f"{gaps}. Such a batch waits for a compile. Change spec.bucketing or the limits of spec.engine.",
         )
     if not reports:
-        return Verdict(UNKNOWN, "NothingKnown", "Every admissible batch has a bucket; no serving pod has reported yet.")
+        return Verdict(UNKNOWN, "NoReports", "Every admissible batch has a bucket; no serving pod has reported yet.")
     if _met_cold(reports):
         return Verdict(
             TRUE, "Covered", "Every admissible batch has a bucket; readiness.onRecompiles ignores cold graphs."
         )
-    return Verdict(TRUE, "Covered", "Every admissible batch has a bucket, and every request so far met a warm graph.")
+    return Verdict(TRUE, "Covered", "Every admissible batch has a bucket, and every request so far had a warm graph.")
 
 
 def _met_cold(reports: Iterable[WarmupReport]) -> bool:

@@ -25,7 +25,9 @@ def unreadable_status(observed: Observed, before: GaudiInferenceStatus, sentence
     generation = read_identity(observed.resource).generation
     verdicts = {
         "Ready": Verdict(FALSE, REASON, sentence),
-        "Reconciling": Verdict(FALSE, "Stalled", "Nothing moves on by itself; the condition Stalled says why."),
+        "Reconciling": Verdict(
+            FALSE, "Stalled", "The operator waits for a change; the condition Stalled has the reason."
+        ),
         "Stalled": Verdict(TRUE, REASON, sentence),
         "PlanAccepted": Verdict(FALSE, REASON, sentence),
     }
@@ -42,7 +44,10 @@ def with_refusal(decision: Decision, before: GaudiInferenceStatus, refusal: Prob
     """
     verdicts = (
         ("Ready", Verdict(FALSE, refusal.reason, refusal.message)),
-        ("Reconciling", Verdict(FALSE, "Stalled", "A request was refused; the condition Stalled says why.")),
+        (
+            "Reconciling",
+            Verdict(FALSE, "Stalled", "A request to the API server was refused; the condition Stalled has the reason."),
+        ),
         ("Stalled", Verdict(TRUE, refusal.reason, refusal.message)),
     )
     judged = conditions_from(verdicts, before.conditions, decision.status.observed_generation, now)

@@ -61,7 +61,7 @@ class Metrics:
         ProcessCollector(registry=registry)
         self.leader = Gauge("gaudi_operator_leader", "1 on the replica that holds the Lease.", registry=registry)
         self.resources = Gauge("gaudi_operator_resources", "GaudiInferences served.", registry=registry)
-        self.queued = Gauge("gaudi_operator_queue_depth", "Resources that wait for a reconcile.", registry=registry)
+        self.queued = Gauge("gaudi_operator_queue_depth", "Resources in the queue for a reconcile.", registry=registry)
         self.warming = Gauge("gaudi_operator_pods_warming", "Pods that load, compile or capture.", registry=registry)
         self.passes = Counter(
             "gaudi_operator_reconciles_total", "Reconciles, by outcome.", ["outcome"], registry=registry
@@ -83,13 +83,13 @@ class Metrics:
         )
         self.gate_sent_seconds = Histogram(
             "gaudi_operator_gate_sent_seconds",
-            "The part of it until the gate was sent: the rest is the API server's.",
+            "Part of gaudi_operator_gate_seconds before the request was sent; the rest is the time of the API server.",
             buckets=_GATE_SECONDS,
             registry=registry,
         )
         self.reports = Counter(
             "gaudi_operator_reports_total",
-            "Answers of pods, by whether they could be used.",
+            "Answers of pods, by result.",
             ["outcome"],
             registry=registry,
         )

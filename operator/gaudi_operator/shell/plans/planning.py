@@ -129,7 +129,7 @@ class Planner:
                     self.answers.keep(self._at_work.question, await self._answer(self._at_work, backoff))
                 except Exception:
                     # Continue with the next question. The resource asks again.
-                    log.exception("A question about a plan failed by a defect of the operator.")
+                    log.exception("Computing a plan failed because of a defect of the operator.")
                     await asyncio.sleep(backoff.next())
             asked, self._at_work = self._at_work, None
             asked.wake(asked.key)
@@ -158,7 +158,7 @@ class Planner:
                 if left:
                     continue
             key = f"{asked.key.namespace}/{asked.key.name}"
-            log.warning("The work on a plan %s, and was given up.", found, extra={"resource": key})
+            log.warning("Computing a plan %s and was stopped.", found, extra={"resource": key})
             return Refusal(PlanTooExpensive, found.args)
         raise AssertionError
 
@@ -177,9 +177,9 @@ class Planner:
             self._process = None
             if code == -signal.SIGPROF:
                 raise PlanTooExpensive(f"took more than {self._seconds:g} s of processor time") from None
-            raise WorkerLost(f"ended the process that did it with {code}") from None
+            raise WorkerLost(f"ended its process with code {code}") from None
         except TimeoutError:
-            raise WorkerLost(f"was not done after {WALL_FACTOR * self._seconds:g} s") from None
+            raise WorkerLost(f"did not end within {WALL_FACTOR * self._seconds:g} s") from None
         except MemoryError:
             await self._end()
             raise PlanTooExpensive(f"took more than {size(self._most_bytes)} of memory") from None
@@ -193,7 +193,7 @@ class Planner:
             except (OSError, EOFError, TimeoutError, WorkerLost) as error:
                 await self._end()
                 why = str(error) or type(error).__name__
-                log.warning("The process that works out plans does not start (%s); it is tried again.", why)
+                log.warning("The process that computes plans does not start (%s). The operator retries.", why)
                 await asyncio.sleep(backoff.next())
 
     async def _start(self) -> None:
@@ -207,7 +207,7 @@ class Planner:
         )
         async with asyncio.timeout(START_SECONDS):
             if await self._frame(self._process) != READY:
-                raise WorkerLost("it says something else than that it is ready")
+                raise WorkerLost("it did not report that it is ready")
 
     async def _frame(self, process: asyncio.subprocess.Process) -> bytes:
         assert process.stdout  # noqa: S101 - a pipe was asked for

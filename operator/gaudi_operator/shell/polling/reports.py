@@ -141,9 +141,7 @@ class Reports:
                 report, round_seconds = await self._next(target, known)
                 # The IP address of a pod that has just ended may already belong to another pod.
                 if known and report.instance != known.instance:
-                    raise UnusableReport(
-                        "another instance answers than before; waiting for the pod to show its restart"
-                    )
+                    raise UnusableReport("another instance answered; waiting until the pod reports its restart")
                 backoff.reset()
                 self._accept(key, target, report, known, turns)
                 known = report

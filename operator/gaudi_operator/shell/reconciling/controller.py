@@ -147,7 +147,9 @@ class Controller:
             log.warning("%s", error, extra=logged_as(key))
         except Exception:
             outcome, seconds = "bug", worker.backoff.next()
-            log.exception("The reconcile failed by a defect of the operator; it is tried again.", extra=logged_as(key))
+            log.exception(
+                "The reconcile failed because of a defect of the operator. It is retried.", extra=logged_as(key)
+            )
         self._metrics.passes.labels(outcome).inc()
         return seconds, failed
 

@@ -25,7 +25,7 @@ class FirstReconciles:
         self._left = set(keys)
         self._all, self._began = len(self._left), self._clock.monotonic()
         if self._left:
-            log.info("Everything is listed; %d resources are looked at for the first time.", self._all)
+            log.info("All objects are listed; reconciling %d resources for the first time.", self._all)
 
     def done(self, key: Key) -> None:
         """Count a resource as done after its reconcile, whatever the outcome, or after its deletion."""
@@ -35,7 +35,7 @@ class FirstReconciles:
         seconds, done = self._clock.monotonic() - self._began, self._all - len(self._left)
         # Log each tenth of the resources, so that users see the progress.
         if done * 10 // self._all > (done - 1) * 10 // self._all:
-            log.info("%d of %d resources were looked at, after %.1f s.", done, self._all, seconds)
+            log.info("Reconciled %d of %d resources after %.1f s.", done, self._all, seconds)
         if not self._left:
             # 1,000 resources have a million Python objects. Their garbage collection would take longer than a gate may
             # wait. The objects have no cycles, so reference counting still frees them.
@@ -45,4 +45,4 @@ class FirstReconciles:
         """Return how many resources are left; None if no resource is left."""
         if not self._left:
             return None
-        return f"looks at resources for the first time: {self._all - len(self._left)} of {self._all} are done"
+        return f"reconciling resources for the first time: {self._all - len(self._left)} of {self._all} done"

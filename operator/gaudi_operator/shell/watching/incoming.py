@@ -125,7 +125,7 @@ class ListReader:
             if self._at < len(self._text):
                 return self._text[self._at]
             if self._ended:
-                raise ValueError("the list ends in the midst of it")
+                raise ValueError("the list is incomplete")
             await self._more()
 
     async def _skip(self, character: str) -> None:

@@ -214,7 +214,7 @@ class WatchSession:
             return
         if problem:
             self.failing.add(kind)
-            log.warning("%s cannot be watched: %s; it is tried again.", kind.plural, problem)
+            log.warning("%s cannot be watched: %s. The operator retries.", kind.plural, problem)
         else:
             self.failing.discard(kind)
             log.info("%s can be watched again.", kind.plural)

@@ -185,13 +185,13 @@ class ListWatch:
                 self.seen(reduce_foreign(self.kind, manifest))
         except Exception:
             # The watch continues with other objects. The next list contains this object again.
-            log.exception("What a watch of %s has shown could not be taken in.", self.kind.plural)
+            log.exception("An event of the watch of %s could not be processed.", self.kind.plural)
 
     def _after(self, status: Object, version: str) -> str | None:
         """Return the version to continue from after an error event; None to list again."""
         if status.get("code") == _GONE:
             return None
-        log.warning("A watch of %s has ended: %s; it is tried again.", self.kind.plural, status.get("message"))
+        log.warning("The watch of %s ended: %s. It is retried.", self.kind.plural, status.get("message"))
         return version
 
     @property

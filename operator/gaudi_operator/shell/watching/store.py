@@ -135,7 +135,9 @@ class Store:
         ghosts = self.sweep(kind, namespace, listed, version)
         self.mark_maybe_deleted(kind, *ghosts)
         for key in ghosts:
-            log.info("%s %s vanished unseen", kind.kind, key, extra={"resource": f"{key.namespace}/{key.name}"})
+            log.info(
+                "%s %s was deleted while not watched", kind.kind, key, extra={"resource": f"{key.namespace}/{key.name}"}
+            )
         first = (kind, namespace) in self.unlisted
         self.unlisted.discard((kind, namespace))
         if self.unlisted:

@@ -106,7 +106,7 @@ class Writer:
         if known is not None and key in self._store.maybe_deleted:
             found = await self._find(RESOURCE.path(key.namespace, key.name))
         if known is None or found is None or known["metadata"]["uid"] != found["metadata"]["uid"]:
-            message = f"{RESOURCE.kind} {key.namespace}/{key.name} was deleted: nothing is made for it any more."
+            message = f"{RESOURCE.kind} {key.namespace}/{key.name} was deleted: no more objects are created for it."
             raise Waiting("ResourceGone", message, GONE_SECONDS)
         self._store.maybe_deleted.discard(key)
 
@@ -198,8 +198,8 @@ class Writer:
         if not (is_controlled_by(found, resource["metadata"]["uid"]) or is_retained(found)):
             raise Stalled(
                 "NameTaken",
-                f"{kind.kind} {key.namespace}/{found['metadata']['name']} exists and is not ours:"
-                f" delete it, or give the {RESOURCE.kind} another name.",
+                f"{kind.kind} {key.namespace}/{found['metadata']['name']} exists and belongs to another owner: delete "
+                f"it, or give the {RESOURCE.kind} another name.",
             )
         return found
 

@@ -81,7 +81,7 @@ class Publisher:
         if len(mailbox.waiting) == _MOST_WAITING:
             _, dropped = mailbox.waiting.popleft()
             log.warning(
-                "Too many events of this resource wait; one is dropped: %s", dropped.reason, extra=_of(resource)
+                "Too many events of this resource are queued; one is dropped: %s", dropped.reason, extra=_of(resource)
             )
         mailbox.waiting.append((resource, event))
         if mailbox.task is None:

@@ -18,7 +18,7 @@ POLICIES = {
 }
 LIMITED = [each[:2] for each in BEYOND if "allowAllClients" not in each[0]]
 OPEN: Object = {"networkAccess": {"allowAllClients": True}}
-LATER = "as class gold says. The class is in trial: when the trial ends, the class will refuse this spec."
+LATER = "as class gold requires. The class is in trial: when the trial ends, the class will refuse this spec."
 
 
 def resource(**spec: Any) -> Object:
@@ -48,9 +48,9 @@ def _case(each: object) -> str:
 def test_trial_warns_of_what_the_class_refuses_later(limits: Object, spec: Object) -> None:
     new = resource(**spec)
     (sentence,) = refused(limits, new=new)
-    assert sentence.endswith(", as class gold says: change it, or use another class.")
+    assert sentence.endswith(", as class gold requires: change it, or use another class.")
     assert refused(limits, new=new, trial=True) == []
-    cause = sentence.removesuffix(", as class gold says: change it, or use another class.")
+    cause = sentence.removesuffix(", as class gold requires: change it, or use another class.")
     assert warned(limits, new=new, trial=True) == [f"{cause}, {LATER} Change it, or use another class."]
 
 

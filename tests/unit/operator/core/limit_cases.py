@@ -119,7 +119,7 @@ BEYOND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {"maxCards": 1},
         {"engine": VLLM, "accelerator": {**CARD, "resourceClaimTemplateName": "eight-cards"}},
-        "spec.accelerator.resourceClaimTemplateName eight-cards may ask for any number of cards",
+        "spec.accelerator.resourceClaimTemplateName eight-cards may request any number of cards",
     ),
 ]
 """Limits, the spec, and how the operator's message starts."""

@@ -48,7 +48,7 @@ def test_missing_class_is_reported() -> None:
         "gold",
         problem=Problem(
             "ClassMissing",
-            "spec.className is gold, and there is no GaudiInferenceClass of that name: create it, or name another "
+            "spec.className is gold, but no GaudiInferenceClass has that name: create it, or name another class "
             "(kubectl get gic).",
         ),
     )
@@ -57,8 +57,8 @@ def test_missing_class_is_reported() -> None:
 def test_two_default_classes_are_reported() -> None:
     assert platform(DEFAULT, gaudi_class("other", default=True)).problem == Problem(
         "ClassAmbiguous",
-        "spec.className is left out, and several classes are the default (other, usual): name one, or leave one the "
-        "default.",
+        "spec.className is left out, and several classes are the default (other, usual): set spec.className, or keep "
+        "one default class.",
     )
 
 
@@ -107,7 +107,7 @@ def test_class_of_a_newer_release_is_refused() -> None:
     assert platform_found.name == "gold"
     assert found == Problem(
         "ClassUnreadable",
-        "Class gold has fields or values that this operator does not know, so what it allows is unknown: install the "
+        "Class gold has fields or values that this operator does not know, so its limits are unknown: install the "
         "same release of operator and CustomResourceDefinitions.",
     )
 

@@ -156,8 +156,8 @@ def test_too_expensive_plan_is_refused_with_a_message() -> None:
     assert condition(cluster, "PlanAccepted") == ("False", "PlanTooExpensive")
     [accepted] = [each for each in status(cluster)["conditions"] if each["type"] == "PlanAccepted"]
     assert accepted["message"] == (
-        "spec.bucketing: working out this plan took more than 1 s of processor time, and was given up: choose larger "
-        "steps, fewer buckets or another strategy. It is tried again when the spec changes."
+        "spec.bucketing: computing this plan took more than 1 s of processor time and was stopped: choose larger "
+        "steps, fewer buckets or another strategy. The operator retries when the spec changes."
     )
     assert not cluster.kind("ReplicaSet")
 

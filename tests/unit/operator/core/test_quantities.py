@@ -30,7 +30,7 @@ def test_quantity_is_parsed_exactly(text: str, amount: Fraction) -> None:
 
 @pytest.mark.parametrize("text", ["", "Gi", "-1", "1GB", "1 Gi", "1e", "1e333"])
 def test_invalid_quantity_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no quantity such as 500m, 4 or 64Gi"):
+    with pytest.raises(ValueError, match="is not a quantity such as 500m, 4 or 64Gi"):
         parse_quantity(text)
 
 

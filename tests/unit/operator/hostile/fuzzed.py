@@ -161,7 +161,7 @@ async def _reconcile_twice(planner: Planner, cost: Cost, found: Found) -> None:
             cost.planner = max(cost.planner, *map(peak, children()), 0)
         cost.decision = max(cost.decision, found.decisions[-1])
     cost.grown = peak() - before
-    status, reason = condition(cluster, "PlanAccepted")
+    _, reason = condition(cluster, "PlanAccepted")
     cost.reason = reason
     found.reasons[reason] = found.reasons.get(reason, 0) + 1
     if wrong := violations(cluster.resource):
@@ -169,8 +169,9 @@ async def _reconcile_twice(planner: Planner, cost: Cost, found: Found) -> None:
     for manifest in cluster.objects.values():
         if reduce_foreign(kind_of(manifest), manifest) is not manifest:
             raise AssertionError(f"a {manifest['kind']} that the operator makes is larger than it reads")
-    if (status == "True") != bool(cluster.kind("ReplicaSet")):
-        raise AssertionError(f"PlanAccepted is {status} ({reason}), and there are {len(cluster.objects)} children")
+    # A plan that takes nearly `plan_seconds` may be accepted in doubt, depending on the speed of the machine.
+    if (reason in ("Accepted", "AcceptedAgainstEstimate")) != bool(cluster.kind("ReplicaSet")):
+        raise AssertionError(f"PlanAccepted has reason {reason}, and there are {len(cluster.objects)} children")
 
 
 def _decide(cluster: Cluster, planner: Planner, found: Found) -> Decision:

@@ -132,7 +132,7 @@ def test_every_namespace_is_listed_separately(new_term: Callable[..., Term]) -> 
     term.list(WATCHED, "blue")
     assert term.leader.why_not_ready()
     term.list(WATCHED, "green")
-    assert term.leader.why_not_ready() == "waits for the first list of gaudiinferenceclasses"
+    assert term.leader.why_not_ready() == "waiting for the first list of gaudiinferenceclasses"
     term.list([CLASS])
     assert term.leader.why_not_ready() is None
 

@@ -14,7 +14,7 @@ from tests.unit.runtime.forecast.deployments import LLAMA, LOGGED
 def test_shortfall_names_count_percentage_and_threshold() -> None:
     problems = shortfalls(forecast(LOGGED, LLAMA, GAUDI2), Thresholds(80, 100))
     assert [problem.message for problem in problems] == [
-        "about 15 of 24 prompt graphs (62 %) fit into the memory kept for graphs, and 80 % are asked for"
+        "about 15 of 24 prompt graphs (62 %) fit into the memory reserved for graphs (minimum 80 %)"
     ]
 
 

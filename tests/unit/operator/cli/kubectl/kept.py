@@ -11,7 +11,7 @@ from gaudi_runtime.errors import Problem
 from tests.support.builders import Object
 from tests.unit.operator.core.resources import resource
 
-FAILURE = Problem("WarmupStalled", "Nothing has moved in pod tiny-b-x.")
+FAILURE = Problem("WarmupStalled", "No progress in pod tiny-b-x.")
 ADVICE = "A plan learned from the traffic so far needs 24 graphs instead of 84."
 ADVISED: dict[str, Any] = {
     "basis": "Measured",

@@ -72,7 +72,7 @@ def test_cold_batches_are_listed_most_frequent_first() -> None:
 
 
 def test_what_had_no_room_is_said() -> None:
-    assert list(cold_lines(table(left_off=2))) == ["2 more buckets had no room in the answer"]
+    assert list(cold_lines(table(left_off=2))) == ["2 more buckets did not fit into the answer"]
 
 
 def pod(name: str, ready: bool, percent: int) -> PodState:

@@ -40,7 +40,7 @@ def test_unknown_cluster_ends_with_1_and_one_sentence(tmp_path: Path, monkeypatc
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     result = call("rollout", "pause", "chat", "--kubeconfig", str(tmp_path / "none"))
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("error: no cluster is known")
+    assert result.stderr.startswith("error: no cluster is configured")
     assert len(result.stderr.splitlines()) == 1
 
 
@@ -56,7 +56,7 @@ def test_kind_may_stand_before_the_name(name: str) -> None:
 
 
 def test_another_kind_is_refused() -> None:
-    with pytest.raises(Refused, match="deployment is no kind"):
+    with pytest.raises(Refused, match="deployment is not a GaudiInference"):
         plain_name("deployment/chat")
 
 

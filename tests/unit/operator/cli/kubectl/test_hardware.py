@@ -74,7 +74,7 @@ def test_report_is_the_last_line_that_is_one() -> None:
 
 
 def test_trial_without_a_report_is_told_by_its_last_words() -> None:
-    with pytest.raises(Refused, match="its last words: Killed"):
+    with pytest.raises(Refused, match="the end of its log: Killed"):
         read_report("Starting\nKilled\n\n")
 
 

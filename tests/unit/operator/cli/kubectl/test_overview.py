@@ -90,7 +90,7 @@ def test_text_of_several_waiting_pods_is_said_once() -> None:
 
 
 def test_note_repeats_no_heading() -> None:
-    assert not list(notes([pod(message="no card is free")], said="Pod a finds no node: no card is free."))
+    assert not list(notes([pod(message="no card is free")], said="Pod a is unschedulable: no card is free."))
 
 
 def test_what_keeps_a_pod_out_is_below_the_table() -> None:

@@ -76,7 +76,7 @@ def test_undo_without_an_earlier_revision_is_refused() -> None:
 
 def test_failed_revision_is_warned_of() -> None:
     assert why_not_back(revision("b", 2, FAILURE)) == (
-        "revision b failed before (WarmupStalled): Nothing has moved in pod tiny-b-x"
+        "revision b failed before (WarmupStalled): No progress in pod tiny-b-x"
     )
     assert why_not_back(FIRST) is None
 
@@ -107,7 +107,7 @@ def test_columns_stand_below_each_other() -> None:
 
 def test_details_say_image_inputs_and_why_it_failed() -> None:
     shown_ = details(STATUS, STORED[0])
-    assert shown_["failed"] == "WarmupStalled: Nothing has moved in pod tiny-b-x."
+    assert shown_["failed"] == "WarmupStalled: No progress in pod tiny-b-x."
     assert shown_["image"] == "runtime:1"
     assert shown_["inputs"]["engine"]["maxNumSeqs"] == 8
 
@@ -152,7 +152,7 @@ def test_restart_of_a_pinned_revision_is_refused_as_without_effect() -> None:
 
 
 def test_undo_of_what_is_paused_is_refused() -> None:
-    with pytest.raises(Refused, match="undo would move nothing"):
+    with pytest.raises(Refused, match="undo would have no effect"):
         guarded_undo_patch(PAUSED, revision("b", 2, **NEWER))
 
 

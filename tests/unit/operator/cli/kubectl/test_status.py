@@ -97,7 +97,7 @@ def test_duration_is_read(text: str, found: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "5", "-5s", "5 m", "5m!", "soon"])
 def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(Refused, match="is no duration"):
+    with pytest.raises(Refused, match="is not a duration"):
         seconds(text)
 
 

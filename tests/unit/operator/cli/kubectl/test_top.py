@@ -42,7 +42,21 @@ def test_padding_is_what_was_computed_beyond_what_was_asked() -> None:
 
 def test_unknown_figures_are_dashes() -> None:
     row = dict(zip(COLUMNS, cells(line(shown(SERVES), [], [], 10)), strict=True))
-    assert {row[name] for name in ("WARM-UP", "PADDING", "IN TOK/S", "OUT TOK/S", "GRAPHS", "KV CACHE")} == {"-"}
+    assert {row[name] for name in ("WARMING UP", "PADDING", "IN TOK/S", "OUT TOK/S", "GRAPHS", "KV CACHE")} == {"-"}
+
+
+def test_warming_pods_are_counted_apart_from_captured_graphs() -> None:
+    warming = {**POD, "name": "b", "phase": "Warmup", "ready": False, "warmupPercent": 57}
+    pods = [{**POD, "warmupPercent": 100}, warming, {**warming, "name": "c", "warmupPercent": 80}]
+    found = shown(
+        SERVES,
+        revision={"current": "r"},
+        pods=pods,
+        warmup={"percent": 57, "phase": "Warmup"},
+        capturedPercent={"prompt": 100, "decode": 100},
+    )
+    row = dict(zip(COLUMNS, cells(line(found, [], [], 10)), strict=True))
+    assert (row["WARMING UP"], row["PROMPT"], row["DECODE"]) == ("2 pods, 57 %", "100 %", "100 %")
 
 
 def test_figures_of_the_status_are_shown_as_they_stand() -> None:

@@ -72,7 +72,7 @@ def test_patch_is_made_of_plain_json() -> None:
 
 
 def test_revision_of_an_unknown_release_is_refused_in_a_sentence() -> None:
-    with pytest.raises(SpecUnreadable, match="kept by another release"):
+    with pytest.raises(SpecUnreadable, match="stored by another release"):
         undo_patch(resource(), {"model": {"from": "the future"}})
 
 

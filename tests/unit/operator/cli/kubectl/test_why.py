@@ -15,7 +15,7 @@ from tests.unit.operator.core.problems.test_resolution import PAGE
 
 READY = ("Ready", True, "Serving", "All 2 replicas serve revision a.")
 WAITS = ("Ready", False, "Unschedulable", "Pod tiny-a-x finds no node.")
-STALLED = ("Stalled", True, "Unschedulable", "Pod tiny-a-x finds no node: 0/3 nodes are available.")
+STALLED = ("Stalled", True, "Unschedulable", "Pod tiny-a-x is unschedulable: 0/3 nodes are available.")
 REFUSED = ("PlanAccepted", False, "PlanImpossible", "No KV block fits.")
 POD: Object = {"name": "tiny-a-x", "revision": "a", "phase": "Pending", "gate": False, "ready": False}
 SERVING: Object = {"name": "tiny-a-y", "revision": "a", "phase": "Serving", "gate": True, "ready": True}
@@ -75,7 +75,7 @@ def test_revision_that_was_given_up_is_evidence() -> None:
     failed = {"name": "b", "number": 2, "phase": "Failed", "reason": "WarmupStalled", "message": "Nothing has moved."}
     rolled_back = ("Stalled", True, "RolledBack", "Revision b failed.")
     found = explain(shown(WAITS, rolled_back, revisions=[failed]))
-    assert found.evidence == ("revision b was given up (WarmupStalled): Nothing has moved.",)
+    assert found.evidence == ("revision b failed (WarmupStalled): Nothing has moved.",)
     assert found.next == ("kubectl gaudi rollout history tiny -n models", "kubectl gaudi rollout undo tiny -n models")
 
 
@@ -84,7 +84,7 @@ def test_evidence_repeats_no_sentence() -> None:
     rolled_back = ("Stalled", True, "RolledBack", "Revision b failed (WarmupStalled): Nothing has moved.")
     waits = {**POD, "message": "Nothing has moved."}
     assert explain(shown(WAITS, rolled_back, revisions=[failed], pods=[waits])).evidence == (
-        "revision b was given up (WarmupStalled)",
+        "revision b failed (WarmupStalled)",
         "pod tiny-a-x: Pending, warm-up 0 %, 0 restarts",
     )
 

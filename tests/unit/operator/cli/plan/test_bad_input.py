@@ -43,7 +43,10 @@ from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, one_sentence, pl
         ({"env": [4]}, "env: Input should be a valid dictionary"),
         ({"release": "1.22"}, "release: 1.22 has exponential and unified plans only, and strategy is linear"),
         ({"strategy": "file", "env": {}}, "bucket file: "),
-        ({"kind": "Pod"}, "kind 'Pod' is not read; give a GaudiInference, a RuntimeConfig or the limits of a model"),
+        (
+            {"kind": "Pod"},
+            "kind 'Pod' is not supported; give a GaudiInference, a RuntimeConfig or the limits of a model",
+        ),
     ],
 )
 def test_bad_document_is_refused_with_one_sentence(change: dict[str, Any], sentence: str) -> None:
@@ -212,7 +215,7 @@ def changed(**sections: dict[str, Any]) -> dict[str, Any]:
         (changed(engine={"executionMode": "Graphs"}), ", got Graphs."),
         (
             changed(engine={"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}),
-            'spec.engine.env[1]: {"name": "A"} is there already; every entry needs another name',
+            'spec.engine.env[1]: {"name": "A"} is a duplicate; each entry needs its own name',
         ),
         (changed(rollout={"maxSurge": "25"}), "spec.rollout.maxSurge: "),
     ],

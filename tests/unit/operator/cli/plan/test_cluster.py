@@ -111,13 +111,13 @@ def test_cluster_that_does_not_answer_is_said(kubeconfig: Path) -> None:
 
 def test_missing_kubeconfig_is_said(kubeconfig: Path) -> None:
     said = one_sentence(ask("llama"))
-    assert "no cluster is known" in said
+    assert "no cluster is configured" in said
     assert "set KUBECONFIG as for kubectl" in said
 
 
 def test_kubeconfig_that_is_no_kubeconfig_is_said(kubeconfig: Path) -> None:
     kubeconfig.write_text("just words")
-    assert f"no cluster is known: {kubeconfig} is not a kubeconfig" in one_sentence(ask("llama"))
+    assert f"no cluster is configured: {kubeconfig} is not a kubeconfig" in one_sentence(ask("llama"))
 
 
 def test_missing_client_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

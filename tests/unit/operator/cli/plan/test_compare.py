@@ -101,7 +101,7 @@ def test_padding_is_judged_on_the_traffic_of_the_policy() -> None:
     config["bucketing"] = {"optimal": {"traffic": "prompt 1 many 0 1"}}
     result = answer(config, command="compare")
     assert "line 1" in result["refused"]["Optimal"]
-    assert any("no traffic is known" in said for said in result["warnings"])
+    assert any("no traffic is given" in said for said in result["warnings"])
 
 
 def test_share_below_zero_has_one_sign_and_zero_is_positive() -> None:

@@ -63,7 +63,7 @@ BLOCK_SIZE_RULE = "spec.engine.blockSize must be at most model.maxModelLen"
     [
         ({"replicas": -1}, "spec.replicas: Input should be greater than or equal to 0, got -1"),
         ({"rollout": {"maxSurge": "25"}}, "write 25 without quotes for a number"),
-        ({"pod": {"imagePullSecrets": [{"name": "a"}, {"name": "a"}]}}, "every entry needs another name"),
+        ({"pod": {"imagePullSecrets": [{"name": "a"}, {"name": "a"}]}}, "each entry needs its own name"),
     ],
 )
 def test_broken_rules_follow_the_faults_of_values(section: dict[str, Any], fault: str) -> None:

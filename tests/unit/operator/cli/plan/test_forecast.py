@@ -80,7 +80,7 @@ def test_every_figure_has_a_source_and_how_sure_it_is() -> None:
 def test_table_says_it_is_an_estimate_and_names_sources() -> None:
     text = plan(SEED, "--sources", command="forecast").stdout
     assert text.startswith(f"UNKNOWN: {LLAMA} on card gaudi2 (an estimate)\n")
-    assert "15 of 24 graphs captured (62 %), 24 with the least bytes of any source" in text
+    assert "15 of 24 graphs captured (62 %), 24 by the most optimistic source" in text
     assert "logged as total device memory in log 000" in text
 
 
@@ -188,7 +188,7 @@ def test_checkpoint_of_an_unknown_family_is_refused_in_a_sentence(tmp_path: Path
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     said = refusal(BARE, "--model", str(tmp_path), command="forecast")
     assert "model_type 'bert'" in said
-    assert "without --model the buckets are planned, and the first pod measures" in said
+    assert "without --model the buckets are still planned, and the first pod measures memory" in said
 
 
 def test_other_release_is_refused_in_a_sentence() -> None:

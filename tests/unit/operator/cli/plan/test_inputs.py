@@ -65,7 +65,7 @@ def test_one_of_several_manifests_is_chosen_by_name() -> None:
 def test_several_manifests_without_a_name_are_refused() -> None:
     other = INFERENCE | {"metadata": {"name": "other"}}
     said = refusal(yaml.safe_dump_all([INFERENCE, other]))
-    assert "there are 2 documents to plan for (llama, other); choose one with --name" in said
+    assert "the file has 2 documents (llama, other); choose one with --name" in said
 
 
 def test_name_that_no_manifest_has_is_refused() -> None:
@@ -93,7 +93,7 @@ NO_FIELD = "is not a field of a GaudiInference"
         (spec(model={"maxModelLen": None}), "spec.model.maxModelLen: Input should be a valid integer"),
         (INFERENCE | {"spec": {"engine": {}}}, "spec.model is missing"),
         (INFERENCE | {"spec": [1]}, "input: spec: Input should be a valid dictionary"),
-        (INFERENCE | {"apiVersion": "inference.gaudi.dev/v2"}, "apiVersion 'inference.gaudi.dev/v2' is not read"),
+        (INFERENCE | {"apiVersion": "inference.gaudi.dev/v2"}, "apiVersion 'inference.gaudi.dev/v2' is not supported"),
         (RUNTIME_CONFIG | {"limit": {}}, "limit is not a field of this document; remove it"),
         (RUNTIME_CONFIG | {"version": "v2"}, "version: Input should be 'v1'"),
     ],
@@ -119,4 +119,4 @@ def test_null_is_the_same_as_leaving_out(key: str) -> None:
 
 def test_nothing_to_plan_for_is_said() -> None:
     said = plan(INFERENCE, "--from-cluster", "llama").stderr
-    assert said == "gaudi-plan: say what to plan for: either -f FILE (- reads standard input) or --from-cluster NAME.\n"
+    assert said == "gaudi-plan: give a model to plan for: -f FILE (- reads standard input) or --from-cluster NAME.\n"

@@ -105,7 +105,7 @@ def test_texts_of_several_pods_are_one_traffic(met: Path) -> None:
 def test_pod_that_served_nothing_teaches_nothing(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("# met\n")
     said = refusal(inference(), "--traffic", str(tmp_path / "t"), command="learn")
-    assert said == "gaudi-plan: the traffic has no shapes: nothing was served yet.\n"
+    assert said == "gaudi-plan: the traffic is empty: no request was served yet.\n"
 
 
 def test_bad_line_is_named_with_its_file(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_hits_count_the_requests_of_a_trace(tmp_path: Path) -> None:
 
 def test_heat_as_json_is_refused() -> None:
     assert refusal(SMALL, "--heat", "padding") == (
-        "gaudi-plan: --heat draws a map, which is not json; choose -o table or -o svg.\n"
+        "gaudi-plan: --heat draws a heat map, which has no json form; choose -o table or -o svg.\n"
     )
 
 
@@ -120,7 +120,7 @@ def test_warnings_stay_out_of_the_picture() -> None:
 def test_find_has_no_picture() -> None:
     said = CliRunner().invoke(app, ["find", "-f", "-", "-o", "svg", "1", "1", "0"], input=json.dumps(SMALL))
     assert said.exit_code == 2
-    assert said.stderr == "gaudi-plan: this answer has no picture; choose table, json, yaml or csv.\n"
+    assert said.stderr == "gaudi-plan: this command has no svg output; choose table, json, yaml or csv.\n"
 
 
 def test_find_as_csv_has_wanted_found_and_fallback_lines() -> None:
@@ -138,7 +138,7 @@ def test_unified_in_json_has_all_lists() -> None:
 
 def test_unified_has_no_heat_map() -> None:
     said = one_sentence(plan(SMALL | {"strategy": "unified"}, "--heat", "padding"))
-    assert "strategy unified has neither; leave --heat out" in said
+    assert "strategy unified does not have; remove --heat" in said
 
 
 def test_unified_in_csv_has_four_columns() -> None:
@@ -153,7 +153,7 @@ def test_unified_is_written_in_every_form_of_text(output: Output) -> None:
 
 
 def test_unified_has_no_picture() -> None:
-    assert "no picture" in plan(SMALL | {"strategy": "unified"}, "-o", "svg").stderr
+    assert "no svg output" in plan(SMALL | {"strategy": "unified"}, "-o", "svg").stderr
 
 
 def test_batches_without_a_bucket_are_warned_of() -> None:

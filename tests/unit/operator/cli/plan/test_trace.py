@@ -70,7 +70,7 @@ def test_padding_of_decode_costs_little_where_weights_take_most(trace: Path) -> 
     [
         (("--cost", "roofline"), "--cost roofline needs the model"),
         (("--cost", "roofline", *ROOFLINE[2:4], "--card", "none"), "card none"),
-        (("--card", "gaudi2"), "--card and --model are read with --cost roofline alone"),
+        (("--card", "gaudi2"), "--card and --model need --cost roofline"),
     ],
 )
 def test_cost_that_cannot_be_counted_is_refused(trace: Path, options: tuple[str, ...], sentence: str) -> None:
@@ -79,7 +79,7 @@ def test_cost_that_cannot_be_counted_is_refused(trace: Path, options: tuple[str,
 
 def test_answer_says_what_was_learned_from_and_judged_on(trace: Path) -> None:
     said = judged(trace)["warnings"]
-    assert f"Optimal learned from the earlier half of {trace}; all are judged on the later half" in said
+    assert f"Optimal learned from the earlier half of {trace}; all are evaluated on the later half" in said
     assert any("an estimate" in warning for warning in said)
 
 
@@ -87,7 +87,7 @@ def test_whole_trace_is_judged_when_another_is_learned_from(trace: Path, tmp_pat
     other = tmp_path / "other.csv"
     other.write_text(HEADER + "".join(f"{at},900,5\n" for at in range(50)))
     result = judged(trace, "--learn", str(other))
-    assert f"Optimal learned from {other}; all are judged on {trace}" in result["warnings"]
+    assert f"Optimal learned from {other}; all are evaluated on {trace}" in result["warnings"]
     assert (
         result["strategies"]["Optimal"]["prompt"]["padding"]
         > judged(trace)["strategies"]["Optimal"]["prompt"]["padding"]
@@ -137,7 +137,7 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
         (HEADER.encode() + b"1,2,3\n", (), "has a single request"),
         (HEADER.encode() + b"1,\xff,3\n", (), "line 2 is not UTF-8 text"),
         (HEADER.encode() + b"1,9,3\n2,9,3\n", ("--warmup-seconds", "1"), "--warmup-seconds: 1 is too little"),
-        (HEADER.encode() + b"1,9,3\n2,9,3\n", ("--graphs", "1", "--graph-bytes", "9"), "give one kind of budget"),
+        (HEADER.encode() + b"1,9,3\n2,9,3\n", ("--graphs", "1", "--graph-bytes", "9"), "give one budget"),
         (HEADER.encode() + b"1,9999,3\n2,9,3\n", (), "no prompt shape"),
     ],
 )
@@ -160,7 +160,7 @@ def test_missing_trace_ends_with_one_sentence_and_2(tmp_path: Path) -> None:
 
 
 def test_folder_is_no_trace(tmp_path: Path) -> None:
-    assert "is no file" in plan(LIMITS, "--trace", str(tmp_path), command="trace").stderr
+    assert "is not a regular file" in plan(LIMITS, "--trace", str(tmp_path), command="trace").stderr
 
 
 def test_comparison_is_judged_on_a_trace_like_other_strategies(trace: Path) -> None:
@@ -169,7 +169,7 @@ def test_comparison_is_judged_on_a_trace_like_other_strategies(trace: Path) -> N
     for name in ("Exponential", "Linear", "PaddingAware"):
         for phase in ("prompt", "decode"):
             assert compared["strategies"][name][f"{phase}_padding"] == everything[name][phase]["padding"]
-    assert any(f"padding is judged on all of {trace}" in said for said in compared["warnings"])
+    assert any(f"padding is computed for all of {trace}" in said for said in compared["warnings"])
 
 
 def test_optimal_of_a_comparison_learns_nothing_from_its_trace(trace: Path) -> None:

@@ -37,7 +37,7 @@ NOT_SIMULATED = "is not built for the sim engine: leave it out, or use engine vl
 
 def no_room(memory: str, least: str) -> str:
     return (
-        f"spec.accelerator.deviceMemory {memory} has no room for a single KV block: raise it to {least}, "
+        f"spec.accelerator.deviceMemory {memory} is too small for a single KV block: raise it to {least}, "
         "or lower engine.blockSize or warmup.graphMemoryPercent."
     )
 
@@ -58,7 +58,7 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
     "exabytes": (
         {"accelerator": {"deviceMemory": "1025Pi"}},
         "PlanImpossible",
-        "spec.accelerator.deviceMemory 1025Pi is more than 1Ei, and no device has as much: lower it.",
+        "spec.accelerator.deviceMemory 1025Pi is more than 1Ei, which no device has: lower it.",
     ),
     "next_to_nothing_may_be_used": (
         {"engine": {"deviceMemoryUtilizationPercent": 1}, "accelerator": {"deviceMemory": "2Ki"}},
@@ -68,8 +68,8 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
     "nodes": (
         {"accelerator": CARD, "engine": {"name": "vllm"}, "parallelism": {"tensor": 16, "nodes": 2}},
         "NotBuilt",
-        f"spec.parallelism.nodes above 1 for engine vllm on a card {NOT_BUILT}, "
-        "because it has not been tried: use 1, or generation none.",
+        f"spec.parallelism.nodes above 1 for engine vllm on a card {NOT_BUILT}, because it is untested: use 1, or "
+        "generation none.",
     ),
     "several_engines_on_several_nodes": (
         {"engine": {"name": "vllm"}, "parallelism": {"data": 2, "nodes": 2}},
@@ -85,7 +85,7 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
     "several_tokens": (
         {"engine": {"name": "vllm"}, "model": {"adapters": [hub_adapter("sql", "one"), hub_adapter("code", "two")]}},
         "NotBuilt",
-        f"more than one tokenSecretRef in spec.model {NOT_BUILT}: name one Secret and key in all.",
+        f"more than one tokenSecretRef in spec.model {NOT_BUILT}: use the same Secret and key everywhere.",
     ),
     "adapters_that_nobody_simulates": (
         {"engine": {"name": "sim"}, "model": {"adapters": [{"name": "sql", "source": {"hostPath": {"path": "/a"}}}]}},
@@ -118,7 +118,7 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
             "warmup": {"maxGraphTokens": 128},
         },
         "ThresholdsUnreachable",
-        "spec.warmup.maxGraphTokens 128 leaves 2 of 4 prompt buckets without a graph, but spec.readiness asks for 100 "
+        "spec.warmup.maxGraphTokens 128 leaves 2 of 4 prompt buckets without a graph, but spec.readiness requires 100 "
         "% of prompt graphs: raise it, or lower minCapturedPromptPercent to 50.",
     ),
     "a_pipeline_on_cards": (
@@ -145,19 +145,19 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
     "no_memory_for_graphs": (
         {"warmup": {"graphMemoryPercent": 0}},
         "ThresholdsUnreachable",
-        "spec.warmup.graphMemoryPercent is 0, so no memory is kept for graphs, but spec.readiness asks for "
+        "spec.warmup.graphMemoryPercent is 0, so no memory is reserved for graphs, but spec.readiness requires "
         "100 % of prompt and 100 % of decode graphs: raise it or lower the percentages.",
     ),
     "no_memory_for_decode_graphs_alone": (
         {"warmup": {"graphMemoryPercent": 0}, "readiness": {"minCapturedPromptPercent": 0}},
         "ThresholdsUnreachable",
-        "spec.warmup.graphMemoryPercent is 0, so no memory is kept for graphs, but spec.readiness asks for "
+        "spec.warmup.graphMemoryPercent is 0, so no memory is reserved for graphs, but spec.readiness requires "
         "0 % of prompt and 100 % of decode graphs: raise it or lower the percentages.",
     ),
     "graphs_larger_than_the_memory": (
         {"accelerator": {"deviceMemory": "2Ki"}},
         "ThresholdsUnreachable",
-        "spec.readiness asks for 100 % of 8 prompt and 100 % of 24 decode graphs, whose inputs alone take 3424 bytes; "
+        "spec.readiness requires 100 % of 8 prompt and 100 % of 24 decode graphs, whose inputs alone take 3424 bytes; "
         "spec.accelerator.deviceMemory leaves 1843: raise it to 3805, plan fewer buckets or lower the percentages.",
     ),
 }

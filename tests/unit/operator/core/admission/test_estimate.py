@@ -15,10 +15,10 @@ from tests.support.forecasts import from_the_hub, on_a_card, seed
 from tests.unit.operator.core.resources import inference
 
 PASSES = {"minCapturedPromptPercent": 62}
-ADVISOR = "`gaudi-plan forecast --from-cluster tiny -n models` looks for the smallest change"
+ADVISOR = "`gaudi-plan forecast --from-cluster tiny -n models` finds the smallest change"
 SHORT = (
-    "spec.readiness asks for 100 % of the prompt graphs, but {} 15 of 24 (62 %) fit. To make it fit, give graphs "
-    f"more memory, plan fewer buckets or ask for less; {ADVISOR}."
+    "spec.readiness requires 100 % of the prompt graphs, but {} 15 of 24 (62 %) fit. To make it fit, raise "
+    "spec.warmup.graphMemoryPercent, plan fewer buckets or lower the percentages; " + ADVISOR + "."
 )
 MAYBE_SHORT = SHORT.format("about")
 
@@ -46,7 +46,7 @@ def test_estimate_of_the_reference_logs_equals_their_graphs() -> None:
 def test_simulation_below_its_thresholds_is_refused_with_the_reachable_percentage() -> None:
     assert refused(seed()) == Problem(
         "ThresholdsUnreachable",
-        f"{SHORT.format('at most')} This is known from {estimate(seed()).source}.",
+        f"{SHORT.format('at most')} Source: {estimate(seed()).source}.",
     )
 
 
@@ -146,9 +146,9 @@ def test_figures_of_another_model_or_card_refuse_nothing(spec: Object) -> None:
 def test_shortfalls_of_both_phases_are_one_message() -> None:
     found = warnings_of(seed(warmup={"graphMemoryPercent": 0}))
     assert found == (
-        "spec.readiness asks for 100 % of the prompt graphs, but about 1 of 24 (4 %) fit and asks for 100 % of the "
-        "decode graphs, but about 1 of 48 (2 %) fit. To make it fit, give graphs more memory, plan fewer buckets or "
-        f"ask for less; {ADVISOR}."
+        "spec.readiness requires 100 % of the prompt graphs, but about 1 of 24 (4 %) fit and requires 100 % of the "
+        "decode graphs, but about 1 of 48 (2 %) fit. To make it fit, raise spec.warmup.graphMemoryPercent, plan fewer "
+        f"buckets or lower the percentages; {ADVISOR}."
     )
 
 
@@ -169,7 +169,7 @@ def test_weights_too_large_for_any_workspace_are_refused() -> None:
     assert found is not None
     assert found.reason == "WeightsTooLarge"
     assert found.message.startswith("The model does not fit: weights of about 131.42 GiB ")
-    assert found.message.endswith(f" To give it room, use more cards, a smaller model or fewer bits; {ADVISOR}.")
+    assert found.message.endswith(f" To free memory, use more cards, a smaller model or quantization; {ADVISOR}.")
 
 
 def of_blocks(size: int) -> Object:
@@ -268,10 +268,10 @@ def test_source_names_card_model_and_least_certain_figure(spec: Object, source: 
             {"engine": {"name": "sim"}},
             "the simulation describes no known card and model, or sizes, times or faults of its own",
         ),
-        ({"engine": {"name": "vllm"}}, "nothing is known of graphs on a CPU"),
+        ({"engine": {"name": "vllm"}}, "the memory of graphs on a CPU is unknown"),
         (
             {"engine": {"name": "vllm"}, "accelerator": {"generation": "gaudi3"}},
-            "the model is not among the known ones; a public repository among spec.model.servedNames gives an estimate",
+            "the model is unknown; a public repository in spec.model.servedNames gives an estimate",
         ),
     ],
     ids=["simulation", "CPU", "model"],

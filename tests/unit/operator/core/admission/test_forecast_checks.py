@@ -15,7 +15,7 @@ from tests.unit.operator.core.states import state_of
 GAUDI2 = {"generation": "gaudi2", "deviceMemory": None}
 VLLM = {"name": "vllm"}
 PUBLISHED = "is published as validated on"
-MAY_WORK = "it may work all the same."
+MAY_WORK = "it may also work here."
 
 
 def repository(name: str, **model: Any) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def test_earlier_default_mode_gets_a_hint(engine: str) -> None:
     asked = inference(engine={"name": engine}, accelerator=CARD, model=model)
     assert plan_hints(replace(asked, kept_mode=ExecutionMode.HPU_GRAPHS)) == (
         "spec.engine.executionMode is left out and its pods run in HpuGraphs, the default when their revision was "
-        "made: the next revision takes TorchCompile. To keep HpuGraphs, write it, which restarts nothing.",
+        "created: the next revision uses TorchCompile. To keep HpuGraphs, set it, which restarts nothing.",
     )
     assert plan_hints(replace(asked, kept_mode=ExecutionMode.TORCH_COMPILE)) == ()
 
@@ -128,7 +128,8 @@ def test_hint_is_in_the_condition_and_refuses_nothing() -> None:
 def test_speculation_gets_a_hint_about_greedy_requests() -> None:
     drafting = {**VLLM, "settings": {"--speculative-config": '{"method": "ngram", "num_speculative_tokens": 2}'}}
     assert hints_of(engine=drafting, model=repository("meta-llama/Llama-3.1-8B", dtype="bfloat16")) == (
-        "Drafts are for greedy requests: those with a temperature, logprobs or a grammar are answered 400.",
+        "Speculative decoding serves greedy requests only: requests with a temperature, logprobs or a grammar are "
+        "answered with status 400.",
     )
 
 
@@ -136,6 +137,6 @@ def test_speculation_gets_a_hint_about_greedy_requests() -> None:
 def test_vision_model_gets_a_hint_about_unplanned_buckets(items: dict[str, int]) -> None:
     model = repository("meta-llama/Llama-3.1-8B", dtype="bfloat16", itemsPerPrompt=items)
     assert hints_of(model=model) == (
-        "Vision buckets are known once a pod has loaded the model: before that they are counted in no plan and no "
-        "estimate.",
+        "Vision buckets are known after a pod has loaded the model: until then plans and estimates do not contain "
+        "them.",
     )

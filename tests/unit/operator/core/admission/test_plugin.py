@@ -42,7 +42,7 @@ def test_contexts_above_the_plugins_limit_are_refused() -> None:
     assert plugin_violation(question_of(CONTEXTS)) == Problem(
         "ThresholdsUnreachable",
         "spec.warmup.maxGraphTokens is left out, so maxNumBatchedTokens 512 counts, which leaves 3 of 16 prompt "
-        "buckets without a graph, but spec.readiness asks for 100 % of prompt graphs: raise it, or lower "
+        "buckets without a graph, but spec.readiness requires 100 % of prompt graphs: raise it, or lower "
         "minCapturedPromptPercent to 81.",
     )
 
@@ -78,7 +78,7 @@ PADDED: Object = {
     "bucketing": {"strategy": "PaddingAware"},
 }
 SWITCH = "or set spec.engine.settings VLLM_HPU_FSDPA_SLICE_ENABLED to false."
-LOADS = "with strategy PaddingAware vLLM's plugin splits attention from there on, and loads only from"
+LOADS = "with strategy PaddingAware vLLM's plugin splits attention from that length on, and requires at least"
 
 
 @pytest.mark.parametrize(
@@ -86,15 +86,15 @@ LOADS = "with strategy PaddingAware vLLM's plugin splits attention from there on
     [
         (
             {"engine": {"maxNumBatchedTokens": 1023}},
-            f"spec.engine.maxNumBatchedTokens is 1023: {LOADS} 1024 on. Raise it, {SWITCH}",
+            f"spec.engine.maxNumBatchedTokens is 1023: {LOADS} 1024. Raise it, {SWITCH}",
         ),
         (
             {"model": {"maxModelLen": 16384}, "engine": {"blockSize": 2048, "maxNumBatchedTokens": 2048}},
-            f"spec.engine.maxNumBatchedTokens is 2048: {LOADS} 2049 on. Raise it, {SWITCH}",
+            f"spec.engine.maxNumBatchedTokens is 2048: {LOADS} 2049. Raise it, {SWITCH}",
         ),
         (
             {"engine": {"blockSize": 2048, "settings": {"VLLM_HPU_FSDPA_SLICE_SEQ_LEN_THLD": "1024"}}},
-            f"spec.engine.settings VLLM_HPU_FSDPA_SLICE_SEQ_LEN_THLD is 1024: {LOADS} 2049 on. Raise it, {SWITCH}",
+            f"spec.engine.settings VLLM_HPU_FSDPA_SLICE_SEQ_LEN_THLD is 1024: {LOADS} 2049. Raise it, {SWITCH}",
         ),
         (
             {"engine": {"blockSize": 512, "maxNumBatchedTokens": 2044}},

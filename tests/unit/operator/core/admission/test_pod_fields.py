@@ -179,7 +179,8 @@ def test_template_with_unrendered_fields_is_refused(case: str) -> None:
     assert found is not None
     assert found.reason == "PodTemplateNotAllowed"
     assert found.message == (
-        f"its pod template has {field} as this operator does not write it. Delete its ControllerRevision, so that it"
+        f"its pod template has {field} with a value that this operator does not write. Delete its ControllerRevision, "
+        "so that it"
         " is rendered again."
     )
 
@@ -280,7 +281,9 @@ def test_forged_revision_gets_no_pods_and_keeps_others() -> None:
     assert condition(cluster, "Stalled") == ("True", "PodTemplateNotAllowed")
     assert condition(cluster, "Available")[0] == "True"
     (stalled,) = [each for each in status(cluster)["conditions"] if each["type"] == "Stalled"]
-    assert stalled["message"].startswith(f"Revision {first} gets no more pods: its pod template has spec.hostPID as ")
+    assert stalled["message"].startswith(
+        f"Revision {first} gets no more pods: its pod template has spec.hostPID with a value "
+    )
 
 
 def test_serving_forged_revision_keeps_serving() -> None:

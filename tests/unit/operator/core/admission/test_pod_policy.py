@@ -34,14 +34,15 @@ CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 def test_sentence_names_field_and_advice() -> None:
     assert violation_of(pod={"priorityClassName": "system-node-critical"}) == Problem(
         "NeedsClass",
-        "spec.pod.priorityClassName system-node-critical is for the cluster itself, whose parts it could evict: leave "
+        "spec.pod.priorityClassName system-node-critical is reserved for the cluster, whose components it could "
+        "evict: leave "
         "it out, or use a class that allows it.",
     )
 
 
-CARRIES = "steers what runs or connects the pod"
-PLACES = "takes nodes of the control plane"
-LOADS = "loads code or chooses cards by itself"
+CARRIES = "controls how the pod runs or connects"
+PLACES = "allows nodes of the control plane"
+LOADS = "loads code or selects cards"
 APPARMOR = "container.apparmor.security.beta.kubernetes.io/runtime"
 
 
@@ -184,7 +185,7 @@ def test_host_path_of_an_adapter_is_checked() -> None:
     assert found is not None
     assert found.message == (
         "spec.model.adapters.source.hostPath /adapters/sql is not allowed by this installation in namespace models: "
-        "use persistentVolumeClaim or ociImage, or have the operator installed with an entry of allowHostPath for it."
+        "use persistentVolumeClaim or ociImage, or install the operator with an entry of allowHostPath for it."
     )
 
 
@@ -211,7 +212,7 @@ def test_cluster_assigned_group_is_refused_with_its_reason() -> None:
     assert violation_of(AllowedHostPath("/models"), model=MODELS, pod={"userFromCluster": True}) == Problem(
         "HostPathNotAllowed",
         "userFromCluster is not allowed (spec.pod), where a folder of the node is mounted: the group of the pods is "
-        "65532 there, so that they read no files of others; leave it out, or have the operator installed with that "
+        "65532 there, so that pods cannot read the files of others; remove it, or install the operator with that "
         "group in allowHostPath.",
     )
 
@@ -229,5 +230,6 @@ def test_unreadable_template_is_refused() -> None:
     found = PodPolicy("models", ()).why_not(stored({"spec": {"containers": "all"}}))
     assert found == Problem(
         "PodTemplateNotAllowed",
-        "its pod template is not one of this operator. Delete its ControllerRevision, so that it is rendered again.",
+        "its pod template was not written by this operator. Delete its ControllerRevision, so that it is rendered "
+        "again.",
     )

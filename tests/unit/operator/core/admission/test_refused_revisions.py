@@ -24,8 +24,8 @@ def test_simulated_revision_is_refused_after_simulation_is_disallowed() -> None:
     revision = desired_revision(SIMULATED, (), DEFAULTS)
     assert revision_is_not_allowed(revision, policy(NO_CLASS), WITHOUT_SIMULATION) == Problem(
         "SimulationNotAllowed",
-        f"Revision {revision.name} has the sim engine, which this installation does not allow: it gets no more pods. "
-        "Change the spec, or spec.rollout.revision where it is pinned, or have the operator installed with "
+        f"Revision {revision.name} has the sim engine, which this installation does not allow: no more pods are "
+        "created for it. Change the spec, or spec.rollout.revision if it is set, or install the operator with "
         "allowSimulation.",
     )
 
@@ -37,8 +37,8 @@ def test_refusal_by_a_class_names_the_remedy() -> None:
     assert cause is not None
     assert found == Problem(
         cause.reason,
-        f"Revision {revision.name} gets no more pods: {cause.message} Change the spec, or spec.rollout.revision where "
-        "it is pinned.",
+        f"Revision {revision.name} gets no more pods: {cause.message} Change the spec, or "
+        "spec.rollout.revision if it is set.",
     )
 
 
@@ -48,7 +48,7 @@ def test_group_without_its_controller_names_the_missing_component() -> None:
     assert groups_are_not_served(inference(**spec), observed) == Problem(
         "LeaderWorkerSetMissing",
         "spec.parallelism.nodes is 2, and this cluster has no LeaderWorkerSets: install the LeaderWorkerSet controller "
-        "(lws.sigs.k8s.io) in version 0.9 or newer. It is seen within seconds.",
+        "(lws.sigs.k8s.io) in version 0.9 or newer. The operator detects it within seconds.",
     )
 
 
@@ -63,5 +63,5 @@ def test_spec_is_checked_again_after_an_installation_change() -> None:
     assert first_violation(asked, WITHOUT_SIMULATION) == Problem(
         "SimulationNotAllowed",
         "spec.engine.name is sim, which answers without a model, and this installation does not allow that: use vllm "
-        "or torch, or have the operator installed with allowSimulation.",
+        "or torch, or install the operator with allowSimulation.",
     )

@@ -33,7 +33,7 @@ def test_sentence_names_field_limit_and_class() -> None:
     assert found({"priorityClasses": ["low", "usual"]}, pod={"priorityClassName": "high"}) == Problem(
         "ForbiddenByClass",
         "spec.pod.priorityClassName high is not among what is allowed (limits.priorityClasses: low, usual), as class "
-        "gold says: change it, or use another class.",
+        "gold requires: change it, or use another class.",
     )
 
 
@@ -148,7 +148,9 @@ def test_each_source_of_models_is_limited_by_its_name(kind: str) -> None:
 def test_sentence_names_the_required_node_label() -> None:
     problem = found({"nodeSelector": {"pool": "a"}}, pod={"nodeSelector": {"pool": "b"}})
     assert problem is not None
-    assert problem.message.startswith("spec.pod.nodeSelector pool must be a (limits.nodeSelector), as class gold says")
+    assert problem.message.startswith(
+        "spec.pod.nodeSelector pool must be a (limits.nodeSelector), as class gold requires"
+    )
 
 
 def test_cards_of_all_pipeline_stages_are_counted() -> None:
@@ -180,7 +182,8 @@ def test_value_of_a_node_label_must_match() -> None:
 def test_class_without_a_list_still_requires_permissions() -> None:
     assert found({}, pod={"annotations": {SAFE_TO_EVICT: "false"}}) == Problem(
         "ForbiddenByClass",
-        f"spec.pod.annotations {SAFE_TO_EVICT} steers what runs or connects the pod, and class gold does not allow it. "
+        f"spec.pod.annotations {SAFE_TO_EVICT} controls how the pod runs or connects, and class gold does not allow "
+        "it. "
         "Leave it out, or use another class.",
     )
 

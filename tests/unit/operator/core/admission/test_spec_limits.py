@@ -130,8 +130,8 @@ def test_message_names_the_class_that_forbids_a_field() -> None:
     gold = Platform("gold", GaudiInferenceClassSpec(limits=read({"serviceTypes": []})))
     assert refused(gold, **SPEC) == Problem(
         "ForbiddenByClass",
-        "spec.service.type LoadBalancer is not among what is allowed (limits.serviceTypes: none), as class gold says: "
-        "change it, or use another class.",
+        "spec.service.type LoadBalancer is not among what is allowed (limits.serviceTypes: none), as class gold "
+        "requires: change it, or use another class.",
     )
 
 

@@ -26,7 +26,7 @@ def deleted(workload: Object, *pods: Object) -> list[str]:
 
 
 def test_workload_without_pods_is_deleted() -> None:
-    why = "its revision is replaced and has no pods"
+    why = "its revision was replaced and has no pods"
     assert deletes(replica_set()) == [Delete("apps/v1", "ReplicaSet", "tiny-old", "u", why)]
 
 
@@ -56,7 +56,7 @@ def test_unused_config_map_is_deleted() -> None:
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "uid": f"u-{name}"}} for name in "ab"
     )
     found = unread_config_maps(Observed(resource(), config_maps=config_maps), {"a"})
-    assert found == [Delete("v1", "ConfigMap", "b", "u-b", "no pod reads it")]
+    assert found == [Delete("v1", "ConfigMap", "b", "u-b", "no pod uses it")]
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Succeeded"])

@@ -20,7 +20,7 @@ from tests.unit.operator.core.states import serving, state_of
 from tests.unit.operator.core.stories import condition, kinds, pod_names, served, status
 
 SCALES_NOT = "The autoscaler does not scale:"
-NOT_YET = Verdict(UNKNOWN, "NotCountedYet", "The autoscaler has not looked yet.")
+NOT_YET = Verdict(UNKNOWN, "NotObservedYet", "The autoscaler has not reported a status yet.")
 ASKED = {"minReplicas": 2, "maxReplicas": 5}
 
 
@@ -160,7 +160,7 @@ def test_condition_exists_only_with_autoscaling() -> None:
     [
         (None, NOT_YET),
         ({"metadata": {}}, NOT_YET),
-        (autoscaler("True"), Verdict(TRUE, "Counting", "The autoscaler asks for 3 of 2 to 5 replicas.")),
+        (autoscaler("True"), Verdict(TRUE, "ScalingActive", "The autoscaler requests 3 of 2 to 5 replicas.")),
     ],
 )
 def test_condition_has_the_desired_replicas(live: Object | None, verdict: Verdict) -> None:
@@ -198,7 +198,7 @@ def new_here(since: datetime) -> Object:
 def test_autoscaler_of_a_new_cluster_needs_no_action() -> None:
     found = judged(new_here(NOW - timedelta(seconds=59)))
     assert found
-    assert (found.status, found.reason) == (UNKNOWN, "NotCountedYet")
+    assert (found.status, found.reason) == (UNKNOWN, "NotObservedYet")
 
 
 def test_autoscaler_not_knowing_the_crd_has_a_reason() -> None:
@@ -211,7 +211,7 @@ def test_operator_requeues_when_the_autoscaler_should_know_the_crd() -> None:
     (written,) = cluster.kind("HorizontalPodAutoscaler")
     written |= new_here(cluster.now)
     plan = cluster.operate()
-    assert condition(cluster, "AutoscalerActive") == ("Unknown", "NotCountedYet")
+    assert condition(cluster, "AutoscalerActive") == ("Unknown", "NotObservedYet")
     assert plan.requeue_after
     cluster.now += timedelta(seconds=plan.requeue_after)
     cluster.operate()

@@ -37,7 +37,9 @@ def message(cluster: Cluster) -> str:
 def test_first_pod_is_alone_until_its_gate_is_open() -> None:
     cluster, _ = upgrading()
     assert {turn(cluster, warm=False) for _ in range(10)} == {(4, 0), (4, 1)}
-    assert "its first pod is the canary, older pods serve until it has passed its gate, 4 left" in message(cluster)
+    assert ("the first pod is the canary, and pods of older revisions serve until its gate opens, 4 left") in message(
+        cluster
+    )
 
 
 def test_other_pods_follow_with_the_surge() -> None:
@@ -60,7 +62,7 @@ def test_old_pods_are_removed_before_their_successors_are_added() -> None:
 def test_observed_canary_stays_ready_and_replaces_no_old_pod() -> None:
     cluster, _ = upgrading(canary={"observeSeconds": 30})
     assert {turn(cluster) for _ in range(25)} == {(4, 0), (4, 1)}
-    assert "has held it for 30 s" in message(cluster)
+    assert "has been open for 30 s" in message(cluster)
     cluster.settle()
     assert condition(cluster, "Ready") == ("True", "Serving")
 

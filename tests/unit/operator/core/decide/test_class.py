@@ -53,7 +53,7 @@ def test_changed_class_restarts_nothing_and_names_the_command() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
     assert condition(cluster, "ClassApplied") == ("False", "ClassChanged")
     assert message(cluster, "ClassApplied") == (
-        f"Class gold would now change spec.server.image; revision {only} keeps what it was made with. To apply it: "
+        f"Class gold would now change spec.server.image; revision {only} keeps its values. To apply the class: "
         "kubectl gaudi rollout restart tiny -n models"
     )
 

@@ -98,7 +98,7 @@ def test_edited_child_is_restored(kind: str, path: tuple[Any, ...]) -> None:
         place = place[key]
     place[path[-1]] = [7] if isinstance(place[path[-1]], list) else 7
     plan = cluster.operate()
-    assert plan.actions[0].reason == f"{'.'.join(_labels(path))} was changed by others"
+    assert plan.actions[0].reason == f"{'.'.join(_labels(path))} was changed by another client"
     assert _written(cluster.kind(kind)[0]) == _written(desired)
 
 
@@ -114,7 +114,7 @@ def test_undesired_field_is_removed() -> None:
     cluster = served(service={"annotations": {"a": "b"}})
     cluster.change(service={"annotations": None})
     plan = cluster.operate()
-    assert [action.reason for action in plan.actions] == ["what is desired has changed"]
+    assert [action.reason for action in plan.actions] == ["the desired content has changed"]
 
 
 def test_config_map_with_other_content_is_replaced() -> None:
@@ -124,7 +124,7 @@ def test_config_map_with_other_content_is_replaced() -> None:
     config_map["data"]["config.json"] = "{}"
     (action,) = cluster.operate().actions
     assert isinstance(action, Delete)
-    assert action.reason == "its content is not what its name says, and it is immutable: it is recreated"
+    assert action.reason == "its content does not match its name, and it is immutable: it is recreated"
     cluster.settle()
     assert cluster.kind("ConfigMap")[0]["data"] == desired
 
@@ -194,7 +194,7 @@ def test_restarted_container_loses_its_gate_until_warm() -> None:
     cluster.operate()
     assert condition(cluster, "Degraded") == ("True", "ReplicasLost")
     cluster.settle()
-    assert condition(cluster, "Degraded") == ("False", "AsPromised")
+    assert condition(cluster, "Degraded") == ("False", "AsExpected")
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 

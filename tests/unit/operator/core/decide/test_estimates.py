@@ -31,7 +31,7 @@ def test_simulation_below_its_thresholds_creates_no_pod() -> None:
     assert cluster.operate().actions == ()
     assert condition(cluster, "PlanAccepted") == ("False", "ThresholdsUnreachable")
     assert condition(cluster, "Stalled") == ("True", "ThresholdsUnreachable")
-    assert "`gaudi-plan forecast --from-cluster tiny -n models` looks" in message(cluster, "PlanAccepted")
+    assert "`gaudi-plan forecast --from-cluster tiny -n models` finds" in message(cluster, "PlanAccepted")
     assert status(cluster)["plan"]["capturedPercent"] == {"prompt": 62, "decode": 100}
     assert violations(cluster.resource) == []
 
@@ -71,8 +71,8 @@ def test_warning_is_reported_and_pods_start() -> None:
     cluster = Cluster(resource(**on_a_card()))
     plan = cluster.operate()
     cluster.controllers()
-    assert condition(cluster, "PlanAccepted") == ("Unknown", "AcceptedInDoubt")
-    assert "PlanInDoubt" in [event.reason for event in plan.events]
+    assert condition(cluster, "PlanAccepted") == ("Unknown", "AcceptedAgainstEstimate")
+    assert "PlanAgainstEstimate" in [event.reason for event in plan.events]
     assert len(pod_names(cluster)) == 1
 
 

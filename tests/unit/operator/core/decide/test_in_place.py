@@ -98,7 +98,7 @@ def test_pods_are_replaced_in_place_after_the_surge_timeout(replicas: int, rollo
 def test_canary_replacing_an_old_pod_is_reported() -> None:
     cluster = past_the_surge_timeout(crowded())
     turns(cluster, 1)
-    assert "canary in the place of an older one, " in message(cluster, "Ready")
+    assert "canary in place of an older pod, " in message(cluster, "Ready")
 
 
 def test_second_pod_is_replaced_without_waiting_again() -> None:
@@ -238,7 +238,7 @@ def test_taken_card_stalls_the_rollout_while_old_pods_serve() -> None:
     assert min(turns(cluster, 5)) == 2
     assert {each["name"] for each in status(cluster)["pods"] if each["ready"]} == old
     assert condition(cluster, "Stalled") == ("True", "Unschedulable")
-    assert "finds no node: 0/1 nodes are available" in message(cluster, "Stalled")
+    assert "is unschedulable: 0/1 nodes are available" in message(cluster, "Stalled")
     assert condition(cluster, "Available") == ("True", "MinimumAvailable")
 
 

@@ -56,8 +56,8 @@ def test_unknown_pinned_revision_names_the_kept_ones() -> None:
     assert condition(cluster, "Stalled") == ("True", "RevisionNotKept")
     (message,) = {each["message"] for each in status(cluster)["conditions"] if each["type"] == "Stalled"}
     assert message == (
-        f"spec.rollout.revision is 0123456789, which is not kept: name one of {second}, {first}, or leave the field "
-        "out so that pods run what the spec says."
+        f"spec.rollout.revision is 0123456789, which is not kept: name one of {second}, {first}, or remove the field "
+        "to run the spec."
     )
 
 

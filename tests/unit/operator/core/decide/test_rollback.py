@@ -95,9 +95,9 @@ def test_condition_names_both_revisions_the_evidence_and_what_to_do() -> None:
     assert "(1, 128, 0)" in found["message"]
     assert message(cluster) == (
         f"Revision {bad} failed (WarmupStalled): {found['message']} "
-        f"Revision {good} runs instead, and pods of the failed one are not kept: spec.rollout.onFailure Pause "
-        "keeps them for a look. Change the spec; or, if the cause lay elsewhere and is fixed, set the annotation "
-        "inference.gaudi.dev/restarted-at to a new value for another try."
+        f"Revision {good} runs instead. Pods of the failed revision are deleted; spec.rollout.onFailure Pause keeps "
+        "them for inspection. Change the spec. If the cause was elsewhere and is fixed, set the annotation "
+        "inference.gaudi.dev/restarted-at to a new value to retry."
     )
 
 
@@ -108,7 +108,7 @@ def test_failure_event_precedes_the_rollback_event() -> None:
     assert reasons == ["RevisionFailed", "RollingBack", "Stalled"]
     failed, back = (next(e.message for e in cluster.events if e.reason == r) for r in ("RevisionFailed", "RollingBack"))
     assert failed.startswith(f"Revision {bad} failed (WarmupStalled): ")
-    assert back == f"Revision {good} is to serve again."
+    assert back == f"Revision {good} will serve again."
 
 
 def test_history_has_the_phase_of_each_revision() -> None:
@@ -182,8 +182,8 @@ def test_failure_with_pause_policy_pauses_the_rollout() -> None:
     assert revisions(cluster) == {good, bad}
     assert condition(cluster, "Stalled") == ("True", "RevisionFailed")
     assert (
-        "The rollout is on hold, as spec.rollout.onFailure is Pause, and its pods stay for a look: `kubectl logs POD`."
-        in message(cluster)
+        "The rollout is paused because spec.rollout.onFailure is Pause. Its pods are kept for inspection: `kubectl "
+        "logs POD`." in message(cluster)
     )
 
 

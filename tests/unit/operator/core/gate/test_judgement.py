@@ -33,7 +33,7 @@ SHORT_OF_BOTH = report(
     decode=PhaseProgress(planned=8, warmed=8, captured=7),
     skipped=(Skipped(phase=BucketPhase.DECODE, bucket=(4, 1, 64), reason="no memory was left"),),
 )
-AGAIN = "it must warm up again."
+AGAIN = "It must warm up again."
 RECORD = f"Container c1, instance first, plan {PLAN}."
 OPEN = gate_condition(True, f"8 of 8 prompt graphs captured and 8 of 8 decode graphs captured. {RECORD}")
 
@@ -96,7 +96,7 @@ def test_pod_below_a_threshold_is_opened_with_warning_if_configured() -> None:
     assert judge(view(report=SHORT), LENIENT) == gate(
         True,
         "OpenedBelowThreshold",
-        f"Below the thresholds, but to be served: {BELOW}. {RECORD}",
+        f"Serves below the thresholds, because onShortfall is ServeAndWarn: {BELOW}. {RECORD}",
     )
 
 
@@ -111,8 +111,8 @@ def test_report_of_another_plan_opens_nothing() -> None:
 
 def test_report_of_another_plan_says_why_it_is_ignored() -> None:
     assert view(pod(plan_hash="q" * 64), report()).report_ignored == (
-        "Its report is for plan pppppppppp, the pod was made for plan qqqqqqqqqq: "
-        "another release of the runtime may be in its image."
+        "Its report is for plan pppppppppp, but the pod was created for plan qqqqqqqqqq: its image may have another "
+        "release of the runtime."
     )
 
 
@@ -145,7 +145,7 @@ def test_report_of_another_plan_closes_nothing() -> None:
 
 def test_gate_closes_immediately_after_a_container_restart() -> None:
     assert judge(opened(container="c2"), STRICT) == gate(
-        False, "ContainerRestarted", f"Container c2 has replaced c1, which was judged; {AGAIN}"
+        False, "ContainerRestarted", f"Container c2 has replaced c1. {AGAIN}"
     )
 
 
@@ -166,7 +166,7 @@ def test_late_report_of_the_previous_container_closes_the_gate() -> None:
 )
 def test_gate_closes_immediately_without_a_running_container(state: dict[str, Any], word: str) -> None:
     assert judge(opened(state=state), STRICT) == gate(
-        False, "ContainerNotRunning", f"The container does not run ({word}); {AGAIN}"
+        False, "ContainerNotRunning", f"The container is not running ({word}). {AGAIN}"
     )
 
 

@@ -48,9 +48,7 @@ def test_threshold_compares_counts_and_not_rounded_percentages(planned: int, lea
 
 def test_shortfall_has_counts_percentage_and_threshold() -> None:
     short = report(prompt=progress(24, 24, 15), decode=progress(48, 48, 48))
-    assert shortfalls(short, thresholds(prompt=80)) == (
-        "15 of 24 prompt graphs (62 %) are captured, 80 % are asked for",
-    )
+    assert shortfalls(short, thresholds(prompt=80)) == ("15 of 24 prompt graphs (62 %) are captured (minimum 80 %)",)
 
 
 def test_shortfall_names_the_first_skipped_bucket_of_its_phase() -> None:
@@ -62,13 +60,15 @@ def test_shortfall_names_the_first_skipped_bucket_of_its_phase() -> None:
     )
     short = report(prompt=progress(24, 24, 15), decode=progress(48, 48, 47), skipped=skipped)
     assert first_skipped_buckets(short, thresholds(decode=90)) == (
-        f"Prompt bucket (1, 512, 0) was the first to be left out: {out}.",
+        f"Prompt bucket (1, 512, 0) was the first bucket without a graph: {out}.",
     )
 
 
 def test_phase_without_graphs_needs_every_bucket_warmed() -> None:
     cold = report(prompt=progress(4, 3, 0, applies=False), decode=progress(4, 4, 0, applies=False))
-    assert shortfalls(cold, thresholds(0, 0)) == ("3 of 4 prompt buckets are warmed, and without graphs all must be",)
+    assert shortfalls(cold, thresholds(0, 0)) == (
+        "3 of 4 prompt buckets are warm, and all must be in an execution mode without graphs",
+    )
 
 
 def test_empty_phase_has_no_shortfall() -> None:
@@ -122,9 +122,9 @@ def test_vision_buckets_are_counted_once_in_the_percentage() -> None:
 
 def test_vision_shortfall_names_the_skipped_buckets() -> None:
     short = report(vision=SEEN)
-    assert shortfalls(short, thresholds()) == ("3 of 4 vision buckets (75 %) are warmed, 100 % are asked for",)
+    assert shortfalls(short, thresholds()) == ("3 of 4 vision buckets (75 %) are warm (minimum 100 %)",)
     assert first_skipped_buckets(short, thresholds()) == (
-        "Vision bucket (image 448x224x2) was the first to be left out: the device ran out of memory.",
+        "Vision bucket (image 448x224x2) was the first bucket without a graph: the device ran out of memory.",
     )
 
 

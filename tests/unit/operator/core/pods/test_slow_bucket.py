@@ -16,8 +16,7 @@ from tests.unit.operator.core.resources import NOW
 from tests.unit.operator.core.states import state_of
 
 SENTENCE = (
-    "Prompt bucket (1, 128, 0) takes more than 80 s in phase Compiling; buckets like it lead to expect 20.0 s "
-    "(an estimate)."
+    "Prompt bucket (1, 128, 0) takes more than 80 s in phase Compiling; similar buckets take 20.0 s (an estimate)."
 )
 
 

@@ -113,7 +113,7 @@ def test_unreadable_report_has_its_reason(message: str | None, shown: str) -> No
 
 def test_report_of_a_previous_container_is_marked() -> None:
     found = view(pod(container="c2"), report(), container_id="c1")
-    assert found.report_ignored == "Its report is of a container that no longer runs."
+    assert found.report_ignored == "Its report is from a container that no longer runs."
 
 
 LATEST = stamp(NOW)
@@ -139,7 +139,7 @@ def test_failed_pod_ended_at_its_latest_recorded_time(status: dict[str, Any]) ->
 def test_failed_pod_without_other_times_ended_at_its_creation() -> None:
     failed = pod(phase="Failed", container=None)
     failed["metadata"]["creationTimestamp"] = LATEST
-    assert (view(failed).ended_at, view(failed).ended) == (NOW, "its node does not say why.")
+    assert (view(failed).ended_at, view(failed).ended) == (NOW, "its node gives no reason.")
 
 
 def test_running_pod_has_not_ended_despite_times() -> None:

@@ -88,8 +88,8 @@ def after_end(pod: PodView, reports: Mapping[str, PodReport] = MappingProxyType(
 def loop(reason: str, message: str) -> Problem:
     return Problem(
         reason,
-        f"The container of pod a ends again and again. {message} {READ_LOG.format('a --previous')}",
-        f"The container of pod a ended again and again. {message}",
+        f"The container of pod a terminates repeatedly. {message} {READ_LOG.format('a --previous')}",
+        f"The container of pod a terminated repeatedly. {message}",
     )
 
 
@@ -100,14 +100,16 @@ def test_repeatedly_ending_container_is_a_problem() -> None:
 
 
 def test_container_with_an_unknown_end_is_a_problem() -> None:
-    assert after_end(waiting("CrashLoopBackOff")) == loop("CrashLoopBackOff", "Its end is unknown.")
+    assert after_end(waiting("CrashLoopBackOff")) == loop(
+        "CrashLoopBackOff", "The cause of its termination is unknown."
+    )
 
 
 def test_container_out_of_memory_is_a_problem() -> None:
     assert after_end(ended("OOMKilled", 137, "Killed")) == loop(
         "HostOutOfMemory",
-        "OOMKilled, exit code 137: Killed. Raise spec.pod.resources.limits.memory: the node's memory ran out, not the "
-        "card's.",
+        "OOMKilled, exit code 137: Killed. Raise spec.pod.resources.limits.memory: the container ran out of node "
+        "memory, not of card memory.",
     )
 
 
@@ -122,13 +124,15 @@ def test_crash_in_a_phase_without_buckets_blames_none(phase: Phase) -> None:
     found = crash(phase)
     assert found is not None
     assert found.reason == "CompileCrashed"
-    assert f"In phase {phase}: Error, exit code 139. No bucket is at fault: try another image." in found.message
+    assert (
+        f"In phase {phase}: Error, exit code 139. The failure is not caused by a bucket: try another image."
+    ) in found.message
 
 
 def test_crash_between_two_buckets_refers_to_the_log() -> None:
     found = crash(Phase.CAPTURING)
     assert found is not None
-    assert "Leave the bucket that its log names last out of spec.bucketing" in found.message
+    assert "Remove the last bucket in its log from spec.bucketing" in found.message
 
 
 @pytest.mark.parametrize("phase", [Phase.LOADING, Phase.SERVING])
@@ -141,7 +145,7 @@ def test_crash_in_another_phase_names_no_bucket(phase: Phase) -> None:
 def test_container_ended_by_a_compile_names_the_bucket() -> None:
     assert crash(Phase.COMPILING, (1, 128, 0)) == loop(
         "CompileCrashed",
-        "In phase Compiling at prompt bucket (1, 128, 0): Error, exit code 139. Leave that bucket out of "
+        "In phase Compiling at prompt bucket (1, 128, 0): Error, exit code 139. Remove that bucket from "
         "spec.bucketing, or try another image.",
     )
 
@@ -191,7 +195,7 @@ def test_side_container_that_cannot_be_created_is_a_problem() -> None:
     found = problem_of(with_container(waits), state_of(), ROOM)
     assert found is not None
     assert found.reason == "CreateContainerConfigError"
-    assert "Check that what its env and volumeMounts name exists" in found.message
+    assert "Check that the objects named in its env and volumeMounts exist" in found.message
 
 
 @pytest.mark.parametrize(

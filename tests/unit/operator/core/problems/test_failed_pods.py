@@ -40,14 +40,14 @@ def test_two_consecutive_failures_are_reported_with_the_last_reason() -> None:
     assert found
     assert found.reason == "PodsFail"
     assert found.message.startswith(
-        f"2 pods of revision new ended before they served, the last one b: Evicted: {LOW} Ch"
+        f"2 pods of revision new ended before they served, most recently b: Evicted: {LOW} Ch"
     )
 
 
 def test_last_of_many_consecutive_failures_is_named() -> None:
     found = failed_pods_problem([evicted(name, seconds) for seconds, name in enumerate("abc")], "new")
     assert found
-    assert found.message.startswith("3 pods of revision new ended before they served, the last one c: ")
+    assert found.message.startswith("3 pods of revision new ended before they served, most recently c: ")
 
 
 def test_single_failure_is_not_reported() -> None:

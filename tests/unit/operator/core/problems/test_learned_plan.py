@@ -55,8 +55,8 @@ def problem(said: WarmupReport, state: State) -> Problem | None:
 def test_padding_above_the_forecast_is_reported_with_both_numbers() -> None:
     assert problem(met(phase_met(1.431, 1.12, batches=312)), rollout_state()) == Problem(
         "ForecastMissed",
-        "In pod a, 312 prompt batches computed 1.431 times what their requests need, and 1.120 was forecast for "
-        "batches of their sizes; spec.rollout.canary.maxPaddingPercent allows 15 % more. The traffic is not like "
+        "In pod a, 312 prompt batches computed 1.431 times the real tokens; the forecast for batches of their sizes "
+        "was 1.120. spec.rollout.canary.maxPaddingPercent allows 15 % more. The traffic differs from "
         "spec.bucketing.optimal.traffic: run `kubectl gaudi plan learn tiny --apply` under the usual load, or raise "
         "maxPaddingPercent.",
     )
@@ -66,7 +66,7 @@ def test_cold_batches_are_reported_with_both_shares() -> None:
     cold = phase_met(1.1, 1.1, batches=5000, misses=250)
     assert problem(met(phase_met(1.1, 1.1), cold), rollout_state()) == Problem(
         "ForecastMissed",
-        "In pod a, 5.0% of 5000 decode batches met no warm graph, and 0.0% was forecast; 1% is tolerated. "
+        "In pod a, 5.0% of 5000 decode batches had no warm graph. The forecast was 0.0%, and 1% is tolerated. "
         "`kubectl gaudi buckets tiny` shows their shapes while the pod runs (spec.rollout.onFailure: Pause).",
     )
 
@@ -75,7 +75,7 @@ def test_cold_batches_are_reported_with_both_shares() -> None:
 def test_buckets_without_a_graph_are_named_as_the_cause(said: ServedPhase) -> None:
     found = problem(met(said, skipped_total=3), rollout_state())
     assert found is not None
-    assert "3 planned buckets have no graph: give " in found.message
+    assert "3 planned buckets have no graph: " in found.message
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_plan_for_other_traffic_is_rolled_back() -> None:
     kept = cluster.objects["ControllerRevision", f"tiny-{bad}"]["metadata"]["annotations"][FAILURE_ANNOTATION]
     assert json.loads(kept)["reason"] == "ForecastMissed"
     (said,) = [each["message"] for each in status(cluster)["conditions"] if each["type"] == "Stalled"]
-    assert "computed 1.500 times what their requests need, and 1.100 was forecast" in said
+    assert ("computed 1.500 times the real tokens; the forecast for batches of their sizes was 1.100.") in said
 
 
 def test_learned_plan_is_observed_by_default() -> None:
@@ -173,7 +173,7 @@ def test_learned_plan_is_observed_by_default() -> None:
     cluster.kubelet()
     assert cluster.operate().requeue_after == pytest.approx(600, abs=5)
     (said,) = [each["message"] for each in status(cluster)["conditions"] if each["type"] == "Ready"]
-    assert "has held it for 600 s" in said
+    assert "has been open for 600 s" in said
     cluster.settle()
     assert condition(cluster, "Ready") == ("True", "Serving")
 

@@ -35,8 +35,8 @@ from tests.unit.operator.core.states import first_problem_of, problem_of, state_
 
 ROOM = Room(to_come=False)
 READ_LOG = "Read its log with `kubectl logs a`."
-NO_NODE = "Pod a finds no node: 0/1 nodes are available."
-NO_PODS = "ReplicaSet tiny-1 cannot make pods: "
+NO_NODE = "Pod a is unschedulable: 0/1 nodes are available."
+NO_PODS = "ReplicaSet tiny-1 cannot create pods: "
 
 
 def unschedulable(seconds: int, said: str = "0/1 nodes are available") -> PodView:
@@ -66,7 +66,7 @@ def test_pod_unscheduled_for_long_is_a_problem() -> None:
 def test_scheduler_without_a_message_found_no_node() -> None:
     found = problem_of(unschedulable(31, ""), state_of(), ROOM)
     assert found is not None
-    assert found.message.startswith("Pod a finds no node: no node fits. ")
+    assert found.message.startswith("Pod a is unschedulable: no node fits. ")
 
 
 def test_unscheduled_pod_of_an_upgrade_is_a_problem() -> None:
@@ -89,7 +89,7 @@ HELD = "Pod a is held by the scheduling gate kueue.x-k8s.io/admission and has no
             ROOM,
             Problem(
                 "SchedulingGated",
-                f"{HELD} It starts once the quota system that set the gate, such as Kueue, admits it; "
+                f"{HELD} The pod starts after the quota system that set the gate, such as Kueue, admits it; "
                 "`kubectl describe pod a` shows its events.",
                 since=NOW,
             ),
@@ -159,8 +159,8 @@ def test_stalled_warm_up_is_a_problem() -> None:
     field = "spec.warmup.stallTimeoutSeconds if a step takes longer."
     assert problem_of(still, state_of(), ROOM) == Problem(
         "WarmupStalled",
-        f"Nothing has moved {where} Its container is restarted; if that repeats, read its log, or raise {field}",
-        f"Nothing moved {where} Raise {field}",
+        f"No progress {where} The container is restarted. If this repeats, read its log. Raise {field}",
+        f"No progress {where} Raise {field}",
     )
 
 
@@ -194,8 +194,8 @@ def test_warm_up_ending_below_a_threshold_is_a_problem() -> None:
     assert below is not None
     reason, found = below
     ignored = (
-        f"{found} Give graphs more memory (spec.warmup.graphMemoryPercent), plan fewer buckets, lower the percentages "
-        "in spec.readiness, or set its onShortfall to ServeAndWarn."
+        f"{found} Raise spec.warmup.graphMemoryPercent, plan fewer buckets, lower the percentages in spec.readiness, "
+        "or set its onShortfall to ServeAndWarn."
     )
     assert problem_of(view(report=short), state_of(), ROOM) == Problem(
         reason, f"Pod a takes no traffic: {ignored}", f"Pod a took no traffic: {ignored}"
@@ -267,7 +267,7 @@ def test_recompiles_name_the_shape_that_was_met_most_often() -> None:
     assert problem_of(met, observing(maxRecompiles=10), ROOM) == Problem(
         "TooManyRecompiles",
         "Requests waited for 11 compiles in pod a, most often prompt (1, 128, 0); spec.rollout.canary.maxRecompiles is "
-        "10. Change spec.bucketing so that buckets hold these shapes.",
+        "10. Add buckets for these shapes to spec.bucketing.",
     )
 
 

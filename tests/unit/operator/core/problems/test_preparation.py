@@ -25,7 +25,7 @@ def unprepared(seconds: int) -> PodView:
 def test_pod_waiting_long_for_volumes_has_a_problem() -> None:
     assert problem_of(unprepared(181), state_of(), ROOM) == Problem(
         "PodNotPrepared",
-        "Pod a has a node and waits for its volumes or its network for more than 180 s. The events of "
+        "Pod a has a node and has waited for its volumes or its network for more than 180 s. The events of "
         "`kubectl describe pod a` name what is missing. A ReadWriteOnce PVC serves the pods of one node only: use "
         "ReadWriteMany, or spec.pod.nodeSelector.",
         since=NOW - timedelta(seconds=181),

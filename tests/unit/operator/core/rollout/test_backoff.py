@@ -276,7 +276,7 @@ def test_message_has_the_last_termination_and_the_next_attempt() -> None:
     until, last = row["backOff"]["until"], row["lastTermination"]
     assert shown(cluster, "Stalled") == ("True", "PodsFail")
     message = next(each["message"] for each in status(cluster)["conditions"] if each["type"] == "Stalled")
-    assert f" {row['backOff']['failures']} tries " in message
+    assert f" {row['backOff']['failures']} attempts " in message
     assert until in message
     assert last["message"] == "UnexpectedAdmissionError."
 
@@ -328,7 +328,7 @@ def test_deleted_pods_are_reported_during_a_pause() -> None:
     (row,) = status(cluster)["revisions"]
     message = next(each["message"] for each in status(cluster)["conditions"] if each["type"] == "Stalled")
     assert message == (
-        f"3 tries in a row ended before a pod served, the last one with pod {row['lastTermination']['pod']}: "
+        f"3 attempts in a row ended before a pod served, the last one with pod {row['lastTermination']['pod']}: "
         f"UnexpectedAdmissionError. The next pod is made at {row['backOff']['until']}."
     )
 

@@ -6,7 +6,7 @@ from gaudi_operator.core.names import FAILURE_ANNOTATION
 from gaudi_operator.core.rollout.controller_revision import MAX_MESSAGE, failure_annotations, read_failure
 from gaudi_runtime.errors import Problem
 
-STALLED = Problem("WarmupStalled", "Nothing has moved in pod a.")
+STALLED = Problem("WarmupStalled", "No progress in pod a.")
 
 
 def test_failure_annotation_round_trips() -> None:

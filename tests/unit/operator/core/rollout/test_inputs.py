@@ -140,7 +140,7 @@ def test_malformed_section_matches_nothing(sections: dict[str, Any]) -> None:
 
 
 def test_inputs_of_an_unknown_release_are_refused_with_a_message() -> None:
-    with pytest.raises(SpecUnreadable, match="kept by another release"):
+    with pytest.raises(SpecUnreadable, match="stored by another release"):
         read_inputs({"model": "of the future"})
 
 

@@ -78,8 +78,7 @@ def test_explicit_other_mode_creates_a_revision(kept: Revision) -> None:
 
 def test_pin_without_kept_revisions_must_be_removed() -> None:
     assert missing_pin(inference(rollout={"revision": "0123456789"}), ()) == (
-        "spec.rollout.revision is 0123456789, which is not kept: leave the field out so that pods run what the "
-        "spec says."
+        "spec.rollout.revision is 0123456789, which is not kept: remove the field to run the spec."
     )
 
 

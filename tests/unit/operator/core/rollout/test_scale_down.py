@@ -92,7 +92,7 @@ def test_choice_is_kept_when_the_load_changes() -> None:
 
 def test_cost_is_removed_when_no_pod_has_to_be_removed() -> None:
     costs = deletion_costs([marked(busy("a", 9)), busy("b", 0)], {"new": 2})
-    assert costs == [SetDeletionCost("a", "uid-of-a", "new", False, "it does not have to go any more")]
+    assert costs == [SetDeletionCost("a", "uid-of-a", "new", False, "it is no longer removed")]
 
 
 def test_pod_with_a_foreign_deletion_cost_is_kept() -> None:
@@ -118,9 +118,9 @@ def test_pod_of_an_engine_without_graphs_is_complete() -> None:
 @pytest.mark.parametrize(
     ("pod", "why"),
     [
-        (busy("a", 3), "it goes first: 3 requests run there"),
-        (serving("a"), "it goes first: it has not reported"),
-        (closed("a"), "it goes first: its gate has closed"),
+        (busy("a", 3), "it is removed first: 3 requests run there"),
+        (serving("a"), "it is removed first: it has not reported"),
+        (closed("a"), "it is removed first: its gate has closed"),
     ],
     ids=["busy", "silent", "closed"],
 )

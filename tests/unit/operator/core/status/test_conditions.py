@@ -39,7 +39,7 @@ SERVED = state_of([serving("a"), serving("b")], DONE)
 REFUSED = state_of([serving("a")], violation=Problem("PlanImpossible", "No bucket is left."))
 TROUBLED = state_of([serving("a")], problem=Problem("ImagePullBackOff", "Check the image."))
 EMPTY = state_of([], DONE, desired=0)
-AT_REST = Verdict(TRUE, "ScaledToZero", "No replica is desired, and none runs.")
+AT_REST = Verdict(TRUE, "ScaledToZero", "No replica is desired, and no pod runs.")
 BUCKETED = "Every admissible batch has a bucket"
 GAPS = inference(
     bucketing={"strategy": "Linear", "prompt": {"query": {"max": 128}}, "allowGaps": True},
@@ -47,8 +47,7 @@ GAPS = inference(
 COLD = Verdict(
     FALSE,
     "ColdShapes",
-    "Requests met shapes without a warm graph: status.recompiles lists them. "
-    "Change spec.bucketing so that buckets hold them.",
+    "Requests had shapes without a warm graph: status.recompiles lists them. Add buckets for them to spec.bucketing.",
 )
 
 
@@ -56,8 +55,8 @@ def serve(pods: int) -> str:
     return f"{pods} of 2 replicas serve revision new"
 
 
-def promised(take: str, least: str) -> str:
-    return f"{take} traffic, at least {least} promised."
+def ready_pods(count: str, minimum: int) -> str:
+    return f"{count} ready (minimum {minimum})."
 
 
 def passed(pods: int) -> str:
@@ -110,7 +109,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
     (
         "Ready",
         state_of([serving("a")]),
-        Verdict(FALSE, "StartingPods", f"{serve(1)}; 1 pod is still to be made."),
+        Verdict(FALSE, "StartingPods", f"{serve(1)}; 1 pod is not created yet."),
     ),
     (
         "Ready",
@@ -118,7 +117,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
         Verdict(
             FALSE,
             "WarmingUp",
-            "1 of 3 replicas serve revision new; 1 pod is still to be made, of the others 1 is warming up "
+            "1 of 3 replicas serve revision new; 1 pod is not created yet, of the others 1 is warming up "
             "(status.pods has each).",
         ),
     ),
@@ -128,7 +127,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
         Verdict(
             FALSE,
             "RollingOut",
-            f"{serve(0)}; pods of older revisions go as new ones warm up, 2 left.",
+            f"{serve(0)}; pods of older revisions are deleted as new pods become ready, 2 left.",
         ),
     ),
     (
@@ -137,53 +136,53 @@ TABLE: list[tuple[str, State, Verdict]] = [
         Verdict(
             FALSE,
             "RolloutPaused",
-            f"{serve(1)}; the rollout waits for spec.rollout.paused to become false.",
+            f"{serve(1)}; the rollout is paused (spec.rollout.paused).",
         ),
     ),
     (
         "Ready",
         state_of([serving("a"), serving("b"), serving("c")]),
-        Verdict(FALSE, "ScalingDown", "3 pods run, 2 are desired."),
+        Verdict(FALSE, "ScalingDown", "3 pods run, and 2 are desired."),
     ),
-    ("Reconciling", SERVED, Verdict(FALSE, "Settled", "Everything is as the spec asks.")),
+    ("Reconciling", SERVED, Verdict(FALSE, "Reconciled", "The spec is fully reconciled.")),
     (
         "Reconciling",
         REFUSED,
-        Verdict(FALSE, "Stalled", "Nothing moves on by itself; the condition Stalled says why."),
+        Verdict(FALSE, "Stalled", "The operator waits for a change; the condition Stalled has the reason."),
     ),
     (
         "Reconciling",
         state_of([serving("a")]),
-        Verdict(TRUE, "StartingPods", f"{serve(1)}; 1 pod is still to be made."),
+        Verdict(TRUE, "StartingPods", f"{serve(1)}; 1 pod is not created yet."),
     ),
-    ("Stalled", SERVED, Verdict(FALSE, "NotStalled", "Nothing asks for a person.")),
+    ("Stalled", SERVED, Verdict(FALSE, "NotStalled", "No action is required.")),
     ("Stalled", REFUSED, Verdict(TRUE, "PlanImpossible", "No bucket is left.")),
     ("Stalled", TROUBLED, Verdict(TRUE, "ImagePullBackOff", "Check the image.")),
-    ("Available", SERVED, Verdict(TRUE, "MinimumAvailable", promised("2 pods take", "2 are"))),
+    ("Available", SERVED, Verdict(TRUE, "MinimumAvailable", ready_pods("2 pods are", 2))),
     (
         "Available",
         state_of([serving("a", "old"), serving("b", "old")]),
-        Verdict(TRUE, "MinimumAvailable", promised("2 pods take", "2 are")),
+        Verdict(TRUE, "MinimumAvailable", ready_pods("2 pods are", 2)),
     ),
     (
         "Available",
         state_of([serving("a")]),
-        Verdict(FALSE, "BelowMinimum", promised("1 pod takes", "2 are")),
+        Verdict(FALSE, "BelowMinimum", ready_pods("1 pod is", 2)),
     ),
     (
         "Available",
         state_of([serving("a")], unavailable=1),
-        Verdict(TRUE, "MinimumAvailable", promised("1 pod takes", "1 is")),
+        Verdict(TRUE, "MinimumAvailable", ready_pods("1 pod is", 1)),
     ),
     (
         "Available",
         state_of([warming()], desired=1, unavailable=1),
-        Verdict(FALSE, "BelowMinimum", promised("0 pods take", "1 is")),
+        Verdict(FALSE, "BelowMinimum", ready_pods("0 pods are", 1)),
     ),
     (
         "Available",
         EMPTY,
-        Verdict(FALSE, "ScaledToZero", "No replica is desired, so none is to take traffic."),
+        Verdict(FALSE, "ScaledToZero", "No replica is desired, so no pod receives traffic."),
     ),
     (
         "WarmedUp",
@@ -216,35 +215,35 @@ TABLE: list[tuple[str, State, Verdict]] = [
         Verdict(
             TRUE,
             "Accepted",
-            "8 prompt and 24 decode buckets are planned for 64 KV blocks. What they take in memory and time is not "
-            f"known before the first pod has measured it: {why_not_estimated(inference().spec)}.",
+            "8 prompt and 24 decode buckets are planned for 64 KV blocks. Their memory and warm-up time are unknown "
+            f"until the first pod has measured them: {why_not_estimated(inference().spec)}.",
         ),
     ),
     ("PlanAccepted", REFUSED, Verdict(FALSE, "PlanImpossible", "No bucket is left.")),
     (
         "Degraded",
         SERVED,
-        Verdict(FALSE, "AsPromised", "No replica was lost, and none serves below the thresholds."),
+        Verdict(FALSE, "AsExpected", "No replica is lost, and no pod serves below the thresholds."),
     ),
     (
         "Degraded",
         having_served(2, [serving("a"), closed("c")]),
-        Verdict(TRUE, "ReplicasLost", "1 replica was lost: 1 replica takes traffic, 2 did before. Not ready: c."),
+        Verdict(TRUE, "ReplicasLost", "1 replica was lost: 1 replica is ready, and 2 were before. Not ready: c."),
     ),
     (
         "Degraded",
         having_served(2, [warming("a"), warming("b")]),
-        Verdict(TRUE, "ReplicasLost", "2 replicas were lost: 0 replicas take traffic, 2 did before."),
+        Verdict(TRUE, "ReplicasLost", "2 replicas were lost: 0 replicas are ready, and 2 were before."),
     ),
     (
         "Degraded",
         having_served(2, [serving("a"), serving("b"), warming("c")], desired=3),
-        Verdict(FALSE, "AsPromised", "No replica was lost, and none serves below the thresholds."),
+        Verdict(FALSE, "AsExpected", "No replica is lost, and no pod serves below the thresholds."),
     ),
     (
         "Degraded",
         having_served(2, [serving("a")], desired=1),
-        Verdict(FALSE, "AsPromised", "No replica was lost, and none serves below the thresholds."),
+        Verdict(FALSE, "AsExpected", "No replica is lost, and no pod serves below the thresholds."),
     ),
     (
         "Degraded",
@@ -252,18 +251,18 @@ TABLE: list[tuple[str, State, Verdict]] = [
         Verdict(
             TRUE,
             "BelowThresholds",
-            "1 pod serves although fewer graphs are captured than spec.readiness asks for: a.",
+            "1 pod serves with fewer graphs than spec.readiness requires: a.",
         ),
     ),
     (
         "BucketCoverage",
         SERVED,
-        Verdict(UNKNOWN, "NothingKnown", f"{BUCKETED}; no serving pod has reported yet."),
+        Verdict(UNKNOWN, "NoReports", f"{BUCKETED}; no serving pod has reported yet."),
     ),
     (
         "BucketCoverage",
         state_of([serving(said=report())], violation=Problem("PlanImpossible", "No bucket."), inference=IMPOSSIBLE),
-        Verdict(UNKNOWN, "NothingKnown", "No plan is possible; the condition PlanAccepted says why."),
+        Verdict(UNKNOWN, "NoPlan", "No plan is possible; the condition PlanAccepted has the reason."),
     ),
     (
         "BucketCoverage",
@@ -271,7 +270,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
         Verdict(
             FALSE,
             "BucketsMissing",
-            f"{missing()}. Such a batch waits for a compile; change spec.bucketing or the limits of spec.engine.",
+            f"{missing()}. Such a batch waits for a compile. Change spec.bucketing or the limits of spec.engine.",
         ),
     ),
     (
@@ -282,7 +281,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
     (
         "BucketCoverage",
         state_of([serving(said=report())]),
-        Verdict(TRUE, "Covered", f"{BUCKETED}, and every request so far met a warm graph."),
+        Verdict(TRUE, "Covered", f"{BUCKETED}, and every request so far had a warm graph."),
     ),
     (
         "BucketCoverage",

@@ -24,7 +24,11 @@ def with_condition(kind: str, verdict: Verdict) -> GaudiInferenceStatus:
         ("Ready", Verdict(TRUE, "Serving", "All serve."), Event("Normal", "Ready", "All serve.")),
         ("WarmedUp", Verdict(TRUE, "WarmedUp", "All passed."), Event("Normal", "WarmedUp", "All passed.")),
         ("PlanAccepted", Verdict(FALSE, "NotBuilt", "Not built."), Event("Warning", "PlanRefused", "Not built.")),
-        ("PlanAccepted", Verdict(UNKNOWN, "AcceptedInDoubt", "May not."), Event("Warning", "PlanInDoubt", "May not.")),
+        (
+            "PlanAccepted",
+            Verdict(UNKNOWN, "AcceptedAgainstEstimate", "May not."),
+            Event("Warning", "PlanAgainstEstimate", "May not."),
+        ),
         ("Stalled", Verdict(TRUE, "NotBuilt", "Not built."), Event("Warning", "Stalled", "NotBuilt: Not built.")),
         ("Degraded", Verdict(TRUE, "ReplicasLost", "1 lost."), Event("Warning", "Degraded", "1 lost.")),
         ("BucketCoverage", Verdict(FALSE, "ColdShapes", "Cold."), Event("Warning", "ColdShapes", "Cold.")),
@@ -66,7 +70,7 @@ def test_new_words_for_the_same_reason_are_not_told() -> None:
 
 def test_desired_revision_is_told() -> None:
     after = GaudiInferenceStatus(revision=Revisions(current="r2"))
-    assert events(NOTHING, after, ()) == (Event("Normal", "RevisionDesired", "Revision r2 is to be rolled out."),)
+    assert events(NOTHING, after, ()) == (Event("Normal", "RevisionDesired", "Revision r2 will be rolled out."),)
     assert events(after, after, ()) == ()
 
 

@@ -17,11 +17,11 @@ GIB = 1024**3
     ("progress", "sentence"),
     [
         (FetchProgress(done_bytes=0), "Fetches the model."),
-        (FetchProgress(done_bytes=3 * GIB, total_bytes=16 * GIB), "Fetches the model: 3 GiB of 16 GiB (18 %)."),
-        (FetchProgress(done_bytes=GIB, total_bytes=GIB), "Fetches the model: 1 GiB of 1 GiB (100 %)."),
+        (FetchProgress(done_bytes=3 * GIB, total_bytes=16 * GIB), "Downloading the model: 3 GiB of 16 GiB (18 %)."),
+        (FetchProgress(done_bytes=GIB, total_bytes=GIB), "Downloading the model: 1 GiB of 1 GiB (100 %)."),
         (
             FetchProgress(done_bytes=5 * GIB, waiting=True),
-            "Waits for another process that fetches the model: 5 GiB are fetched.",
+            "Waiting for another process that downloads the model: 5 GiB are fetched.",
         ),
     ],
     ids=["beginning", "under_way", "done", "waiting"],

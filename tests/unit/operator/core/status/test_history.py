@@ -12,7 +12,7 @@ from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.resources import NOW
 from tests.unit.operator.core.states import serving, state_of
 
-FAILURE = Problem("WarmupStalled", "Nothing has moved in pod a.")
+FAILURE = Problem("WarmupStalled", "No progress in pod a.")
 
 
 def revision(name: str, number: int = 1, failure: Problem | None = None) -> Revision:

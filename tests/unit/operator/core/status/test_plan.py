@@ -42,7 +42,7 @@ def test_buckets_are_counted_before_any_pod_exists() -> None:
         prompt_buckets=8,
         decode_buckets=24,
         kv_blocks=64,
-        source="nothing is known of graphs on a CPU",
+        source="the memory of graphs on a CPU is unknown",
     )
 
 
@@ -50,7 +50,7 @@ def test_buckets_are_counted_before_any_pod_exists() -> None:
     ("spec", "why"),
     [
         (seed(engine={"simulation": {"card": None}}), "the simulation describes no known card and model"),
-        (seed(engine={"name": "torch", "simulation": None}), "the model is not among the known ones"),
+        (seed(engine={"name": "torch", "simulation": None}), "the model is unknown"),
     ],
     ids=["simulation", "model"],
 )

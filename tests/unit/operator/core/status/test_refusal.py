@@ -46,7 +46,7 @@ def test_refusal_is_the_reason_of_ready_and_stalled() -> None:
 def test_refusal_says_where_it_is_told() -> None:
     status = with_refusal(DECIDED, shown(), REFUSED, moment(60)).status
     (message,) = (each.message for each in status.conditions if each.type == "Reconciling")
-    assert message == "A request was refused; the condition Stalled says why."
+    assert message == "A request to the API server was refused; the condition Stalled has the reason."
 
 
 def test_refusal_leaves_the_rest_of_the_status() -> None:

@@ -109,7 +109,7 @@ TABLE: tuple[tuple[str, str, Holds, str, str], ...] = (
     ("Available", "otherwise", _always, "True", "MinimumAvailable"),
     ("Degraded", "serving < expected", lambda f: f.serving < f.expected, "True", "ReplicasLost"),
     ("Degraded", "a serving pod is below the thresholds", lambda f: f.below > 0, "True", "BelowThresholds"),
-    ("Degraded", "otherwise", _always, "False", "AsPromised"),
+    ("Degraded", "otherwise", _always, "False", "AsExpected"),
     ("Ready", "the spec is refused, or a problem is known", lambda f: bool(f.problem), "False", BY_PROBLEM),
     ("Ready", "no replica is desired, no pod is left", lambda f: f.wanted == 0 and not f.left, "True", "ScaledToZero"),
     ("Ready", "no replica is desired, pods are left", lambda f: f.wanted == 0, "False", "ScalingDown"),
@@ -139,7 +139,7 @@ TABLE: tuple[tuple[str, str, Holds, str, str], ...] = (
     ("Ready", "otherwise", _always, "False", "WarmingUp"),
     ("Stalled", "refused, or a problem that only a person solves", lambda f: f.stalled, "True", BY_READY),
     ("Stalled", "otherwise", _always, "False", "NotStalled"),
-    ("Reconciling", "Ready is True", lambda f: f.ready, "False", "Settled"),
+    ("Reconciling", "Ready is True", lambda f: f.ready, "False", "Reconciled"),
     ("Reconciling", "Stalled is True", lambda f: f.stalled, "False", "Stalled"),
     (
         "Reconciling",

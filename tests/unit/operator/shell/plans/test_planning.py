@@ -133,8 +133,8 @@ async def test_impossible_plan_has_its_message(planner: Planner) -> None:
     [
         (Endless(), "took more than 0.5 s of processor time"),
         (Large(), "took more than 200 MiB of memory"),
-        (Deadly(), "ended the process that did it with -9"),
-        (Deadly(signal.SIGSEGV), "ended the process that did it with -11"),
+        (Deadly(), "ended its process with code -9"),
+        (Deadly(signal.SIGSEGV), "ended its process with code -11"),
         (Mistyped(), "gave an answer that cannot be read"),
         (Defective(), "met a defect of the operator \\(ZeroDivisionError: "),
     ],

@@ -82,7 +82,7 @@ def test_start_is_over_when_all_resources_are_reconciled(operator: Operator) -> 
         operator.controller.listed(RESOURCE, None, [operator.resource["metadata"]["uid"]], 99)
         why = operator.controller.why_not_ready()
         assert why is not None
-        assert why.endswith("0 of 1 are done")
+        assert why.endswith("0 of 1 done")
 
     operator.loop.run_until_complete(list_all())
     operator.pass_time(0)

@@ -153,7 +153,7 @@ async def test_only_items_of_a_list_are_stored(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [('{"items": [', "the list ends in the midst of it"), ('{"items" 1}', ": is missing in the list")],
+    [('{"items": [', "the list is incomplete"), ('{"items" 1}', ": is missing in the list")],
 )
 async def test_syntax_error_of_a_list_is_named(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}$"):

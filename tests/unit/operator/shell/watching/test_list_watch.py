@@ -234,7 +234,7 @@ async def test_unreadable_object_is_skipped(strange: Object, caplog: pytest.LogC
     async with following(Server([page()], [[line, event("ADDED", "a", 9)]])) as server:
         await server.until(lambda: ("seen", "a") in server.calls)
     # An object with a readable name is kept by its name, without a log message.
-    assert caplog.messages == ([] if strange else ["What a watch of pods has shown could not be taken in."])
+    assert caplog.messages == ([] if strange else ["An event of the watch of pods could not be processed."])
 
 
 async def test_error_event_is_logged_and_retried(caplog: pytest.LogCaptureFixture) -> None:
@@ -242,7 +242,7 @@ async def test_error_event_is_logged_and_retried(caplog: pytest.LogCaptureFixtur
     async with following(Server([page()], [[error], [event("ADDED", "a", 8)]])) as server:
         await server.until(lambda: ("seen", "a") in server.calls)
     assert [each["resourceVersion"] for each in server.requests[1:]] == ["7", "7"]
-    assert caplog.messages == ["A watch of pods has ended: etcd is slow; it is tried again."]
+    assert caplog.messages == ["The watch of pods ended: etcd is slow. It is retried."]
 
 
 async def test_line_is_complete_for_any_chunk_sizes() -> None:

@@ -61,7 +61,7 @@ def test_object_missing_from_a_list_is_logged_with_its_resource(caplog: pytest.L
     with caplog.at_level(logging.INFO):
         store.end_list(SERVICE, None, (), 10)
     (record,) = caplog.records
-    assert record.message == f"Service {KEY} vanished unseen"
+    assert record.message == f"Service {KEY} was deleted while not watched"
     assert record.resource == "ns/tiny"  # type: ignore[attr-defined]
 
 

@@ -281,7 +281,7 @@ async def test_no_child_is_created_for_a_deleted_resource(memory: Memory, writer
         await writer.check_still_exists(KEY, [asking_for(1)])
     assert waiting.value.reason == "ResourceGone"
     assert waiting.value.seconds == GONE_SECONDS
-    assert str(waiting.value).endswith(" was deleted: nothing is made for it any more.")
+    assert str(waiting.value).endswith(" was deleted: no more objects are created for it.")
 
 
 async def test_no_child_is_created_after_an_unobserved_deletion(memory: Memory, writer: Writer) -> None:
