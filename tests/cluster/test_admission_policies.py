@@ -104,7 +104,7 @@ def test_class_applies_when_named_or_default(new_class: NewClass, admission: Adm
     assert "spec.replicas 2 is above 1 (limits.maxReplicas)" in admission.wait_refused(className=name, replicas=2)
     assert admission.refusal(replicas=2) is None
     new_class(default=True, limits={"maxReplicas": 1})
-    assert f"as class {name} says" in admission.wait_refused(replicas=2)
+    assert f"as class {name} requires" in admission.wait_refused(replicas=2)
     assert admission.refusal(className="missing", replicas=2) is None
     new_class(default=True, controller="example.com/another", limits={"maxReplicas": 1})
     admission.wait_accepted(replicas=2)
@@ -174,7 +174,7 @@ async def test_every_write_beyond_a_class_in_trial_warns(
     name = new_class(trial=True, limits={"maxReplicas": 1})
     admission.wait_refused(className=name, networkAccess={"allowAllClients": True})
     later = (
-        f"spec.replicas 2 is above 1 (limits.maxReplicas), as class {name} says. The class is in trial: when the trial"
+        f"spec.replicas 2 is above 1 (limits.maxReplicas), as class {name} requires. The class is in trial: when the trial"
         " ends, the class will refuse this spec."
     )
     await api.create(gaudi_inference("tiny", className=name, replicas=2))
