@@ -56,11 +56,34 @@ def applied(installed: Installed, namespace: str, name: str, replicas: int, card
     return found
 
 
+COMPETITOR = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "competitor"},
+    "spec": {
+        "terminationGracePeriodSeconds": 0,
+        "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [
+            {
+                "name": "competitor",
+                "image": install.RUNTIME_IMAGE,
+                "imagePullPolicy": "IfNotPresent",
+                "command": ["sleep", "infinity"],
+                "resources": {"limits": {"habana.ai/gaudi": 4}},
+                "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+            }
+        ],
+    },
+}
+"""A pod of another owner that waits for the cards of one replica."""
+
+
 @pytest.fixture
 def clear(installed: Installed, namespace: str) -> Iterator[None]:
     """Free all cards at the end."""
     yield
     installed.kubectl("delete", "gi", "--all", "--namespace", namespace)
+    installed.kubectl("delete", "pod", "competitor", "--ignore-not-found", "--namespace", namespace)
     wait = ("--all", "--for=delete", "--timeout=120s", "--namespace", namespace)
     installed.kubectl("wait", "pod", *wait)
 
@@ -110,6 +133,35 @@ def test_upgrade_replaces_as_many_replicas_as_may_be_missing(installed: Installe
     report(8, seen, answers, state)
     assert [each.error for each in answers if each.error] == []
     assert min(ready for _, ready in seen.ready) == 6
+
+
+@pytest.mark.usefixtures("clear")
+def test_upgrade_continues_after_a_competing_pod_took_the_cards(installed: Installed, namespace: str) -> None:
+    resource = applied(installed, namespace, "full", 2, 4)
+    installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(COMPETITOR))
+    client, seen = traffic(installed, namespace, "full"), ReadyReplicas([])
+    resource.patch(CHANGE)
+    state = seen.until(resource, lambda state: is_stalled(state, "Unschedulable"))
+    message = condition(state, "Stalled")["message"]
+    print(state["status"]["phase"], state["status"]["ready"], message)  # noqa: T201
+    assert "Insufficient habana.ai/gaudi" in message
+    assert (state["status"]["ready"], condition(state, "Available")["status"]) == ("1/2", "True")
+    installed.kubectl("delete", "pod", "competitor", "--namespace", namespace)
+    state = seen.until(resource, is_ready)
+    answers = client.stop()
+    report(2, seen, answers, state)
+    assert [each.error for each in answers if each.error] == []
+    assert min(ready for _, ready in seen.ready) == 1
+
+
+@pytest.mark.usefixtures("clear")
+def test_no_replica_is_replaced_if_none_may_be_missing(installed: Installed, namespace: str) -> None:
+    resource = applied(installed, namespace, "full", 2, 4, maxUnavailable=0)
+    seen = ReadyReplicas([])
+    resource.patch(CHANGE)
+    state = seen.until(resource, lambda state: is_stalled(state, "UpgradeBlocked"))
+    assert seen.seconds_below(2) == 0
+    assert "because spec.rollout.maxUnavailable is 0." in condition(state, "Stalled")["message"]
 
 
 @pytest.mark.usefixtures("clear")
