@@ -12,7 +12,8 @@ from gaudi_operator.settings import Settings, from_environment
 from gaudi_operator.shell.client import Cluster, Connection
 from gaudi_operator.shell.lead import Leader, LeaderDependencies
 from gaudi_operator.shell.lease import Election, LeaseThread
-from gaudi_operator.shell.metrics.monitoring import Metrics, configure_logs, serving
+from gaudi_operator.shell.metrics.logs import configure_logs
+from gaudi_operator.shell.metrics.monitoring import Metrics, serving
 from gaudi_operator.shell.plans.planning import Planner
 from gaudi_operator.shell.polling.status_port import StatusPortClient
 from gaudi_operator.shell.watching.kopf_watches import watch

@@ -134,3 +134,8 @@ class ConfigMapKey(ApiModel):
     model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
     name: ObjectName = Field(description="Name of the ConfigMap.")
     key: DataKey = Field(description="Key of the ConfigMap.")
+
+
+def as_written(model: ApiModel) -> dict[str, Any]:
+    """Return the fields that differ from their defaults, in the form of Kubernetes."""
+    return model.model_dump(mode="json", by_alias=True, exclude_defaults=True)

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Literal
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
-from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.plan_answers import AnyPlanQuestion
 
 
@@ -82,3 +82,11 @@ class Decision:
     requeue_after: float | None = None
     question: AnyPlanQuestion | None = None
     status_held: datetime | None = None
+
+
+def changes_live_objects(action: Action, observed: Observed) -> bool:
+    """Return True if the action deletes an object or changes a live workload, after which a next step may be due."""
+    if isinstance(action, Apply):
+        live = {(each["kind"], each["metadata"]["name"]) for each in observed.workloads}
+        return (action.manifest["kind"], action.manifest["metadata"]["name"]) in live
+    return isinstance(action, Delete)

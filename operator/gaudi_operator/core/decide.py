@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
-from gaudi_operator.core.actions import Action, Decision, SetGate
+from gaudi_operator.core.actions import Action, Decision, SetGate, changes_live_objects
 from gaudi_operator.core.admission.checks import (
     first_violation,
     groups_are_not_served,
@@ -15,7 +15,7 @@ from gaudi_operator.core.admission.forecast_checks import estimated_violation, p
 from gaudi_operator.core.admission.plugin import plugin_violation
 from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.admission.spec_limits import first_limit_violation
-from gaudi_operator.core.children.desired import changes_live_objects, child_actions
+from gaudi_operator.core.children.desired import child_actions
 from gaudi_operator.core.classes import Platform, fill_class_defaults, resolve_class
 from gaudi_operator.core.config_map_texts import insert_texts
 from gaudi_operator.core.deadlines import Deadlines

@@ -7,9 +7,9 @@ Users who cannot patch the spec, because another tool owns it, set spec.rollout.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gaudi_operator.api.base import as_written
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.rendering.metadata import as_written
 from gaudi_operator.core.resource import read_inference
 from gaudi_operator.core.rollout.inputs import read_inputs, revision_inputs
 

@@ -183,7 +183,7 @@ class PlanDocument:
 
         variables: dict[str, str] = {}
         if self.inference is not None:
-            from gaudi_operator.core.admission.plan_figures import plain_variables
+            from gaudi_operator.core.rendering.container import plain_variables
 
             variables = plain_variables(self.inference.spec)
         config = self.config.model_copy(update={"bucketing": self.policy, "limits": self.limits})

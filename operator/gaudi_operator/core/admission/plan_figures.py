@@ -7,9 +7,9 @@ plans.
 from dataclasses import dataclass
 from math import ceil
 
-from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.admission.kv_cache_bounds import most_kv_blocks
 from gaudi_operator.core.plan_answers import PlanQuestion
+from gaudi_operator.core.rendering.container import plain_variables
 from gaudi_operator.core.rendering.runtime_config import bucket_policy, plan_limits, runtime_config
 from gaudi_operator.core.resource import Inference, derived
 from gaudi_runtime.buckets.attention_bias import FusedAttention, largest_unindexable
@@ -107,8 +107,3 @@ def _figures_question(inference: Inference) -> AdmissionFiguresQuestion:
 def card_attention(inference: Inference) -> FusedAttention | None:
     """Return how the card computes prompts with a context, or None if no attention bias is too large for it."""
     return fused_attention(runtime_config(inference), plain_variables(inference.spec))
-
-
-def plain_variables(spec: GaudiInferenceSpec) -> dict[str, str]:
-    """Return the variables of engine.env whose values are in the spec."""
-    return {each.name: each.value for each in spec.engine.env if each.value is not None}

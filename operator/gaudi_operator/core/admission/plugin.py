@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from math import ceil
 
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
-from gaudi_operator.core.admission.plan_figures import admission_figures, card_attention, plain_variables
+from gaudi_operator.core.admission.plan_figures import admission_figures, card_attention
+from gaudi_operator.core.rendering.container import plain_variables
 from gaudi_operator.core.rendering.execution_mode import captures_graphs, execution_mode, runs_the_plugin
 from gaudi_operator.core.rendering.runtime_config import plan_limits, runtime_config
 from gaudi_operator.core.resource import Inference

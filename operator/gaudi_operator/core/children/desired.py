@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.warmup import RetentionPolicy
-from gaudi_operator.core.actions import Action, Apply, Delete
+from gaudi_operator.core.actions import Action, Apply
 from gaudi_operator.core.admission.spec_limits import clamp_to_limits
 from gaudi_operator.core.children.drift import drifted_field
 from gaudi_operator.core.children.garbage import delete_child, find_garbage, unread_config_maps
@@ -73,14 +73,6 @@ def missing_writes(desired: Iterable[Object], observed: Iterable[Manifest]) -> l
     live = {(each["kind"], each["metadata"]["name"]): each for each in observed}
     writes = [_write(child, live.get((child["kind"], child["metadata"]["name"]))) for child in desired]
     return [write for write in writes if write is not None]
-
-
-def changes_live_objects(action: Action, observed: Observed) -> bool:
-    """Return True if the action deletes an object or changes a live workload, after which a next step may be due."""
-    if isinstance(action, Apply):
-        live = {(each["kind"], each["metadata"]["name"]) for each in observed.workloads}
-        return (action.manifest["kind"], action.manifest["metadata"]["name"]) in live
-    return isinstance(action, Delete)
 
 
 def _write(child: Object, live: Manifest | None) -> Action | None:

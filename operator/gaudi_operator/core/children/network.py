@@ -5,10 +5,11 @@ Only the operator and monitoring reach the status port. Pods of a group reach ea
 permissions and no mounted token.
 """
 
+from gaudi_operator.api.base import as_written
 from gaudi_operator.api.v1alpha1.network import Client, ServiceType
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import NAMESPACE_LABEL, OPERATOR_POD_LABELS
-from gaudi_operator.core.rendering.metadata import Object, as_written, child, selector_labels, stamped, traffic_labels
+from gaudi_operator.core.rendering.metadata import Object, child, selector_labels, stamped, traffic_labels
 from gaudi_operator.core.resource import Identity, Inference, derived
 from gaudi_runtime.contract.ports import MODEL_PORT_NAME, STATUS_PORT_NAME
 

@@ -6,11 +6,12 @@ writes spec.replicas through the scale subresource. The operator never writes th
 
 from math import ceil
 
+from gaudi_operator.api.base import as_written
 from gaudi_operator.api.v1alpha1.autoscaling import Autoscaling
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, KIND
 from gaudi_operator.api.v1alpha1.status import MEASURED_BASES
 from gaudi_operator.core.gate.thresholds import WARMED_UP_PHASES
-from gaudi_operator.core.rendering.metadata import Object, as_written, child, selector_labels
+from gaudi_operator.core.rendering.metadata import Object, child, selector_labels
 from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.state import State
 

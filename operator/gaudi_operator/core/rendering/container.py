@@ -6,6 +6,7 @@ user's containers in the same pod have the same security context, and no secrets
 
 from collections.abc import Iterable
 
+from gaudi_operator.api.base import as_written
 from gaudi_operator.api.v1alpha1.accelerator import CARD_RESOURCE
 from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.pods.containers import EnvVar, SideContainer
@@ -16,7 +17,7 @@ from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RecipeObjectStore
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import CONTAINER, REVISION_LABEL
 from gaudi_operator.core.rendering.execution_mode import on_cpu
-from gaudi_operator.core.rendering.metadata import Object, as_written
+from gaudi_operator.core.rendering.metadata import Object
 from gaudi_operator.core.rendering.model_files import repositories, tokens
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.rendering.volumes import TEMPORARY_PATH, mount, mounts
@@ -298,3 +299,8 @@ OWN_VARIABLES = frozenset(
 def _secret(name: str, key: str) -> Object:
     """Return an optional reference. A missing credential only disables the store, and the pod still starts."""
     return {"secretKeyRef": {"name": name, "key": key, "optional": True}}
+
+
+def plain_variables(spec: GaudiInferenceSpec) -> dict[str, str]:
+    """Return the variables of engine.env whose values are in the spec."""
+    return {each.name: each.value for each in spec.engine.env if each.value is not None}

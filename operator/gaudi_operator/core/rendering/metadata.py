@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gaudi_operator.api.base import ApiModel
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, KIND
 from gaudi_operator.core.names import (
     APPLIED_HASH_ANNOTATION,
@@ -17,11 +16,6 @@ from gaudi_operator.core.resource import Identity, Inference
 from gaudi_operator.core.text_formats import short_hash
 
 Object = dict[str, Any]
-
-
-def as_written(model: ApiModel) -> Object:
-    """Return the fields that differ from their defaults, in the form of Kubernetes."""
-    return model.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
 def child(

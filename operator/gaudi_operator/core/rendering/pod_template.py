@@ -3,19 +3,14 @@
 from itertools import chain
 from typing import Any
 
+from gaudi_operator.api.base import as_written
 from gaudi_operator.api.v1alpha1.pods.pod import DEFAULT_USER, Pod
 from gaudi_operator.api.v1alpha1.pods.scheduling import PodAffinity
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import GATE, PLAN_HASH_ANNOTATION, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.rendering.container import container, side_containers
-from gaudi_operator.core.rendering.metadata import (
-    Object,
-    as_written,
-    child_labels,
-    revision_labels,
-    selector_labels,
-)
+from gaudi_operator.core.rendering.metadata import Object, child_labels, revision_labels, selector_labels
 from gaudi_operator.core.rendering.model_files import repositories
 from gaudi_operator.core.rendering.volumes import volumes
 from gaudi_operator.core.resource import Identity, Inference

@@ -2,12 +2,12 @@
 
 from posixpath import dirname
 
-from gaudi_operator.api.base import Quantity
+from gaudi_operator.api.base import Quantity, as_written
 from gaudi_operator.api.v1alpha1.model import FetchCache, Model, ModelSource, OciImageSource
 from gaudi_operator.api.v1alpha1.pods.volumes import VolumeMount
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache
-from gaudi_operator.core.rendering.metadata import Object, as_written
+from gaudi_operator.core.rendering.metadata import Object
 from gaudi_operator.core.rendering.model_files import adapter_mount, repositories
 from gaudi_operator.core.rendering.recipe_pvc import recipe_pvc_name
 from gaudi_operator.core.resource import Inference

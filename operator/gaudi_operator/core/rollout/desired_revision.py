@@ -11,7 +11,7 @@ from gaudi_operator.core.rollout.inputs import (
     revision_name,
     stored_form,
 )
-from gaudi_operator.core.rollout.revision import FromClass, Group, Revision
+from gaudi_operator.core.rollout.revision import FromClass, Group, Revision, newest_number
 from gaudi_operator.core.text_formats import canonical_json
 from gaudi_runtime.contract.config import ExecutionMode, plan_hash
 
@@ -44,7 +44,10 @@ def desired_revision(
     # A revision is rendered only once. From now on the stored template is used.
     nodes = inference.spec.parallelism.nodes
     group = Group(nodes, worker_template(template)) if nodes > 1 else None
-    return Revision(name, _newest(stored) + 1, stored_form(inputs), template, text, group=group, from_class=from_class)
+    number = newest_number(stored) + 1
+    return Revision(
+        name, newest_number(stored) + 1, stored_form(inputs), template, text, group=group, from_class=from_class
+    )
 
 
 def with_stored_mode(inference: Inference, stored: tuple[Revision, ...]) -> Inference:
@@ -57,12 +60,6 @@ def _in_mode(inference: Inference, mode: ExecutionMode | None) -> Inference:
     return replace(inference, kept_mode=mode)
 
 
-def as_newest(revision: Revision, stored: tuple[Revision, ...]) -> Revision:
-    """Return `revision` with the highest number of all revisions, because it is selected to run now."""
-    newest = _newest(stored)
-    return revision if revision.number >= newest else replace(revision, number=newest + 1)
-
-
 def missing_pin(inference: Inference, stored: tuple[Revision, ...]) -> str | None:
     """Return the message about a pinned revision that is not stored, or None without such a pin."""
     pinned, kept = inference.spec.rollout.revision, ", ".join(revision.name for revision in stored)
@@ -70,7 +67,3 @@ def missing_pin(inference: Inference, stored: tuple[Revision, ...]) -> str | Non
         return None
     others = f"name one of {kept}, or " if kept else ""
     return f"spec.rollout.revision is {pinned}, which is not kept: {others}remove the field to run the spec."
-
-
-def _newest(stored: tuple[Revision, ...]) -> int:
-    return max((revision.number for revision in stored), default=0)

@@ -1,7 +1,7 @@
 """Revisions and their contents: inputs, pod templates, configuration and failure (docs/how-to/revisions.md)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -135,3 +135,14 @@ class Revision:
             return self.kept
         group = {"group": {"size": self.group.size, "worker": self.group.worker}} if self.group else {}
         return {"inputs": self.inputs, "template": self.template, "config": self.config, **group, **self._class}
+
+
+def as_newest(revision: Revision, stored: tuple[Revision, ...]) -> Revision:
+    """Return `revision` with the highest number of all revisions, because it is selected to run now."""
+    newest = newest_number(stored)
+    return revision if revision.number >= newest else replace(revision, number=newest + 1)
+
+
+def newest_number(stored: tuple[Revision, ...]) -> int:
+    """Return the highest number of the stored revisions, or 0 without a revision."""
+    return max((revision.number for revision in stored), default=0)

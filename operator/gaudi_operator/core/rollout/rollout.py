@@ -6,7 +6,6 @@ from gaudi_operator.core.problems.criteria import Room
 from gaudi_operator.core.problems.pod_problems import failed_pods_problem, first_problem
 from gaudi_operator.core.problems.resolution import worst_problem
 from gaudi_operator.core.rollout.backoff import add_back_off
-from gaudi_operator.core.rollout.desired_revision import as_newest
 from gaudi_operator.core.rollout.live_workloads import live_workloads
 from gaudi_operator.core.rollout.planner import (
     RolloutPolicy,
@@ -16,7 +15,7 @@ from gaudi_operator.core.rollout.planner import (
     rollout_policy,
 )
 from gaudi_operator.core.rollout.replicas import count_pods, ending_pods, full_replicas
-from gaudi_operator.core.rollout.revision import Revision
+from gaudi_operator.core.rollout.revision import Revision, as_newest
 from gaudi_operator.core.rollout.revision_choice import choose_revision, is_on_trial
 from gaudi_operator.core.rollout.room import in_place_soon, may_go_in_place, stored_answer, unblock, why_in_place
 from gaudi_operator.core.rollout.state import RolloutState, State

@@ -2,7 +2,7 @@
 
 condition_table  all conditions, with their meanings and the functions that judge them
 conditions       one function per condition of replicas, each returns a Verdict
-plan_conditions  the conditions about the plan and the settings
+spec_conditions  the conditions about the plan and the settings
 class_applied    the condition on the defaults of the class, and on the limits of a trial
 plan             status.plan: the best known figures of the plan
 figures          captured graphs, warm-up progress, memory and recompilations

@@ -22,7 +22,7 @@ from gaudi_operator.core.status.conditions import (
     judge_stalled,
     judge_warmed_up,
 )
-from gaudi_operator.core.status.plan_conditions import (
+from gaudi_operator.core.status.spec_conditions import (
     judge_bucket_coverage,
     judge_plan_accepted,
     judge_settings_effective,

@@ -1,6 +1,6 @@
 """The verdicts behind the conditions of a resource, compatible with kstatus and `kubectl wait`.
 
-docs/reference/conditions.md lists all conditions and reasons. condition_table.py has the table, and plan_conditions.py
+docs/reference/conditions.md lists all conditions and reasons. condition_table.py has the table, and spec_conditions.py
 the conditions of the plan. Ready, Reconciling and Stalled report the progress towards the desired state. Ready is True
 if everything is as desired. Reconciling is True while the operator works or others may still resolve a problem. Stalled
 is True only if a user must act. Reconciling and Stalled are never True together. Unless the rollout is paused, one of

@@ -1,6 +1,6 @@
 """The plan in the status (status.plan): the best known figures of the plan, and the sentence about them.
 
-Figures are estimated until a pod of the current revision has measured the plan. plan_conditions.py judges the plan.
+Figures are estimated until a pod of the current revision has measured the plan. spec_conditions.py judges the plan.
 """
 
 from typing import Any

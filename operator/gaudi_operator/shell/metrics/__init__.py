@@ -1,5 +1,6 @@
 """Logs, metrics and probes of this process, and metrics of the resources.
 
-monitoring        log lines, metrics and probes
+logs              log lines
+monitoring        metrics and probes
 resource_metrics  metrics of each resource, read from its status
 """

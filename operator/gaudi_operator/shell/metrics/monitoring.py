@@ -1,15 +1,12 @@
-"""Monitoring of this process: log lines, metrics, and the HTTP server for the kubelet and Prometheus.
+"""Monitoring of this process: metrics, and the HTTP server for the kubelet and Prometheus.
 
-`configure_logs` is called first. All parts of the shell update `Metrics`. `serving` exposes the metrics next to
+All parts of the shell update `Metrics`. `serving` exposes the metrics next to
 /healthz, /livez and /readyz, on leader and followers.
 """
 
 import asyncio
-import logging
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from datetime import datetime
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -18,32 +15,6 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.shell.kinds import EVENT, LEASE, WATCHED
 from gaudi_operator.shell.metrics.resource_metrics import ResourceMetrics
-from gaudi_runtime.contract.text import on_one_line
-from gaudi_runtime.process.logs import JsonFormatter
-
-
-class TextFormatter(logging.Formatter):
-    """Formats log lines as time, level, resource and message."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Format a record."""
-        resource = getattr(record, "resource", None)
-        time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
-        line = f"{time} {record.levelname:7} {f'[{resource}] ' if resource else ''}{on_one_line(record.getMessage())}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
-
-
-def configure_logs(format_name: str, level: str) -> None:
-    """Send all logs of this process to stderr. `format_name` is auto, json or text."""
-    text = sys.stderr.isatty() if format_name == "auto" else format_name == "text"
-    handler = logging.StreamHandler()
-    handler.setFormatter(TextFormatter() if text else JsonFormatter(extras=("resource",)))
-    # An imported library may have installed its own handlers.
-    logging.basicConfig(level=level, handlers=[handler], force=True)
-    # kopf logs every event. Only its warnings are useful, and kopf_watches.py logs failed watches.
-    logging.getLogger("kopf").setLevel(logging.WARNING)
-    logging.getLogger("kopf._cogs.clients").setLevel(logging.CRITICAL)
-
 
 _PLURALS = {each.plural for each in (*WATCHED, EVENT, LEASE)}
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "GET": "get"}

@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_operator.core.admission.checks import first_violation
 from gaudi_operator.core.admission.hints import plan_hints
-from gaudi_operator.core.status.plan_conditions import judge_plan_accepted
+from gaudi_operator.core.status.spec_conditions import judge_plan_accepted
 from gaudi_runtime.contract.config import ExecutionMode
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 from tests.unit.operator.core.states import state_of

@@ -13,7 +13,7 @@ from gaudi_operator.core.resource import Inference, read_inference
 from gaudi_operator.core.rollout.desired_revision import desired_revision
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.status.conditions import FALSE, TRUE, Verdict
-from gaudi_operator.core.status.plan_conditions import judge_settings_effective
+from gaudi_operator.core.status.spec_conditions import judge_settings_effective
 from gaudi_runtime.errors import Problem
 from gaudi_runtime.knobs.check import wrong_setting
 from tests.support.conformance import violations

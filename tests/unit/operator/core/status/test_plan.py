@@ -6,7 +6,7 @@ from gaudi_operator.api.v1alpha1.status import CapturedPercent, GaudiInferenceSt
 from gaudi_operator.core.admission.spec_forecast import forecast_plan
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.plan import current_forecast, plan_sentence, plan_state
-from gaudi_operator.core.status.plan_conditions import judge_plan_accepted
+from gaudi_operator.core.status.spec_conditions import judge_plan_accepted
 from gaudi_runtime.contract.report import MemorySplit, Phase, PhaseProgress, WarmupReport
 from gaudi_runtime.errors import Problem
 from tests.support.builders import Object

@@ -1,0 +1,31 @@
+"""The logs of the operator's process: one format for people and one for machines."""
+
+import logging
+import sys
+from datetime import datetime
+
+from gaudi_runtime.contract.text import on_one_line
+from gaudi_runtime.process.logs import JsonFormatter
+
+
+class TextFormatter(logging.Formatter):
+    """Formats log lines as time, level, resource and message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format a record."""
+        resource = getattr(record, "resource", None)
+        time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
+        line = f"{time} {record.levelname:7} {f'[{resource}] ' if resource else ''}{on_one_line(record.getMessage())}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def configure_logs(format_name: str, level: str) -> None:
+    """Send all logs of this process to stderr. `format_name` is auto, json or text."""
+    text = sys.stderr.isatty() if format_name == "auto" else format_name == "text"
+    handler = logging.StreamHandler()
+    handler.setFormatter(TextFormatter() if text else JsonFormatter(extras=("resource",)))
+    # An imported library may have installed its own handlers.
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    # kopf logs every event. Only its warnings are useful, and kopf_watches.py logs failed watches.
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+    logging.getLogger("kopf._cogs.clients").setLevel(logging.CRITICAL)
