@@ -23,15 +23,15 @@ class OperatorError(Exception):
 
 
 class Stalled(OperatorError):
-    """The request fails again unless something changes."""
+    """The error of a request that fails again unless something changes."""
 
 
 class Forbidden(Stalled):
-    """Permissions are missing. An API server that has just started returns this for some seconds too."""
+    """The error of missing permissions. An API server that has just started returns this for some seconds too."""
 
 
 class Waiting(OperatorError):
-    """The obstacle disappears by itself. Requeue after `seconds`."""
+    """The error of an obstacle that disappears by itself. Requeue after `seconds`."""
 
     def __init__(self, reason: str, message: str, seconds: float) -> None:
         """Create an error with the delay until the requeue in seconds."""
@@ -40,7 +40,10 @@ class Waiting(OperatorError):
 
 
 class Transient(OperatorError):
-    """A retry may succeed. `retry_after` is the delay in seconds if the server named one."""
+    """The error of a reconcile that a retry may resolve.
+
+    `retry_after` is the delay in seconds if the server named one.
+    """
 
     def __init__(self, reason: str, message: str, retry_after: float | None = None) -> None:
         """Create an error with the Retry-After header of the server, in seconds."""
@@ -49,8 +52,8 @@ class Transient(OperatorError):
 
 
 class NotFound(OperatorError):
-    """The object does not exist, or another object has its name."""
+    """The error of an object that does not exist, or whose name belongs to another object."""
 
 
 class NotLeader(OperatorError):
-    """Another replica may be the leader."""
+    """The error of a reconcile if another replica may be the leader."""

@@ -38,7 +38,7 @@ log = logging.getLogger("gaudi_operator")
 
 
 def run_replica() -> int:
-    """Read the settings, run the replica, and return the exit code of the process."""
+    """Run one replica of the operator with its settings, and return the exit code of the process."""
     settings = from_environment()
     sys.setrecursionlimit(DEEPEST)
     sys.setswitchinterval(SWITCH_SECONDS)

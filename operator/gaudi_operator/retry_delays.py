@@ -14,7 +14,10 @@ class RetryDelays:
 
 @dataclass
 class Backoff:
-    """Exponential delays from `first` to `most` seconds. Each delay is random between half of its step and the step."""
+    """Exponential retry delays from `first` to `most` seconds.
+
+    Each delay is random between half of its step and the step.
+    """
 
     first: float
     most: float

@@ -137,5 +137,5 @@ class ConfigMapKey(ApiModel):
 
 
 def as_written(model: ApiModel) -> dict[str, Any]:
-    """Return the fields that differ from their defaults, in the form of Kubernetes."""
+    """Return the fields of an API model that differ from their defaults, in the form of Kubernetes."""
     return model.model_dump(mode="json", by_alias=True, exclude_defaults=True)

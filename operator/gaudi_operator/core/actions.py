@@ -68,7 +68,7 @@ Action = Apply | Delete | SetGate | SetDeletionCost
 
 @dataclass(frozen=True)
 class Decision:
-    """The outcome of a reconcile: actions in order, the status to write, and the events after it.
+    """All actions of one reconcile, in their order, with the status to write and the events after it.
 
     `requeue_after` is the number of seconds until the next reconcile if nothing else triggers it, or None if no
     deadline is pending. `question` is set if the rest of the decision needs a plan that is not computed yet. Then the

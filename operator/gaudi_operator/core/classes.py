@@ -124,7 +124,7 @@ def _default(observed: Observed) -> Manifest | Problem | None:
 
 
 def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Return True if the selector matches these labels, with the semantics of Kubernetes."""
+    """Return True if the selector of a class matches the labels of a namespace, with the semantics of Kubernetes."""
     return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
         _holds(each, labels) for each in selector.match_expressions
     )

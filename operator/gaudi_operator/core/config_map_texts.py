@@ -18,7 +18,7 @@ _PLACES = (
 
 
 def referenced_texts(resource: Manifest) -> tuple[TextKey, ...]:
-    """Return the ConfigMap keys that the spec of `resource` references."""
+    """Return the keys of the ConfigMap texts that the spec of `resource` references."""
     return tuple(dict.fromkeys(key for _, _, _, key in _named(resource)))
 
 

@@ -73,7 +73,10 @@ def decide(
 
 @dataclass(frozen=True)
 class JudgedGates:
-    """The gate writes of a reconcile and their inputs. `pods` are as they will be after the gates are written."""
+    """The gate writes that a reconcile decides first, and their inputs.
+
+    `pods` are as they will be after the gates are written.
+    """
 
     inference: Inference
     platform: Platform

@@ -10,9 +10,10 @@ from gaudi_operator.api.v1alpha1.tracing import Tracing
 
 @dataclass(frozen=True)
 class AllowedHostPath:
-    """A node folder that pods in `namespaces` (in all, if empty) may mount: `prefix` and everything below it.
+    """A node folder that the installation lets pods in `namespaces` mount: `prefix` and everything below it.
 
-    `groups` are the supplementary groups that such pods may have in addition to their fixed group.
+    Without `namespaces`, pods in all namespaces may mount it. `groups` are the supplementary groups that such pods may
+    have in addition to their fixed group.
     """
 
     prefix: str

@@ -16,7 +16,7 @@ Manifest = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class PodReport:
-    """The last report of a pod, or the reason why the report was ignored.
+    """The last observed report of a pod, or the reason why the report was ignored.
 
     `container_id` is the runtime container's ID in the pod status when the report was fetched, so that a report never
     applies to another container. `received` is a time of the operator's clock. `report` may be trimmed by
@@ -30,7 +30,10 @@ class PodReport:
 
 
 def trim_report(report: WarmupReport) -> WarmupReport:
-    """Return the report without the parts that no decision reads, because 1,000 full reports may take a gigabyte."""
+    """Return an observed report without the parts that no decision reads.
+
+    1,000 full reports may take a gigabyte.
+    """
     firsts = [next((each for each in report.skipped if each.phase is phase), None) for phase in BucketPhase]
     vision, seen = report.vision, report.served.vision
     served = {"buckets": (), "vision": seen and seen.model_copy(update={"cold": ()})}
@@ -46,7 +49,7 @@ def trim_report(report: WarmupReport) -> WarmupReport:
 
 
 class TextKey(NamedTuple):
-    """The name and key of a ConfigMap entry in the namespace of the resource."""
+    """The name and key of an observed ConfigMap entry in the namespace of the resource."""
 
     name: str
     key: str

@@ -21,7 +21,10 @@ AnyPlanQuestion = Any
 
 
 class PlanTooExpensive(Exception):
-    """The computation of a plan exceeded its limits. The message says what was used, as the end of a sentence."""
+    """The plan answer that the computation exceeded its limits.
+
+    The message says what was used, as the end of a sentence.
+    """
 
 
 class PlanQuestion(Generic[T]):
@@ -51,7 +54,10 @@ class Unanswered(Exception):
 
 @dataclass(frozen=True)
 class Refusal:
-    """A cached refusal: the type and arguments of the exception, without its traceback, which would hold memory."""
+    """A cached plan answer that is a refusal: the type and arguments of the exception.
+
+    Its traceback is left out, because it would hold memory.
+    """
 
     kind: type[Exception]
     arguments: tuple[Any, ...]
@@ -109,7 +115,7 @@ class SynchronousAnswers(PlanAnswers):
 
 
 def compute_answer(question: PlanQuestion[T]) -> T | Refusal:
-    """Return the answer to cache, which is a value or a Refusal."""
+    """Return the plan answer to cache, which is a value or a Refusal."""
     try:
         return question.answer()
     except PlanImpossible as error:

@@ -12,12 +12,12 @@ from typing import Any
 
 
 def canonical_json(value: Any) -> str:
-    """Return JSON with sorted keys and no blanks, so that equal values give equal text."""
+    """Return the canonical text of a JSON value, with sorted keys and no blanks: equal values give equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def short_hash(value: Any, digits: int = 10) -> str:
-    """Return the first hex digits of the SHA-256 of a JSON value, for names and labels."""
+    """Return the hash of a JSON value as short text for names and labels: the first hex digits of its SHA-256."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:digits]
 
 
@@ -28,13 +28,13 @@ def hash_texts(data: Any) -> dict[str, str]:
 
 
 def one_sentence(text: str) -> str:
-    """Return external text as one line of at most 600 characters that ends with a full stop."""
+    """Return external text in the format of a sentence: one line of at most 600 characters with a full stop."""
     text = " ".join(text.split())[:600]
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def timestamp(moment: datetime) -> str:
-    """Return a time in the format of Kubernetes, in UTC and whole seconds."""
+    """Return a time as text in the format of Kubernetes, in UTC and whole seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -39,7 +39,7 @@ class ApiResponse(NamedTuple):
 
 
 class Transport(Protocol):
-    """Sends requests."""
+    """The transport of the client, which sends requests to the API server."""
 
     async def send(
         self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, seconds: float
@@ -184,7 +184,10 @@ class Connection:
 
 
 def encode_body(body: Mapping[str, Any]) -> bytes:
-    """Return a body as JSON that is also valid YAML, as server-side apply requires. YAML has no surrogate pairs."""
+    """Return the body of a request to the API server, as JSON that is also valid YAML.
+
+    Server-side apply requires YAML, which has no surrogate pairs.
+    """
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
 

@@ -44,7 +44,7 @@ The session receives lists, the first callback changed objects, and the last cal
 
 
 class RunElsewhere(Protocol):
-    """Runs work that must not be delayed by the rest of the process."""
+    """Runs the work of the leader that must not be delayed by the rest of the process."""
 
     def __call__(self, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
         """Run the work."""
@@ -56,7 +56,7 @@ async def _here(work: Coroutine[Any, Any, None]) -> None:
 
 @dataclass(frozen=True)
 class LeaderDependencies:
-    """The dependencies of a replica. Without a planner, decisions compute plans themselves.
+    """The dependencies of a leader. Without a planner, its decisions compute plans themselves.
 
     `aside` runs the election, which uses `lease_cluster` if it is set.
     """

@@ -37,7 +37,7 @@ from gaudi_runtime.units import plural
 
 
 def simulation_is_not_allowed(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
-    """Refuse the sim engine, which answers without a model, unless the installation allows it."""
+    """Refuse to admit the sim engine, which answers without a model, unless the installation allows it."""
     if inference.spec.engine.name is not EngineName.SIM or defaults.allow_simulation:
         return None
     return Problem(
@@ -80,13 +80,16 @@ def revision_is_not_allowed(revision: Revision, policy: PodPolicy, defaults: Ins
 
 
 def something_is_not_built(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Refuse fields that the API defines but this release does not implement. They are never ignored."""
+    """Refuse to admit fields that the API defines but this release does not implement.
+
+    They are never ignored.
+    """
     found = next((f"{path}{advice}" for path, advice, asked in _not_built(inference.spec) if asked), None)
     return None if found is None else Problem("NotBuilt", found)
 
 
 def text_is_missing(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Refuse a spec whose ConfigMap text is missing, because its buckets are unknown."""
+    """Refuse to admit a spec whose ConfigMap text is missing, because its buckets are unknown."""
     bucketing = inference.spec.bucketing
     traffic = bucketing.optimal.traffic_from if bucketing.optimal else None
     for field, source in (("file", bucketing.file_from), ("optimal.traffic", traffic)):
@@ -130,7 +133,7 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
 
 
 def no_image_is_known(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
-    """Refuse a spec without an image if the installation has no default image for its device."""
+    """Refuse to admit a spec without an image if the installation has no default image for its device."""
     if image(inference.spec, defaults):
         return None
     kind = "the CPU" if on_cpu(inference.spec.accelerator) else "cards"
@@ -141,7 +144,10 @@ def no_image_is_known(inference: Inference, defaults: InstallationDefaults) -> P
 
 
 def memory_is_above_all_devices(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Refuse more memory than any device has. It is likely a wrong unit, and plan figures are 64-bit numbers."""
+    """Refuse to admit a spec with more device memory than any device has.
+
+    It is likely a wrong unit, and plan figures are 64-bit numbers.
+    """
     memory = inference.spec.accelerator.device_memory
     if memory is None or parse_bytes(memory) <= MOST_MEMORY:
         return None
@@ -152,7 +158,7 @@ def memory_is_above_all_devices(inference: Inference, _: InstallationDefaults) -
 
 
 def shared_memory_takes_all(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Refuse a /dev/shm that fills the container's memory limit, because it counts against that limit."""
+    """Refuse to admit a /dev/shm that fills the container's memory limit, because it counts against that limit."""
     memory, shared = inference.spec.pod.resources.limits.memory, shared_memory(inference.spec)
     if memory is None or parse_bytes(memory) > parse_bytes(shared):
         return None
@@ -164,7 +170,7 @@ def shared_memory_takes_all(inference: Inference, _: InstallationDefaults) -> Pr
 
 
 def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Refuse a plan that leaves no KV block or no bucket, or that is too expensive to compute."""
+    """Refuse to admit a spec whose plan leaves no KV block or no bucket, or is too expensive to compute."""
     spec = inference.spec
     if spec.warmup.graph_memory_percent == 100:
         return Problem(
@@ -194,7 +200,7 @@ def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem
 
 
 def groups_are_not_served(inference: Inference, observed: Observed) -> Problem | None:
-    """Refuse several nodes per replica if the cluster has no LeaderWorkerSets."""
+    """Refuse to admit a spec with several nodes per replica if the cluster has no LeaderWorkerSets."""
     if inference.spec.parallelism.nodes == 1 or observed.groups_served:
         return None
     return Problem(
@@ -206,7 +212,10 @@ def groups_are_not_served(inference: Inference, observed: Observed) -> Problem |
 
 
 def thresholds_are_unreachable(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Refuse thresholds whose smallest graphs do not fit into the memory, because the gate would stay closed."""
+    """Refuse to admit a spec if the smallest graphs for its thresholds do not fit into the memory.
+
+    The gate of its pods would stay closed.
+    """
     spec = inference.spec
     if not captures_graphs(inference) or spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
         return None

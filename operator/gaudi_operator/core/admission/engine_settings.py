@@ -25,13 +25,16 @@ MOST_SENTENCES = 5
 
 
 def why_settings_are_wrong(inference: Inference) -> str | None:
-    """Return a message that names at most MOST_SENTENCES wrong settings, or None if all settings are valid."""
+    """Return a message that names at most MOST_SENTENCES wrong engine settings, or None if all are valid."""
     return _text([f"spec.{each}" for each in _wrong(inference)])
 
 
 @derived
 def why_settings_are_ignored(inference: Inference) -> str | None:
-    """Return a message that names every setting without effect, or None if all settings have an effect."""
+    """Return a message that names every engine setting without effect, or None if all have an effect.
+
+    Ignored settings of buckets are named too.
+    """
     config = runtime_config(inference)
     plugin = ignored_by_the_plugin(inference)
     ignored = (*plugin, *ignored_knobs(config), *ignored_settings(config.bucketing, config.limits))

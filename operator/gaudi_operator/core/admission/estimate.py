@@ -84,7 +84,7 @@ def _time_scale(text: str) -> float | None:
 
 @dataclass(frozen=True)
 class GraphBounds:
-    """How many of the `planned` graphs of one phase fit: the expected number and the proven maximum (`at_best`)."""
+    """The estimate of how many `planned` graphs of a phase fit: expected, and proven maximum (`at_best`)."""
 
     planned: int
     expected: int
@@ -93,7 +93,7 @@ class GraphBounds:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimated figures of one card.
+    """The estimate of a plan on one described card.
 
     `prompt` and `decode` are None if no graphs are captured or nothing is known about them. `problem` is why the
     deployment would not start. `proven` is True if the problem does not depend on estimated figures.

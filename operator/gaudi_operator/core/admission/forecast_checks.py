@@ -19,7 +19,7 @@ from gaudi_runtime.forecast.thresholds import gate_sentence
 
 
 def estimated_violation(inference: Inference) -> Problem | None:
-    """Return the proven problem that keeps every pod of this spec from serving, or None."""
+    """Check the forecast, and return the proven problem that keeps every pod of this spec from serving, or None."""
     found = _estimate(inference)
     if found is None:
         return None
@@ -32,7 +32,7 @@ def estimated_violation(inference: Inference) -> Problem | None:
 
 
 def plan_has_gaps(inference: Inference) -> Problem | None:
-    """Return the problem of a plan in which batches have no bucket, unless spec.bucketing.allowGaps permits that."""
+    """Check the forecast for batches without a bucket, unless spec.bucketing.allowGaps permits them."""
     spec, found = inference.spec, forecast_plan(inference)
     if found is None or spec.bucketing.allow_gaps or not spec.warmup.enabled:
         return None
@@ -47,7 +47,7 @@ def plan_has_gaps(inference: Inference) -> Problem | None:
 
 
 def estimated_shortfall(inference: Inference) -> str | None:
-    """Return a sentence about an estimated shortfall of the spec that is not proven, or None."""
+    """Check the forecast, and return a sentence about an estimated shortfall that is not proven, or None."""
     found = _estimate(inference)
     if found is None:
         return None
@@ -57,7 +57,7 @@ def estimated_shortfall(inference: Inference) -> str | None:
 
 
 def gate_outlook(inference: Inference) -> str | None:
-    """Return what opens the gate if the number of graphs that fit is unknown, or None if it is known or not needed.
+    """Return what opens the gate if the forecast does not know how many graphs fit, or None if that is not needed.
 
     Graph sizes are published only for HPU graphs.
     """

@@ -20,7 +20,7 @@ LEAST_BYTES_PER_TOKEN = 2
 
 
 def most_kv_blocks(spec: GaudiInferenceSpec) -> int:
-    """Return the maximum number of KV blocks that any model can have or use with this spec."""
+    """Return the upper bound of KV cache blocks that any model can have or use with this spec."""
     limits = plan_limits(spec)
     # Full sequences in all slots use no more blocks.
     useful = ceil(limits.max_model_len / limits.block_size) * limits.max_num_seqs
@@ -37,13 +37,16 @@ def _card_bytes(spec: GaudiInferenceSpec) -> int:
 
 
 def least_memory(spec: GaudiInferenceSpec) -> int:
-    """Return the minimum memory budget in bytes for one KV block of any model, limited to MOST_MEMORY."""
+    """Return the minimum memory budget in bytes for a KV cache of one block of any model.
+
+    The result is at most MOST_MEMORY.
+    """
     utilization = spec.engine.device_memory_utilization_percent / 100
     kept = utilization * (1 - spec.warmup.graph_memory_percent / 100)
     return ceil(min(MOST_MEMORY, LEAST_BYTES_PER_TOKEN * spec.engine.block_size / kept))
 
 
 def usable_bytes(spec: GaudiInferenceSpec) -> int | None:
-    """Return the usable bytes of the memory budget, or None if the spec sets no budget."""
+    """Return the bytes of the memory budget, which bound the KV cache, or None if the spec sets no budget."""
     memory = spec.accelerator.device_memory
     return None if memory is None else int(parse_bytes(memory) * spec.engine.device_memory_utilization_percent / 100)

@@ -24,7 +24,7 @@ LEAST_BYTES_PER_INPUT = 4
 
 @dataclass(frozen=True)
 class AdmissionFigures:
-    """The figures of a plan that admission checks.
+    """The plan figures that admission checks.
 
     `prompt` and `decode` are bucket counts. `least_graph_bytes` is the size of the smallest graphs that the thresholds
     require. `within` is the number of prompt buckets within the token limit of a graph. `unindexable` is the prompt
@@ -40,7 +40,7 @@ class AdmissionFigures:
 
 @dataclass(frozen=True)
 class AdmissionFiguresQuestion(PlanQuestion[AdmissionFigures]):
-    """The question for the admission figures of a plan.
+    """The question for the plan figures that admission checks.
 
     The thresholds are percentages. `graph_tokens` is the maximum number of tokens of a graph. `attention` is the
     attention of the card, or None if no attention bias is too large for it.
@@ -81,7 +81,7 @@ def _least_graph_bytes(buckets: tuple[Bucket, ...], percent: int) -> int:
 
 @derived
 def admission_figures(inference: Inference) -> AdmissionFigures:
-    """Return the figures of the largest plan that the spec can have.
+    """Return the plan figures that admission checks, for the largest plan that the spec can have.
 
     Raises PlanImpossible if there is no plan, with the planner's message without a full stop. Also raises
     PlanTooExpensive and Unanswered.
@@ -105,5 +105,5 @@ def _figures_question(inference: Inference) -> AdmissionFiguresQuestion:
 
 
 def card_attention(inference: Inference) -> FusedAttention | None:
-    """Return how the card computes prompts with a context, or None if no attention bias is too large for it."""
+    """Return the attention of the card for the plan figures, or None if no attention bias is too large for it."""
     return fused_attention(runtime_config(inference), plain_variables(inference.spec))

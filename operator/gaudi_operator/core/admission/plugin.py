@@ -48,7 +48,7 @@ def attention_cannot_be_sliced(inference: Inference) -> Problem | None:
 
 
 def attention_cannot_be_computed(inference: Inference) -> Problem | None:
-    """Return the problem of a planned prompt bucket for which a card would answer NaN without an error."""
+    """Refuse a plan with a prompt bucket for which vLLM's plugin would answer NaN without an error."""
     attention = card_attention(inference)
     if attention is None or (bucket := admission_figures(inference).unindexable) is None:
         return None

@@ -148,12 +148,15 @@ def _of_container(where: str, container: Object, folders: list[str]) -> Iterator
 
 
 def is_device(resource: str) -> bool:
-    """Return True if a container resource is a device, such as a card. Only names of devices contain a domain."""
+    """Return True if a resource field of a pod template is a device, such as a card.
+
+    Only names of devices contain a domain.
+    """
     return "/" in resource
 
 
 def parse_device_count(amount: object) -> int | None:
-    """Return the number of devices in a container resource, or None if the amount is not a valid number."""
+    """Return the number of devices in a resource field of a pod template, or None if it is not a valid number."""
     number = parse_int32(str(amount))
     return None if number is None or number < 0 else number
 

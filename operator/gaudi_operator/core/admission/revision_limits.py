@@ -36,7 +36,7 @@ def revision_beyond_limits(
 
 
 def beyond_limits(view: PodView, inputs: Mapping[str, Any], limits: ClassLimits, account: str) -> Iterator[Finding]:
-    """Yield the fields in which pods of this template exceed the limits.
+    """Yield the fields of a revision's pod template that exceed the limits of its class.
 
     `inputs` are the inputs of the revision. `account` is the service account that the operator creates for the
     resource.
@@ -117,7 +117,7 @@ _SOURCES = {
 
 
 def beyond_of_the_engine(revision: Revision, views: Iterable[PodView], limits: ClassLimits) -> Iterator[Finding]:
-    """Yield the settings of a revision's engine that exceed the limits.
+    """Yield the engine settings of a revision that exceed the limits of its class.
 
     The inputs of a stored revision may be forged, so the configuration and mounts of its pods are checked, too.
     """
@@ -207,7 +207,7 @@ def _cards(revision: Revision, views: Sequence[PodView]) -> int:
 def beyond_counts(
     spec: GaudiInferenceSpec, revision: Revision, views: Sequence[PodView], limits: ClassLimits
 ) -> Iterator[Finding]:
-    """Yield the fields whose replicas or cards exceed the limits: replicas, the autoscaler and claim templates."""
+    """Yield the counts of a revision that exceed the limits of its class: replicas, autoscaler and claim templates."""
     cards = _cards(revision, views)
     for template in (each for view in views for each in view.claim_templates):
         if limits.max_cards is not None:
@@ -229,7 +229,7 @@ def beyond_counts(
 
 
 def most_replicas(revision: Revision, limits: ClassLimits) -> int | None:
-    """Return the maximum replicas of a revision within the limits, or None if they are not limited."""
+    """Return the maximum replicas of a revision within the limits of its class, or None if they are not limited."""
     if limits.max_cards is None:
         return limits.max_replicas
     try:

@@ -20,7 +20,7 @@ from gaudi_runtime.planning.kept_plans import kept_plan
 
 @dataclass(frozen=True)
 class PlanForecast:
-    """The forecast of a plan for `kv_blocks` KV blocks: bucket counts, uncovered batches and estimated costs.
+    """The forecast of a spec's plan for `kv_blocks` KV blocks: bucket counts, uncovered batches and estimated costs.
 
     `estimate` is None if the spec has no target.
     """
@@ -35,7 +35,7 @@ class PlanForecast:
 def forecast_plan(
     inference: Inference, measured_blocks: int | None = None, block_size: int | None = None
 ) -> PlanForecast | None:
-    """Return the forecast for `measured_blocks` KV blocks, or else for the estimated or maximum number.
+    """Return the forecast of a spec for `measured_blocks` KV blocks, or for the estimated or maximum number.
 
     `block_size` is the measured number of tokens per block, if any. Returns None if no plan is possible or the plan is
     too expensive. Raises Unanswered.
@@ -49,7 +49,7 @@ def forecast_plan(
 def cached_forecast(
     inference: Inference, measured_blocks: int | None = None, block_size: int | None = None
 ) -> PlanForecast | None:
-    """Return the forecast as forecast_plan() does, but raise PlanTooExpensive if the plan is too expensive."""
+    """Return the cached forecast of a spec, but raise PlanTooExpensive if its plan is too expensive."""
     # Without @derived, looking up the answer by the whole question would dominate the time of a decision.
     return inference.answers.get(forecast_question(inference, measured_blocks, block_size))
 
@@ -57,7 +57,7 @@ def cached_forecast(
 def forecast_question(
     inference: Inference, measured_blocks: int | None = None, block_size: int | None = None
 ) -> "ForecastQuestion":
-    """Return the plan question of the forecast."""
+    """Return the question whose answer is the forecast of a spec."""
     spec, inputs = inference.spec, inputs_of(runtime_config(inference))
     inputs = replace(
         inputs,
@@ -71,7 +71,7 @@ def forecast_question(
 
 @dataclass(frozen=True)
 class ForecastQuestion(PlanQuestion[PlanForecast | None]):
-    """The question for the forecast of a deployment: a bucket policy and all other inputs."""
+    """The question for the forecast of a spec: its bucket policy and all other inputs."""
 
     kind = PlanForecast | None
     size = 16 * 1024

@@ -39,7 +39,7 @@ def spec_limit_violations(spec: GaudiInferenceSpec, limits: ClassLimits) -> Iter
 
 
 def first_limit_violation(spec: GaudiInferenceSpec, platform: Platform) -> Problem | None:
-    """Return the first violation of the limits of a class, or of the default limits without a class."""
+    """Return the first field of the spec that exceeds the limits of a class, or the default limits without one."""
     found = next(spec_limit_violations(spec, platform.limits), None)
     if found is None:
         return None
@@ -51,7 +51,7 @@ def first_limit_violation(spec: GaudiInferenceSpec, platform: Platform) -> Probl
 
 
 def clamp_to_limits(inference: Inference, limits: ClassLimits) -> tuple[Inference, frozenset[str]]:
-    """Return (resource with Service, clients and PVC reduced to the limits, kinds of the changed children).
+    """Return (resource with spec fields for Service, clients and PVC within the limits, kinds of changed children).
 
     Live children of these kinds stay unchanged.
     """

@@ -66,7 +66,7 @@ def _changes_one_of(kinds: Collection[str], action: Action, observed: Observed) 
 
 
 def missing_writes(desired: Iterable[Object], observed: Iterable[Manifest]) -> list[Action]:
-    """Return an Apply for each desired child that is missing, has drifted or has changed.
+    """Return an Apply for each child whose live object is missing or is not as desired.
 
     `desired` are complete manifests, in the order of their writes. `observed` are live objects of any kind.
     """
@@ -93,7 +93,7 @@ def _write(child: Object, live: Manifest | None) -> Action | None:
 
 
 def with_hashed_texts(child: Object) -> Object:
-    """Return the child in the form of the store, which has hashes in place of the texts of a ConfigMap."""
+    """Return a desired child in the form of the store, which has hashes in place of the texts of a ConfigMap."""
     return {**child, "data": hash_texts(child["data"])} if child["kind"] == "ConfigMap" else child
 
 
@@ -177,7 +177,7 @@ def _account(template: Mapping[str, Any]) -> object:
 
 
 def recipe_pvc_actions(inference: Inference, running: Iterable[Revision], pvcs: Sequence[Manifest]) -> list[Action]:
-    """Return the writes and deletions of the recipe PVC, given the live `pvcs`.
+    """Return the writes and deletions that lead to the desired recipe PVC, given the live `pvcs`.
 
     They come after all other writes, because a class or quota that refuses them must not block running pods.
     """
@@ -196,7 +196,7 @@ def recipe_pvc_actions(inference: Inference, running: Iterable[Revision], pvcs: 
 
 
 def recipe_readers(inference: Inference, running: Iterable[Revision], kept: Iterable[Revision]) -> list[Object]:
-    """Return the ConfigMap with the `kept` revisions if pods of a `running` revision mount it to share recipes."""
+    """Return the desired ConfigMap with the `kept` revisions, if pods of a `running` revision share recipes."""
     name = recipe_pvc_name(inference.identity)
     read = any(_mounts(revision, "configMap", "name", name) for revision in running)
     return [kept_revisions(inference.identity, (each.name for each in kept))] if read else []

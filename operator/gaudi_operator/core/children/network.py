@@ -30,7 +30,7 @@ def service(inference: Inference) -> Object:
 
 
 def endpoint(inference: Inference) -> str:
-    """Return the address of the OpenAI API inside the cluster."""
+    """Return the network address of the OpenAI API inside the cluster, which is that of the Service."""
     owner = inference.identity
     scheme = "https" if inference.spec.server.tls_secret_name else "http"
     return f"{scheme}://{owner.name}.{owner.namespace}.svc:{inference.spec.service.port}/v1"

@@ -18,7 +18,7 @@ from gaudi_runtime.errors import Problem
 def controller_revision(
     owner: Identity, revision: str, number: int, data: dict[str, Any], failure: Problem | None = None
 ) -> Object:
-    """Build the ControllerRevision of a revision.
+    """Build the ControllerRevision that stores the revision of a workload.
 
     `data` is {inputs, template, config} and immutable. `number` grows each time the revision is selected to run.
     """
@@ -27,7 +27,7 @@ def controller_revision(
 
 
 def workload_name(owner: Identity, revision: str) -> str:
-    """Return the name of a workload: `<resource>-<revision>`."""
+    """Return the name of the workload of a revision: `<resource>-<revision>`."""
     return f"{owner.name}-{revision}"
 
 
@@ -45,7 +45,7 @@ def replica_set(
 
 
 def rollout_annotations(in_place: str | None, desired: int | None) -> dict[str, str]:
-    """Return the annotations that store the rollout state of a workload.
+    """Return the annotations of a workload that store its part of the rollout.
 
     `in_place` is the reason why the rollout replaces pods in place (rollout/room.py). `desired` is the number of
     replicas to restore after a back-off (rollout/backoff.py).

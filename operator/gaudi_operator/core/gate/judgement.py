@@ -25,7 +25,7 @@ BELOW_THRESHOLD = "OpenedBelowThreshold"
 
 
 def judge_gate(pod: PodView, readiness: Readiness, deadlines: Deadlines) -> SetGate | None:
-    """Return the gate write for `pod`, or None if its gate must not change now."""
+    """Judge the gate of `pod`, and return the gate write, or None if its gate must not change now."""
     if not pod.active:
         return None
     if pod.report is not None and pod.container is not None:
@@ -89,7 +89,7 @@ def judge_gates(
     deadlines: Deadlines,
     to_go: int = 0,
 ) -> list[SetGate]:
-    """Return the gate writes of all pods.
+    """Judge the gates of all pods, and return the gate writes.
 
     At least `promised` pods, and at least one, keep serving even if they recompile. The `to_go` serving pods that the
     workload controllers are about to remove do not count towards this number.

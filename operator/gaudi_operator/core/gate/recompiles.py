@@ -75,5 +75,5 @@ ADD_SIZES = "The log of the pod lists the image sizes: add them to VLLM_MULTIMOD
 
 
 def only_images_cold(report: WarmupReport) -> bool:
-    """Return True if only vision inputs caused recompilations, so that no token bucket would help."""
+    """Return True if only vision inputs caused recompiles, so that no token bucket would help."""
     return bool(report.served.vision and report.served.vision.recompiles and not report.cold_shapes)

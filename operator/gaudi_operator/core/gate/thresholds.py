@@ -19,12 +19,15 @@ _MAX_REASON = 300
 
 
 def captured_percent(progress: PhaseProgress) -> int | None:
-    """Return the captured graphs of a phase in percent of the plan, rounded down, or None if it plans no graphs."""
+    """Return the captured percentage that thresholds refer to, rounded down, or None if a phase plans no graphs."""
     return percent(progress.captured, progress.planned) if progress.capture_applies else None
 
 
 def warmup_percent(report: WarmupReport) -> int:
-    """Return the percentage of buckets compiled and captured, rounded down. It is 100 only after warm-up has ended."""
+    """Return the captured and compiled buckets of a report as a percentage, rounded down.
+
+    It is 100 only after warm-up has ended.
+    """
     if report.phase in WARMED_UP_PHASES:
         return 100
     phases, vision = (report.prompt, report.decode), report.vision or VisionProgress()
@@ -91,7 +94,7 @@ def _shortfall(phase: BucketPhase, progress: PhaseProgress, least: int) -> str |
 
 
 def captured_counts(report: WarmupReport) -> str:
-    """Return the clause about captured graphs for the message of an opened gate."""
+    """Return the clause about captured graphs for a gate that opens because its thresholds are met."""
     if report.warmup_skipped:
         return "warm-up is switched off"
     found = [_count(BucketPhase.PROMPT, report.prompt), _count(BucketPhase.DECODE, report.decode)]
@@ -107,7 +110,7 @@ def _count(phase: BucketPhase, progress: PhaseProgress) -> str:
 
 
 def explain_shortfall(report: WarmupReport, readiness: Readiness) -> tuple[str, str] | None:
-    """Return (reason, message) if a report does not open the gate, or None if it does."""
+    """Return (reason, message) if a report is below the thresholds, or None if it meets them."""
     if report.failure is not None:
         return report.failure.reason, report.failure.message
     if report.phase is not Phase.SERVING:

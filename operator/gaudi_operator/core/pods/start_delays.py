@@ -22,7 +22,7 @@ _WITHOUT_NODE = ("Unschedulable", SCHEDULING_GATED)
 
 
 def unscheduled_since(pod: PodView) -> datetime | None:
-    """Return since when the pod has had no node or a scheduling gate has held it, or None if neither applies."""
+    """Return since when scheduling delays the start of a pod, or None if it has a node and no scheduling gate."""
     scheduled = pod.conditions.get("PodScheduled")
     if scheduled is None or scheduled.true or scheduled.reason not in _WITHOUT_NODE:
         return None
@@ -30,19 +30,22 @@ def unscheduled_since(pod: PodView) -> datetime | None:
 
 
 def is_gated(pod: PodView) -> bool:
-    """Return True if scheduling gates hold the pod. The scheduler assigns no node until they are removed."""
+    """Return True if scheduling gates delay the start of the pod.
+
+    The scheduler assigns no node until they are removed.
+    """
     scheduled = pod.conditions.get("PodScheduled")
     return scheduled is not None and not scheduled.true and scheduled.reason == SCHEDULING_GATED
 
 
 def describe_scheduling_gates(pod: PodView) -> str:
-    """Return the names of the scheduling gates that hold the pod, as in `the scheduling gate a.example/b`."""
+    """Return the scheduling gates that delay the start of the pod, as in `the scheduling gate a.example/b`."""
     names = pod.scheduling_gates
     return f"the scheduling gate{'s' if len(names) > 1 else ''} {', '.join(names)}" if names else "a scheduling gate"
 
 
 def why_unscheduled(pod: PodView, seconds: float, deadlines: Deadlines) -> str | None:
-    """Return why the pod has had no node for `seconds`, or None if it has a node or the time has not passed."""
+    """Return why the start of the pod is delayed without a node for `seconds`, or None if it is not."""
     since = unscheduled_since(pod)
     if since is None or not deadlines.reached(since, seconds):
         return None
@@ -55,12 +58,12 @@ def why_unscheduled(pod: PodView, seconds: float, deadlines: Deadlines) -> str |
 
 
 def creation_refused_since(workload: Manifest) -> datetime | None:
-    """Return since when a quota or rule has kept a ReplicaSet from creating pods, or None if unknown."""
+    """Return since when a quota or rule delays the creation of a ReplicaSet's pods, or None if unknown."""
     return parse_timestamp(_refusal(workload).get("lastTransitionTime"))
 
 
 def why_creation_refused(workload: Manifest, seconds: float, deadlines: Deadlines) -> str | None:
-    """Return why a ReplicaSet has been unable to create pods for `seconds`, or None if it was able."""
+    """Return why the creation of a ReplicaSet's pods is delayed for `seconds`, or None if it is not."""
     found, since = _refusal(workload), creation_refused_since(workload)
     if not found or (since is not None and not deadlines.reached(since, seconds)):
         return None
@@ -78,7 +81,7 @@ UNPREPARED_SECONDS = 180
 
 
 def unprepared_since(pod: PodView) -> datetime | None:
-    """Return since when a pod with a node has had no sandbox, or None if it has a sandbox.
+    """Return since when a pod with a node has had no sandbox, which delays its start, or None if it has one.
 
     The result is also None if the pod has no node or its kubelet lacks this condition (added in Kubernetes 1.29).
     """
@@ -87,7 +90,7 @@ def unprepared_since(pod: PodView) -> datetime | None:
 
 
 def why_unprepared(pod: PodView, deadlines: Deadlines) -> str | None:
-    """Return a sentence about a pod that has waited too long for volumes or network, or None."""
+    """Return a sentence about a pod whose start is delayed by volumes or network for too long, or None."""
     since = unprepared_since(pod)
     if since is None or not deadlines.reached(since, UNPREPARED_SECONDS):
         return None

@@ -71,7 +71,7 @@ def _of_the_ended(pod: PodView, word: PodReport | None) -> WarmupReport | None:
 
 
 def current_bucket(report: WarmupReport) -> str | None:
-    """Return the current bucket, such as "prompt bucket (1, 128, 0)", or None between two buckets."""
+    """Return the bucket at which a pod terminated, such as "prompt bucket (1, 128, 0)", or None between two."""
     for phase, progress in (("prompt", report.prompt), ("decode", report.decode)):
         if progress.current is not None:
             return f"{phase} bucket {progress.current}"
@@ -81,7 +81,10 @@ def current_bucket(report: WarmupReport) -> str | None:
 
 
 def describe_activity(report: WarmupReport) -> str:
-    """Return what a runtime was doing last, such as "phase Compiling at prompt bucket (1, 128, 0)", or its failure."""
+    """Return what a runtime did before its termination, such as "phase Compiling at prompt bucket (1, 128, 0)".
+
+    If the runtime reported a failure, return the failure.
+    """
     if report.failure is not None:
         return f"phase {report.phase} ({report.failure.reason}: {report.failure.message})"
     bucket = current_bucket(report)

@@ -25,7 +25,7 @@ ENDED = frozenset({"Succeeded", "Failed"})
 
 @dataclass(frozen=True)
 class ContainerExit:
-    """The termination of a container as its kubelet reports it. `message` is its last line."""
+    """The end of a container in the view of a pod, as its kubelet reports it. `message` is its last line."""
 
     reason: str
     exit_code: int
@@ -55,7 +55,7 @@ class ContainerState:
 
 @dataclass(frozen=True)
 class SideContainer:
-    """An init container, or a `sidecar`, which keeps running next to the runtime."""
+    """An init container or `sidecar` in the view of a pod. A sidecar keeps running next to the runtime."""
 
     name: str
     sidecar: bool

@@ -11,10 +11,11 @@ from gaudi_operator.core.deadlines import Deadlines
 
 @dataclass(frozen=True)
 class Room:
-    """The cards that new pods can expect. While more are `to_come`, a pod without a node is no problem.
+    """The criterion of free cards that new pods can expect.
 
-    `unblock` is the advice on how an upgrade can start without spare cards, or None if no upgrade waits for cards.
-    `soon` says what the operator will do if no cards become free, or is None if it can do nothing.
+    While more are `to_come`, a pod without a node is no problem. `unblock` is the advice on how an upgrade can start
+    without spare cards, or None if no upgrade waits for cards. `soon` says what the operator will do if no cards become
+    free, or is None if it can do nothing.
     """
 
     to_come: bool

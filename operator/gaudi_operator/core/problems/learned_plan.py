@@ -11,10 +11,11 @@ MOST_COLD_PERCENT = 1
 
 
 def why_forecast_missed(report: WarmupReport, most_padding_percent: int, name: str) -> str | None:
-    """Return observation, forecast and remedy if traffic misses the forecast, or None within the limits or too early.
+    """Return how traffic misses the forecast of a learned plan, and the remedy, or None.
 
-    `name` is the name of the resource. Both phases are judged after FEWEST_PROMPTS prompts have run. The number of
-    decode batches means little, because consecutive decode batches are nearly identical.
+    Return None too if the difference is within the limits, or too little traffic was observed. `name` is the name of
+    the resource. Both phases are judged after FEWEST_PROMPTS prompts have run. The number of decode batches means
+    little, because consecutive decode batches are nearly identical.
     """
     served = {BucketPhase.PROMPT: report.served.prompt, BucketPhase.DECODE: report.served.decode}
     if _batches(report.served.prompt) < FEWEST_PROMPTS:

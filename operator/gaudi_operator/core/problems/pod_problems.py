@@ -63,7 +63,7 @@ def pod_problems(pods: Iterable[PodView], criteria: Criteria) -> Iterator[Proble
 
 
 def is_caused_by_revision(problem: Problem) -> bool:
-    """Return True if the problem is caused by the revision itself, not by the environment of its pods."""
+    """Return True if a problem of pods is caused by their revision itself, not by their environment."""
     return problem.reason not in _SURROUNDINGS
 
 
@@ -249,7 +249,10 @@ MIN_FAILED_PODS = 2
 
 
 def failed_in_a_row(pods: Iterable[PodView], revision: str) -> list[PodView]:
-    """Return the pods of a revision that failed before they were ready, since a pod last became ready, oldest first."""
+    """Return the failed pods of a revision that are a problem: all since a pod last became ready, oldest first.
+
+    They failed before they were ready.
+    """
     mine = [pod for pod in pods if pod.revision == revision]
     # A ready pod proves that the revision works, so earlier failures no longer count.
     ready = max((since for pod in mine if pod.ready and (since := pod.conditions["Ready"].since)), default=None)

@@ -66,7 +66,10 @@ def needs_user_action(problem: Problem, seconds: float, deadlines: Deadlines) ->
 
 
 def spec_refused_since(reason: str, conditions: Iterable[Condition]) -> datetime | None:
-    """Return since when the spec has been refused for `reason` according to the written `conditions`, or None."""
+    """Return since when others could have resolved a refusal of the spec for `reason`, or None.
+
+    The written `conditions` record the time.
+    """
     known = {each.type: each for each in conditions if each.reason == reason}
     if "PlanAccepted" not in known:
         return None

@@ -91,7 +91,7 @@ def _rights(*capabilities: Capability) -> Object:
 
 
 def side_containers(pod: Pod) -> list[Object]:
-    """Return the containers in the order of their start: init containers first, then sidecars."""
+    """Return the rendered containers next to the runtime, in the order of their start: init containers, sidecars."""
     return [
         *map(_side_container, pod.init_containers),
         *({**_side_container(each), "restartPolicy": "Always"} for each in pod.sidecars),
@@ -302,5 +302,5 @@ def _secret(name: str, key: str) -> Object:
 
 
 def plain_variables(spec: GaudiInferenceSpec) -> dict[str, str]:
-    """Return the variables of engine.env whose values are in the spec."""
+    """Return the environment variables of the container in engine.env whose values are in the spec."""
     return {each.name: each.value for each in spec.engine.env if each.value is not None}

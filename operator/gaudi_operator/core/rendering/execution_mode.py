@@ -10,28 +10,28 @@ from gaudi_runtime.contract.config import (
 
 
 def runs_the_plugin(inference: Inference) -> bool:
-    """Return True if the pods run vLLM on a card."""
+    """Return True if pods execute the model in vLLM on a card, not on a CPU or in another engine."""
     spec = inference.spec
     return spec.engine.name is EngineName.VLLM and not on_cpu(spec.accelerator)
 
 
 def captures_graphs(inference: Inference) -> bool:
-    """Return True if the pods of a spec capture graphs."""
+    """Return True if pods capture graphs, according to the execution mode and the warm-up of their spec."""
     eager = execution_mode(inference) in (ExecutionMode.LAZY, ExecutionMode.EAGER)
     return inference.spec.warmup.enabled and not eager
 
 
 def execution_mode(inference: Inference) -> ExecutionMode:
-    """Return the mode of the spec, or the mode of the kept revision, or torch.compile for a new revision."""
+    """Return the execution mode of the spec, or of the kept revision, or torch.compile for a new revision."""
     # The default may have been different when the revision was created, and pods are judged by their own mode.
     return inference.spec.engine.execution_mode or inference.kept_mode or ExecutionMode.TORCH_COMPILE
 
 
 def on_cpu(accelerator: Accelerator) -> bool:
-    """Return whether the pods run without a card."""
+    """Return True if pods execute the model on a CPU, without a card."""
     return accelerator.generation is Generation.NONE
 
 
 def steps_by_tokens(spec: GaudiInferenceSpec) -> bool:
-    """Return True if compiled graphs depend only on the number of tokens in a step, as with vLLM on a CPU."""
+    """Return True if the execution compiles a graph per number of tokens in a step, as vLLM does on a CPU."""
     return spec.engine.name is EngineName.VLLM and on_cpu(spec.accelerator)

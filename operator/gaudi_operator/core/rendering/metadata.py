@@ -48,7 +48,7 @@ def child(
 
 
 def stamped(manifest: Object) -> Object:
-    """Return the manifest with the hash of its content as an annotation."""
+    """Return the manifest with the hash of its content in its metadata, as an annotation."""
     metadata = manifest["metadata"]
     annotations = {**metadata.get("annotations", {}), APPLIED_HASH_ANNOTATION: short_hash(manifest)}
     return {**manifest, "metadata": {**metadata, "annotations": annotations}}
@@ -61,18 +61,18 @@ def child_labels(owner: Identity, revision: str | None = None) -> dict[str, str]
 
 
 def selector_labels(owner: Identity) -> dict[str, str]:
-    """Return the labels that select all pods of a resource."""
+    """Return the labels in the metadata of pods that select all pods of a resource."""
     return {NAME_LABEL: owner.name}
 
 
 def traffic_labels(inference: Inference) -> dict[str, str]:
-    """Return the labels that select one pod per replica, which is the leader in a group."""
+    """Return the labels in the metadata of pods that select one pod per replica, which is the leader in a group."""
     several = inference.spec.parallelism.nodes > 1
     return {**selector_labels(inference.identity), **({WORKER_INDEX_LABEL: "0"} if several else {})}
 
 
 def revision_labels(owner: Identity, revision: str) -> dict[str, str]:
-    """Return the labels that select the pods of one revision."""
+    """Return the labels in the metadata of pods that select one revision."""
     return {**selector_labels(owner), REVISION_LABEL: revision}
 
 

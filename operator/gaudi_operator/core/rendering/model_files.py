@@ -17,7 +17,7 @@ from gaudi_runtime.units import size
 
 
 def checkpoint_folder(source: ModelSource) -> str:
-    """Return the folder of the checkpoint inside the container. A hostPath is mounted as this folder.
+    """Return the folder of the model's checkpoint inside the container. A hostPath is mounted as this folder.
 
     A fetched checkpoint gets its own subfolder, named by its repository and commit.
     """
@@ -25,7 +25,7 @@ def checkpoint_folder(source: ModelSource) -> str:
 
 
 def adapter_mount(at: int) -> str:
-    """Return the mount path of the adapter with number `at`."""
+    """Return the mount path for the model files of the adapter with number `at`."""
     return f"{ADAPTERS_PATH}/{at}"
 
 
@@ -38,18 +38,21 @@ def model_folder(source: ModelSource, mount: str) -> str:
 
 
 def repositories(model: Model) -> tuple[HuggingFaceSource, ...]:
-    """Return the repositories that the runtime fetches, for the checkpoint and for adapters."""
+    """Return the repositories of model files that the runtime fetches, for the checkpoint and for adapters."""
     sources = (model.source, *(each.source for each in model.adapters))
     return tuple(source.hugging_face for source in sources if source.hugging_face)
 
 
 def tokens(model: Model) -> tuple[SecretKey, ...]:
-    """Return the different access tokens of the repositories. A pod can have only one token, for all repositories."""
+    """Return the different access tokens for repositories of model files.
+
+    A pod can have only one token, for all repositories.
+    """
     return tuple(dict.fromkeys(each.token_secret_ref for each in repositories(model) if each.token_secret_ref))
 
 
 def fetching(progress: FetchProgress) -> str:
-    """Return a sentence with the progress of a fetch."""
+    """Return a sentence with the progress of fetching model files."""
     if progress.waiting:
         return f"Waiting for another process that downloads the model: {size(progress.done_bytes)} are fetched."
     if not progress.total_bytes:

@@ -16,7 +16,7 @@ from gaudi_runtime.contract.ports import KEPT_REVISIONS_PATH
 
 
 def recipe_pvc_name(owner: Identity) -> str:
-    """Return `<resource>-recipes`."""
+    """Return the name of the recipe PVC: `<resource>-recipes`."""
     return f"{owner.name}-recipes"
 
 

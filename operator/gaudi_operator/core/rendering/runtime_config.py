@@ -47,7 +47,7 @@ _DAY_SECONDS = 86_400
 
 @derived
 def runtime_config(inference: Inference) -> RuntimeConfig:
-    """Return the configuration of the runtime for this resource."""
+    """Return the RuntimeConfig of the pods of this resource."""
     spec = inference.spec
     return RuntimeConfig(
         model=ModelConfig(
@@ -102,7 +102,7 @@ def config_map(owner: Identity, config: str) -> Object:
 
 
 def bucket_policy(spec: GaudiInferenceSpec) -> BucketPolicy:
-    """Return the bucket policy of the spec, in the form of the contract."""
+    """Return the bucket policy for the RuntimeConfig of a spec."""
     # References to texts have been replaced by the texts (core/config_map_texts.py).
     return BucketPolicy.model_validate(
         spec.bucketing.model_dump(exclude={"file_from": True, "allow_gaps": True, "optimal": {"traffic_from": True}})
@@ -110,7 +110,7 @@ def bucket_policy(spec: GaudiInferenceSpec) -> BucketPolicy:
 
 
 def plan_limits(spec: GaudiInferenceSpec) -> Limits:
-    """Return the limits that determine the bucket plan."""
+    """Return the limits of the bucket plan for the RuntimeConfig of a spec."""
     engine, by_tokens = spec.engine, steps_by_tokens(spec)
     return Limits(
         max_model_len=spec.model.max_model_len,

@@ -23,7 +23,7 @@ def desired_revision(
     filled: Inference | None = None,
     from_class: FromClass | None = None,
 ) -> Revision:
-    """Return the revision that the spec asks for: a pinned, stored or new revision.
+    """Return the desired revision, which the spec asks for: a pinned, stored or new revision.
 
     A stored rendering is used unchanged even if this operator would render it differently, because only changed inputs
     restart pods. missing_pin() reports a pinned revision that is not stored. `filled` is the resource with the defaults
@@ -45,13 +45,11 @@ def desired_revision(
     nodes = inference.spec.parallelism.nodes
     group = Group(nodes, worker_template(template)) if nodes > 1 else None
     number = newest_number(stored) + 1
-    return Revision(
-        name, newest_number(stored) + 1, stored_form(inputs), template, text, group=group, from_class=from_class
-    )
+    return Revision(name, number, stored_form(inputs), template, text, group=group, from_class=from_class)
 
 
 def with_stored_mode(inference: Inference, stored: tuple[Revision, ...]) -> Inference:
-    """Return the resource with the execution mode of the stored revision that matches its spec."""
+    """Return the resource with the execution mode of the desired revision, if that revision is stored."""
     return _in_mode(inference, next((each.mode for each in stored if each.matches_spec(inference)), None))
 
 
@@ -61,7 +59,7 @@ def _in_mode(inference: Inference, mode: ExecutionMode | None) -> Inference:
 
 
 def missing_pin(inference: Inference, stored: tuple[Revision, ...]) -> str | None:
-    """Return the message about a pinned revision that is not stored, or None without such a pin."""
+    """Return the message about a desired revision that is pinned but not stored, or None without such a pin."""
     pinned, kept = inference.spec.rollout.revision, ", ".join(revision.name for revision in stored)
     if pinned is None or any(revision.name == pinned for revision in stored):
         return None

@@ -78,7 +78,7 @@ def stored_inputs(inference: Inference) -> dict[str, Any]:
 
 
 def revision_name(inputs: RevisionInputs) -> str:
-    """Return the name of the revision with these inputs: ten hex digits."""
+    """Return the name that follows from the inputs of a revision: ten hex digits."""
     return short_hash(_fields(inputs))
 
 
@@ -87,7 +87,7 @@ def _fields(inputs: RevisionInputs) -> dict[str, Any]:
 
 
 def read_inputs(stored: object) -> RevisionInputs:
-    """Return the inputs that a ControllerRevision stores.
+    """Return the revision inputs that a ControllerRevision stores.
 
     A missing field, which a later release added, gets its default. An unknown field, which a newer operator wrote, is
     dropped.

@@ -8,13 +8,13 @@ from gaudi_operator.core.rollout.revision import Group, Revision
 
 
 def live_workloads(observed: Observed) -> dict[str, Manifest]:
-    """Return the ReplicaSets and LeaderWorkerSets that are not being deleted, by revision."""
+    """Return the live workloads by revision: ReplicaSets and LeaderWorkerSets that are not being deleted."""
     alive = (each for each in observed.workloads if "deletionTimestamp" not in each["metadata"])
     return {name: each for each in alive if (name := revision_of(each))}
 
 
 def revision_of(workload: Manifest) -> str:
-    """Return the revision of a workload, from its label or the label of its pod template, or "" without a label."""
+    """Return the revision of a live workload, from its label or that of its pod template, or "" without a label."""
     templates = workload["spec"].get("leaderWorkerTemplate") or workload["spec"]
     pods = templates.get("template") or templates.get("leaderTemplate") or templates.get("workerTemplate") or {}
     labels = (workload["metadata"].get("labels") or {}, (pods.get("metadata") or {}).get("labels") or {})
@@ -24,7 +24,7 @@ def revision_of(workload: Manifest) -> str:
 def running_revisions(
     current: Revision, stored: Iterable[Revision], observed: Observed, in_use: set[str]
 ) -> list[Revision]:
-    """Return the older revisions whose workloads may still create pods, then the current one.
+    """Return the revisions whose live workloads may still create pods: the older ones, then the current one.
 
     Workloads are written in this order, so that cards are freed before they are requested. A revision whose
     ControllerRevision was deleted is read back from its workload, so that it can still be scaled.
@@ -34,7 +34,7 @@ def running_revisions(
 
 
 def with_workloads(stored: Iterable[Revision], observed: Observed) -> list[Revision]:
-    """Return the revisions that have a workload, including those whose ControllerRevision was deleted."""
+    """Return the revisions that have a live workload, including those whose ControllerRevision was deleted."""
     known = {revision.name: revision for revision in stored}
     return [known.get(name) or _read_back(name, each) for name, each in live_workloads(observed).items()]
 

@@ -25,11 +25,11 @@ from gaudi_operator.api.v1alpha1.scaling import Rollout
 
 @dataclass(frozen=True)
 class RevisionPods:
-    """The pod counts of one revision: desired by its ReplicaSet, ready now, and ready at any time (`served`).
+    """The pod counts of one revision for the rollout planner.
 
-    `served` includes ready pods. `unplaced` pods have no node or could not be created. A revision that has `failed`
-    gets no more pods while the rollout is paused, because they would fail again. A `forbidden` revision never gets more
-    pods.
+    They are the replicas of its ReplicaSet, the pods ready now, and the pods ready at any time (`served`). `served`
+    includes ready pods. `unplaced` pods have no node or could not be created. A revision that has `failed` gets no more
+    pods while the rollout is paused, because they would fail again. A `forbidden` revision never gets more pods.
     """
 
     name: str
@@ -50,7 +50,10 @@ class RevisionPods:
 
 @dataclass(frozen=True)
 class RolloutPolicy:
-    """The limits of a rollout as numbers of pods. During a `trial`, the new revision has only the canary pod."""
+    """The limits of a rollout for the planner, as numbers of pods.
+
+    During a `trial`, the new revision has only the canary pod.
+    """
 
     desired: int
     max_surge: int
@@ -70,7 +73,7 @@ class RolloutPolicy:
 
 
 class RolloutProgress(StrEnum):
-    """The progress of a rollout after its next step: done, moving, waiting or paused."""
+    """The progress of a rollout after the planner's next step: done, moving, waiting or paused."""
 
     DONE = "Done"
     MOVING = "Moving"
@@ -80,7 +83,7 @@ class RolloutProgress(StrEnum):
 
 @dataclass(frozen=True)
 class ReplicaChange:
-    """The new number of replicas of one revision's workload."""
+    """A scale step of the rollout planner: the new number of replicas of one revision's workload."""
 
     revision: str
     replicas: int
@@ -88,7 +91,7 @@ class ReplicaChange:
 
 @dataclass(frozen=True)
 class RolloutStep:
-    """The next step of a rollout: its progress and the workloads to scale.
+    """The next step that the rollout planner computes: the progress and the workloads to scale.
 
     `scales` is empty unless the rollout is moving, or is paused and the replicas changed.
     """
@@ -220,7 +223,7 @@ def rollout_policy(
 
 
 def scaled_amount(amount: int | str, desired: int, *, round_up: bool) -> int:
-    """Return an absolute number of pods for a number or a percentage of `desired`, such as "25%"."""
+    """Return a limit of the rollout planner as a number of pods, from a number or a percentage such as "25%"."""
     if isinstance(amount, int):
         return amount
     hundredths = int(amount.removesuffix("%")) * desired

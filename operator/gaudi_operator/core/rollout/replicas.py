@@ -28,7 +28,7 @@ def count_pods(
     pods: Iterable[PodView],
     forbidden: Collection[str] = (),
 ) -> tuple[RevisionPods, list[RevisionPods]]:
-    """Return the pod counts of the current revision and of each older revision with a workload.
+    """Return the desired, ready and served replicas of the current revision and of each older one with a workload.
 
     `forbidden` revisions get no more pods.
     """
@@ -73,7 +73,7 @@ def _reach(groups: Iterable[PodView], holds: Callable[[PodView], bool]) -> int:
 
 
 def ending_pods(pods: Sequence[PodView], observed: Observed, deadlines: Deadlines) -> int:
-    """Return the number of pods that are terminating or exceed the written replicas.
+    """Return how many pods are terminating or exceed the written replicas.
 
     Overdue terminating pods are not counted, because their node is lost.
     """
@@ -97,7 +97,7 @@ def spec_replicas(observed: Observed) -> dict[str, int]:
 
 
 def full_replicas(workload: Manifest) -> int:
-    """Return the replicas of a workload without the reduction by a back-off."""
+    """Return the replicas of one workload as written, without the reduction by a back-off."""
     # Without the annotation, a back-off would look like a rollout that was scaled to zero.
     kept = parse_int32((workload["metadata"].get("annotations") or {}).get(DESIRED_ANNOTATION))
     return kept if kept is not None and kept >= 0 else int(workload["spec"].get("replicas", 1))
@@ -116,7 +116,10 @@ class PlannedReplicas:
 
 
 def plan_replicas(state: State) -> PlannedReplicas:
-    """Return the replicas of each workload after the rollout step. Without a revision, replicas stay unchanged."""
+    """Return the replicas to write to each workload after the rollout step.
+
+    Without a revision, replicas stay unchanged.
+    """
     current, step, written = state.rollout.current, state.rollout.step, written_replicas(state.observed)
     after = dict(written)
     if current is not None and step is not None:

@@ -30,7 +30,10 @@ class _Running(Tolerant):
 
 @dataclass(frozen=True)
 class Group:
-    """The pods of a multi-node replica. `size` includes the leader, and `worker` is the pod template of the workers."""
+    """The group of pods that each replica of a multi-node revision has.
+
+    `size` includes the leader, and `worker` is the pod template of the workers.
+    """
 
     size: int
     worker: dict[str, Any]
@@ -38,7 +41,7 @@ class Group:
 
 @dataclass(frozen=True)
 class FromClass:
-    """The spec fields that a GaudiInferenceClass filled in for a revision. `values` maps paths to values."""
+    """The part of a revision that its GaudiInferenceClass filled in. `values` maps paths of the spec to values."""
 
     name: str
     values: Mapping[str, Any]
@@ -138,7 +141,7 @@ class Revision:
 
 
 def as_newest(revision: Revision, stored: tuple[Revision, ...]) -> Revision:
-    """Return `revision` with the highest number of all revisions, because it is selected to run now."""
+    """Return a revision with the highest number of all revisions, because it is selected to run now."""
     newest = newest_number(stored)
     return revision if revision.number >= newest else replace(revision, number=newest + 1)
 

@@ -86,7 +86,7 @@ def _failure(revision: str, state: State, room: Room) -> Problem | None:
 def is_on_trial(
     revision: str, stable: str | None, pods: Iterable[PodView], observe_seconds: int, deadlines: Deadlines
 ) -> bool:
-    """Return True if only the canary of `revision` may run, because it has not passed yet and other revisions serve.
+    """Return True if the chosen `revision` is on trial: only its canary may run, because it has not passed yet.
 
     The `stable` revision is never on trial. If no other revision serves, all pods start at once.
     """
@@ -99,5 +99,5 @@ def is_on_trial(
 
 
 def has_held_gate(pod: PodView, seconds: int, deadlines: Deadlines) -> bool:
-    """Return True if the pod's gate has been open for `seconds`."""
+    """Return True if the gate of a canary has been open for `seconds`, which ends the trial of its revision."""
     return seconds == 0 or (pod.open_since is not None and deadlines.reached(pod.open_since, seconds))

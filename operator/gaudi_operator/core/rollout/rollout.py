@@ -23,7 +23,7 @@ from gaudi_runtime.errors import Problem
 
 
 def roll_out(state: State, desired: Revision | None) -> State:
-    """Add the rollout and its problem to `state`.
+    """Run the rollout of one reconcile, and add the rollout and its problem to `state`.
 
     `desired` is the revision that the spec asks for. If it is None because the spec was refused, the last revision
     stays unchanged.

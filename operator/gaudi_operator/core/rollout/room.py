@@ -53,7 +53,10 @@ def why_in_place(
 
 
 def stored_answer(replica_set: Manifest | None) -> str | None:
-    """Return the stored reason why pods of the revision replace older pods in place, or None if they do not."""
+    """Return the stored reason why there is no room for a surge, or None if the rollout may surge.
+
+    Without room, pods of the revision replace older pods in place.
+    """
     annotations = (replica_set or {}).get("metadata", {}).get("annotations") or {}
     return annotations.get(IN_PLACE_ANNOTATION) or None
 

@@ -30,7 +30,7 @@ At one prompt every three seconds, the canary runs FEWEST_PROMPTS prompts in thi
 
 @dataclass(frozen=True)
 class RevisionChoice:
-    """The revision to run (`current`), and the revision that the spec asks for (`desired`), with its failure, if any.
+    """The part of the state that says which revision runs (`current`), and which the spec asks for (`desired`).
 
     `on_hold` is True if a failed revision keeps running. `problem` says what a user must do about the failure.
     """
@@ -74,7 +74,7 @@ class RolloutState:
 
 @dataclass(frozen=True)
 class State:
-    """The data that the decisions of one reconcile read.
+    """The state of one reconcile, which its decisions read.
 
     `before` is the written status. `pods` are shown as they will be after their gates are written. `stored` has the
     revisions, newest first. `terminations` is keyed by pod, `failures` by revision. `forbidden` has the reason why a

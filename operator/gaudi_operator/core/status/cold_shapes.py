@@ -29,7 +29,7 @@ NO_GRAPH = "The buckets of these batches are planned, but have no graph: raise w
 
 
 class ColdBatches(NamedTuple):
-    """Batches that ran without a warm graph: the smallest bucket that holds them, and their number."""
+    """Cold batches, which ran without a warm graph: the smallest bucket that holds them, and their number."""
 
     phase: BucketPhase
     bucket: Bucket
@@ -58,7 +58,7 @@ def suggest_bucket(state: State) -> str | None:
 
 
 class ColdShape(NamedTuple):
-    """The shape of a batch that ran without a warm graph."""
+    """The cold shape of a batch that ran without a warm graph."""
 
     phase: BucketPhase
     batch: int
@@ -67,7 +67,10 @@ class ColdShape(NamedTuple):
 
 
 class GraphWeights(NamedTuple):
-    """The number of buckets of a phase, and the sum of their graph weights, which are proportional to bytes."""
+    """The buckets of a phase, and the sum of their graph weights, to estimate a graph for a cold shape.
+
+    Weights are proportional to bytes.
+    """
 
     buckets: int
     total: int
@@ -75,7 +78,7 @@ class GraphWeights(NamedTuple):
 
 @dataclass(frozen=True)
 class CoveredShapes:
-    """The shapes that have a bucket in a plan, and the weights of all its graphs."""
+    """The cold shapes that have a bucket in a plan, and the weights of all its graphs."""
 
     held: tuple[ColdShape, ...]
     prompt: GraphWeights
@@ -84,7 +87,7 @@ class CoveredShapes:
 
 @dataclass(frozen=True)
 class CoveredShapesQuestion(PlanQuestion[CoveredShapes]):
-    """The plan question which of `shapes` have a bucket."""
+    """The plan question which of the cold `shapes` have a bucket."""
 
     kind = CoveredShapes
 

@@ -88,7 +88,7 @@ CONDITIONS = (
 
 
 def judge_conditions(state: State) -> tuple[Condition, ...]:
-    """Return all conditions. A transition time changes only with the status."""
+    """Return the conditions of all rows of the table. A transition time changes only with the status."""
     judged = ((kind.type, kind.judge(state)) for kind in CONDITIONS)
     verdicts = [(kind, verdict) for kind, verdict in judged if verdict is not None]
     return conditions_from(verdicts, state.before.conditions, state.inference.identity.generation, state.deadlines.now)

@@ -32,7 +32,10 @@ TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionSta
 
 @dataclass(frozen=True)
 class Verdict:
-    """The status, reason and message of a condition."""
+    """The verdict on one condition: status, reason and message.
+
+    Its type and time are added when conditions are written.
+    """
 
     status: ConditionStatus
     reason: str
@@ -40,7 +43,7 @@ class Verdict:
 
 
 def judge_ready(s: State) -> Verdict:
-    """Return the verdict whether the spec is fully rolled out and every desired replica takes traffic."""
+    """Judge the condition Ready: the spec is fully rolled out, and every desired replica takes traffic."""
     # A problem that someone must fix takes precedence over all progress.
     if found := s.worst_problem:
         return Verdict(FALSE, found.reason, found.message)
@@ -76,7 +79,10 @@ def _ending(s: State) -> int:
 
 
 def describe_progress(s: State) -> tuple[str, str]:
-    """Return (reason, message) of Ready while the desired state is not reached, without regard to problems."""
+    """Return (reason, message) of the condition Ready while the desired state is not reached.
+
+    Problems are disregarded.
+    """
     serving = f"{len(s.serving_updated)} of {s.desired} replicas serve revision {s.current}"
     if s.rollout.step is not None and s.rollout.step.progress is RolloutProgress.PAUSED:
         others = count_waiting(s.active)
@@ -116,7 +122,7 @@ def _pace(s: State) -> str:
 
 
 def judge_reconciling(s: State) -> Verdict:
-    """Return the verdict whether the operator is working towards the desired state."""
+    """Judge the condition Reconciling: the operator is working towards the desired state."""
     ready = judge_ready(s)
     if ready.status is TRUE:
         return Verdict(FALSE, "Reconciled", "The spec is fully reconciled.")
@@ -135,14 +141,14 @@ def _is_paused(s: State) -> bool:
 
 
 def judge_stalled(s: State) -> Verdict:
-    """Return the verdict whether a user must act."""
+    """Judge the condition Stalled: a user must act."""
     if (found := s.worst_problem) and s.stalls:
         return Verdict(TRUE, found.reason, found.message)
     return Verdict(FALSE, "NotStalled", "No action is required.")
 
 
 def judge_available(s: State) -> Verdict:
-    """Return the verdict whether at least the promised number of pods takes traffic, of any revision."""
+    """Judge the condition Available: at least the promised number of pods takes traffic, of any revision."""
     if s.desired == 0:
         return Verdict(FALSE, "ScaledToZero", "No replica is desired, so no pod receives traffic.")
     promised = max(1, s.rollout.policy.floor)
@@ -153,7 +159,7 @@ def judge_available(s: State) -> Verdict:
 
 
 def judge_warmed_up(s: State) -> Verdict:
-    """Return the verdict whether every desired replica of the current revision has passed its gate."""
+    """Judge the condition WarmedUp: every desired replica of the current revision has passed its gate."""
     if s.desired == 0:
         return Verdict(UNKNOWN, "ScaledToZero", "No replica is desired, so there is nothing to warm up.")
     opened = sum(pod.gate_open for pod in s.updated)
@@ -168,7 +174,7 @@ def judge_warmed_up(s: State) -> Verdict:
 
 
 def judge_degraded(s: State) -> Verdict:
-    """Return the verdict whether replicas that served are missing, or serve below the thresholds."""
+    """Judge the condition Degraded: replicas that served are missing, or serve below the thresholds."""
     expected, ready = expected_ready(s), len(s.serving)
     if ready < expected:
         away = [pod for pod in s.active if pod.served and not pod.ready]
@@ -189,7 +195,7 @@ def _first_names(pods: Sequence[PodView]) -> str:
 
 
 def expected_ready(s: State) -> int:
-    """Return how many replicas should take traffic now. If fewer do, replicas are lost.
+    """Return how many replicas the conditions expect to take traffic now. If fewer do, replicas are lost.
 
     This is the highest number of ready replicas since spec.replicas was last lowered, without the replicas that a
     rollout may remove. The number rises as pods become ready, so pods that were never ready do not count as lost.
@@ -216,7 +222,7 @@ _NO_OTHER_METRIC = (
 
 
 def judge_autoscaler_active(s: State) -> Verdict | None:
-    """Return the verdict on the HorizontalPodAutoscaler from its conditions, or None if no autoscaler is desired."""
+    """Judge the condition AutoscalerActive by those of the HorizontalPodAutoscaler, or return None without one."""
     desired = s.inference.spec.autoscaling
     if desired is None:
         return None

@@ -64,7 +64,7 @@ def memory_split(reports: Sequence[WarmupReport]) -> MemorySplit | None:
 
 
 def recompile_counts(rows: Iterable[PodState], reports: Sequence[WarmupReport]) -> Recompiles:
-    """Return the recompilations of the serving pods, with their most frequent cold shapes."""
+    """Return the figures of recompilations of the serving pods, with their most frequent cold shapes."""
     counts, compiles = Counter[_Shape](), Counter[_Shape]()
     for cold in (cold for report in reports for cold in report.cold_shapes):
         counts[cold.phase.value, cold.shape] += cold.count
@@ -84,7 +84,7 @@ def recompile_counts(rows: Iterable[PodState], reports: Sequence[WarmupReport]) 
 
 
 def warmup_progress(state: State, rows: Iterable[PodState]) -> WarmupProgress | None:
-    """Return the warm-up progress of the slowest pod of the current revision, or None if the revision has no pod."""
+    """Return the figures of the warm-up progress of the slowest current pod, or None without pods."""
     mine = [row for row in rows if row.revision == state.current]
     least = min(mine, key=lambda row: (row.warmup_percent, row.name), default=None)
     if least is None:

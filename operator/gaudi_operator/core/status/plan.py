@@ -41,7 +41,10 @@ def _runs_the_spec(state: State) -> bool:
 
 
 def current_forecast(state: State) -> PlanForecast | None:
-    """Return the forecast for the measured KV blocks, if any, because they determine which batches have a bucket."""
+    """Return the forecast of the plan in the status, for its measured KV blocks, if any.
+
+    They determine which batches have a bucket.
+    """
     plan = state.plan
     measured = plan if plan is not None and plan.basis in MEASURED_BASES else None
     found = forecast_plan(state.inference, measured.kv_blocks, measured.block_size) if measured else None

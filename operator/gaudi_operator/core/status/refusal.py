@@ -21,7 +21,7 @@ REASON = "SpecUnreadable"
 
 
 def unreadable_status(observed: Observed, before: GaudiInferenceStatus, sentence: str) -> GaudiInferenceStatus:
-    """Return `before` with conditions that report the unreadable spec. Pod rows stay."""
+    """Return `before` with conditions that refuse a spec that cannot be read. Pod rows stay."""
     generation = read_identity(observed.resource).generation
     verdicts = {
         "Ready": Verdict(FALSE, REASON, sentence),

@@ -27,7 +27,7 @@ def _advice(reports: Iterable[WarmupReport]) -> str:
 
 
 def judge_plan_accepted(s: State) -> Verdict:
-    """Return the verdict whether the spec can work, as far as it is known before a pod runs."""
+    """Judge the condition PlanAccepted of a spec: it can work, as far as it is known before a pod runs."""
     if s.violation:
         return Verdict(FALSE, s.violation.reason, s.violation.message)
     plan = s.plan
@@ -60,7 +60,7 @@ def _by_measurement(plan: PlanState, readiness: Readiness) -> tuple[ConditionSta
 
 
 def judge_bucket_coverage(s: State) -> Verdict:
-    """Return the verdict whether every admissible batch has a bucket and every request met a warm graph."""
+    """Judge the condition BucketCoverage of a spec: every batch has a bucket, every request met a warm graph."""
     reports = [pod.report for pod in s.serving if pod.report]
     if s.inference.spec.readiness.on_recompiles is not OnRecompiles.IGNORE and _met_cold(reports):
         found = "Requests had shapes without a warm graph: status.recompiles lists them."
@@ -88,7 +88,7 @@ def _met_cold(reports: Iterable[WarmupReport]) -> bool:
 
 
 def judge_settings_effective(s: State) -> Verdict:
-    """Return the verdict whether every setting of the spec has an effect."""
+    """Judge the condition SettingsEffective of a spec: every setting has an effect."""
     ignored = why_settings_are_ignored(s.inference)
     if ignored:
         return Verdict(FALSE, "SettingsIgnored", ignored)

@@ -146,7 +146,7 @@ def throttle_status(
 
 
 def have_all_pods_reported(state: State) -> bool:
-    """Return True if every running replica has reported since this process started."""
+    """Return True if the status is complete: every running replica has reported since this process started."""
     return all(pod.received for pod in state.active if pod.container and pod.container.running)
 
 

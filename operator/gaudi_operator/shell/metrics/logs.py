@@ -9,7 +9,7 @@ from gaudi_runtime.process.logs import JsonFormatter
 
 
 class TextFormatter(logging.Formatter):
-    """Formats log lines as time, level, resource and message."""
+    """Formats log lines of the operator as time, level, resource and message."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a record."""
@@ -20,7 +20,7 @@ class TextFormatter(logging.Formatter):
 
 
 def configure_logs(format_name: str, level: str) -> None:
-    """Send all logs of this process to stderr. `format_name` is auto, json or text."""
+    """Send all logs of the operator to stderr. `format_name` is auto, json or text."""
     text = sys.stderr.isatty() if format_name == "auto" else format_name == "text"
     handler = logging.StreamHandler()
     handler.setFormatter(TextFormatter() if text else JsonFormatter(extras=("resource",)))

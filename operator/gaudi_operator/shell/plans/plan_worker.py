@@ -33,12 +33,12 @@ NICENESS = 5
 
 @cache
 def answer_adapter(kind: Any) -> TypeAdapter[Any]:
-    """Return the serializer of answers of the type `kind`."""
+    """Return the serializer for answers of the plan worker of the type `kind`."""
     return TypeAdapter(kind)
 
 
 def encode_frame(content: bytes) -> bytes:
-    """Return the frame of a message: its length and its content."""
+    """Return the frame of a message to or from the plan worker: its length and its content."""
     return len(content).to_bytes(4, "big") + content
 
 

@@ -79,7 +79,10 @@ class QuestionQueue:
 
 
 class WorkerLost(Exception):
-    """The worker process ended or sent an unreadable answer. The message is the end of a sentence about the plan."""
+    """The error of planning if the worker process ended or sent an unreadable answer.
+
+    The message is the end of a sentence about the plan.
+    """
 
 
 class Planner:

@@ -22,11 +22,14 @@ _CHUNK = 65_536
 
 
 class PodUnreachable(Exception):
-    """The pod could not be reached or did not answer in time. Its graphs may still be captured."""
+    """The error of a status port that could not be reached or did not answer in time.
+
+    The graphs of its pod may still be captured.
+    """
 
 
 class UnusableReport(Exception):
-    """The answer is not a report of this container."""
+    """The error of a status port whose answer is not a report of this container."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ def status_port_of(pod: Manifest) -> StatusPort | None:
 
 
 class FetchReport(Protocol):
-    """Fetches the report of a container."""
+    """Fetches the report of a container from its status port."""
 
     async def __call__(self, target: StatusPort, after: int, wait: float) -> WarmupReport:
         """Return the report once its sequence is above `after`, or after `wait` seconds.
@@ -146,7 +149,7 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
 
 
 def read_report(body: bytes) -> WarmupReport:
-    """Parse the body of an answer. Raises UnusableReport with the first invalid field."""
+    """Parse the answer of a status port. Raises UnusableReport with the first invalid field."""
     try:
         return trim_report(WarmupReport.model_validate_json(body))
     except ValidationError as error:

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class Controller:
-    """Runs reconciles of woken resources, a few at the same time."""
+    """The controller, which runs reconciles of woken resources, a few at the same time."""
 
     def __init__(self, reconciler: Reconciler, at_once: int) -> None:
         """Create a controller with at most `at_once` concurrent reconciles."""

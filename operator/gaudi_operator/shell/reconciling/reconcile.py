@@ -173,7 +173,7 @@ class Reconciler:
 
 
 def logged_as(key: Key) -> dict[str, str]:
-    """Return the fields of a log line about the resource."""
+    """Return the fields that a log line of a reconcile has about its resource."""
     return {"resource": f"{key.namespace}/{key.name}"}
 
 

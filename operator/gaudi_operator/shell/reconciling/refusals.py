@@ -65,7 +65,7 @@ class Refusals:
 
 
 def subject_of(action: Action) -> str:
-    """Return the object of an action as text. A reconcile has at most one action of each type per object."""
+    """Return the object of a refused action as text. A reconcile has at most one action of each type per object."""
     match action:
         case Apply():
             return f"{action.manifest['kind']} {action.manifest['metadata']['name']}"

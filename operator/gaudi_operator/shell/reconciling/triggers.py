@@ -16,7 +16,10 @@ PODS_SECONDS = 1.0
 
 
 def after_change(before: Manifest | None, changed: Manifest, resource: Manifest | None) -> float:
-    """Return the seconds from a change to the reconcile of `resource`; 0 if a gate or a user waits."""
+    """Return the delay in seconds until a change triggers a reconcile of `resource`.
+
+    It is 0 if a gate or a user waits.
+    """
     kind = kind_of(changed)
     if kind in (RESOURCE, CLASS) or may_close_gate(before, changed):
         return 0.0
@@ -24,7 +27,7 @@ def after_change(before: Manifest | None, changed: Manifest, resource: Manifest 
 
 
 def after_report(decides: bool, resource: Manifest | None) -> float:
-    """Return the seconds from a pod's report to the reconcile of `resource`.
+    """Return the delay in seconds until a pod's report triggers a reconcile of `resource`.
 
     `decides` is True if the report may change the gate. Otherwise only figures of the status change.
     """

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 def reduce_foreign(kind: Kind, manifest: Manifest) -> Manifest:
-    """Return the object, or only its name if the operator does not own the object or the object is too large."""
+    """Return an incoming object, or only its name if it is foreign to the operator or too large."""
     # The schema limits the size of these kinds.
     if kind in (RESOURCE, CLASS):
         return manifest

@@ -149,7 +149,7 @@ log = logging.getLogger(__name__)
 
 
 class ListResponse(aiohttp.ClientResponse):
-    """A response of the API server whose list can be taken out before kopf reads it."""
+    """A list response of the API server to kopf, which can be taken out before kopf reads it."""
 
     _rest: Mapping[str, Any] | None = None
 
@@ -166,7 +166,7 @@ class ListResponse(aiohttp.ClientResponse):
 
 @dataclass
 class WatchSession:
-    """An aiohttp client middleware that takes lists and records watch failures.
+    """The HTTP client middleware of kopf's watches, which takes lists and records watch failures.
 
     `tried` has the time of the last list or watch of each kind, in monotonic seconds. `seen` is called with each object
     of a list, and `listed` at the end of the list. `resources_listed` is set after the first list of GaudiInferences in
@@ -239,7 +239,7 @@ class WatchSession:
 
 
 def collection_of(path: str) -> tuple[Kind, str | None] | None:
-    """Return the (kind, namespace) of a collection path."""
+    """Return the (kind, namespace) of the collection path that kopf watches."""
     parts = path.strip("/").split("/")
     namespace = parts[parts.index("namespaces") + 1] if "namespaces" in parts[:-1] else None
     return next(((kind, namespace) for kind in KINDS.values() if kind.path(namespace) == path), None)

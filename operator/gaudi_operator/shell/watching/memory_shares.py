@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 def memory_weight(value: Any, most: int = OBJECT_BYTES) -> int:
-    """Return the bytes of a value read from JSON. Counting stops above `most`."""
+    """Return the weight of an object in a memory share, in bytes of its JSON. Counting stops above `most`."""
     found, left = 0, [value]
     while left and found <= most:
         each = left.pop()
@@ -41,7 +41,7 @@ def memory_weight(value: Any, most: int = OBJECT_BYTES) -> int:
 
 
 class MemoryShares:
-    """The weights of objects, summed by holder."""
+    """The memory shares of holders: the summed weights of their objects."""
 
     def __init__(self) -> None:
         """Create empty shares."""

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class Key(NamedTuple):
-    """The namespace and name of a GaudiInference."""
+    """The key of a resource in the store: the namespace and name of a GaudiInference."""
 
     namespace: str
     name: str
@@ -58,7 +58,7 @@ _UNLIMITED = frozenset({RESOURCE, CLASS})
 
 
 def key_of(manifest: Manifest) -> Key | None:
-    """Return the key of a resource, or of the resource that an object's label names; None for a foreign object."""
+    """Return the key under which the store keeps an object, which names its resource; None for a foreign object."""
     metadata = manifest["metadata"]
     if kind_of(manifest) is CLASS:
         return CLASSES
@@ -279,12 +279,15 @@ class Store:
 
 
 def is_controlled_by(manifest: Manifest, uid: str) -> bool:
-    """Return True if the object with that UID is the controller."""
+    """Return True if the controller of a stored object has that UID."""
     return bool(_controller(manifest).get("uid") == uid)
 
 
 def is_retained(manifest: Manifest) -> bool:
-    """Return True if the object is a PVC that outlives its resource. The next resource of that name adopts it."""
+    """Return True if a stored object is a PVC that outlives its resource.
+
+    The next resource of that name adopts it.
+    """
     labels = manifest["metadata"].get("labels") or {}
     unowned = kind_of(manifest) is PVC and not _controller(manifest)
     return unowned and labels.get(MANAGED_BY_LABEL) == MANAGED_BY

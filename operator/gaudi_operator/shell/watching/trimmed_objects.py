@@ -147,7 +147,7 @@ _DEEPEST = 40
 
 
 def read_trimmed(kind: Kind, text: bytes | Raw) -> dict[str, Any]:
-    """Decode only the kept fields of a JSON object, in a tenth of the time of a full decode. Raises ValueError."""
+    """Decode a trimmed object from JSON in a tenth of the time of a full decode. Raises ValueError."""
     try:
         found: dict[str, Any] = _READERS[kind].decode(text)
     except ValidationError:
@@ -206,7 +206,7 @@ def _with_texts_once(value: Any, deepest: int) -> Any:
 
 
 class SharedParts:
-    """A cache of equal parts of recent objects, each stored once. Callers must not modify them."""
+    """A cache of equal parts of trimmed objects, each stored once. Callers must not modify them."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
         """Create a cache of at most `most` parts and `most_bytes`. A full cache is cleared."""

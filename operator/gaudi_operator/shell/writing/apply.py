@@ -279,7 +279,7 @@ def _digest(status: Mapping[str, Any]) -> str:
 
 
 def printable(value: Any) -> Any:
-    """Return the value with every text on one line and without terminal control sequences."""
+    """Return a value to write, with every text on one line and without terminal control sequences."""
     if isinstance(value, str):
         return on_one_line(value)
     if isinstance(value, dict):
