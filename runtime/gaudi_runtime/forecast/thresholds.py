@@ -39,7 +39,7 @@ def shortfalls(forecast: Forecast, thresholds: Thresholds) -> tuple[Problem, ...
 
 
 def unjudged(forecast: Forecast, thresholds: Thresholds) -> Mapping[BucketPhase, int]:
-    """Return the thresholds above 0 % that a forecast without a number of graphs cannot be compared with."""
+    """Return the thresholds above 0 % that a forecast cannot judge, because its number of graphs is unknown."""
     asked = ((forecast.prompt, thresholds.prompt_percent), (forecast.decode, thresholds.decode_percent))
     return {
         phase.phase: least
@@ -49,7 +49,7 @@ def unjudged(forecast: Forecast, thresholds: Thresholds) -> Mapping[BucketPhase,
 
 
 def gate_sentence(asked: Mapping[BucketPhase, int]) -> str:
-    """Describe when thresholds without a forecast open the gate, and the remedy if it stays closed."""
+    """Describe when the gate opens by thresholds that no forecast could judge, and the remedy if it stays closed."""
     graphs = " and ".join(f"{least} % of the {phase} graphs" for phase, least in asked.items())
     fields = " or ".join(f"spec.readiness.minCaptured{phase.title()}Percent" for phase in asked)
     return (

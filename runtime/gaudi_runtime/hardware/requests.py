@@ -89,7 +89,7 @@ class Tally:
 
 
 def quantile(values: Iterable[float], share: float) -> float | None:
-    """Return a quantile of the times of requests: the least value not exceeded by this share; None without values."""
+    """Return a quantile of the times of a trial's requests: the least that this share does not exceed, if any."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
 

@@ -180,5 +180,5 @@ def unmet_need(knob: Knob, config: RuntimeConfig) -> str | None:
 
 
 def format_values(need: str, *words: str) -> str:
-    """Return values of the table's column `needs` as a GaudiInference spells them."""
+    """Return values of the column `needs` of the table of knobs, as a GaudiInference spells them."""
     return " or ".join(words if need == "device" else map(as_in_spec, words))

@@ -126,7 +126,7 @@ def check_release(here: Installed, environment: Mapping[str, str] = os.environ) 
 
 
 def vllm_recipe_key(config: RuntimeConfig) -> RecipeKey | None:
-    """Return the recipe key with the installed versions of vLLM and plugin; None if no code outlives the process."""
+    """Return the key of recipes by the installed versions of vLLM and plugin; None if no code outlives the process."""
     # Inductor keeps files, too, besides the Gaudi bridge.
     software = f"vllm {installed_release()} torch {version('torch')}"
     if plugin := installed_version("vllm-gaudi"):

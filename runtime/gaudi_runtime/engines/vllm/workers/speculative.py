@@ -22,7 +22,7 @@ def draft_tokens(runner: Any) -> int:
 
 
 def decode_forwards(runner: Any, shape: Shape, seeds: Iterable[Shape]) -> list[Forward]:
-    """Return the ways in which speculative decoding runs decode bucket `shape`; none if no batch is padded to it."""
+    """Return the forwards by which speculative decoding on a card runs decode bucket `shape`; none if no batch does."""
     rows, _, blocks = shape
     sizes = {size for size, _, _ in seeds}
     ways: list[Forward] = []
