@@ -174,8 +174,8 @@ async def test_every_write_beyond_a_class_in_trial_warns(
     name = new_class(trial=True, limits={"maxReplicas": 1})
     admission.wait_refused(className=name, networkAccess={"allowAllClients": True})
     later = (
-        f"spec.replicas 2 is above 1 (limits.maxReplicas), as class {name} requires. The class is in trial: when the trial"
-        " ends, the class will refuse this spec."
+        f"spec.replicas 2 is above 1 (limits.maxReplicas), as class {name} requires. The class is in trial: when the "
+        "trial ends, the class will refuse this spec."
     )
     await api.create(gaudi_inference("tiny", className=name, replicas=2))
     (warning,) = api.warnings
