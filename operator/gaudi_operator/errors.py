@@ -23,15 +23,18 @@ class OperatorError(Exception):
 
 
 class Stalled(OperatorError):
-    """The error of a request that fails again unless something changes."""
+    """The error of a reconcile whose request fails again unless something changes."""
 
 
 class Forbidden(Stalled):
-    """The error of missing permissions. An API server that has just started returns this for some seconds too."""
+    """The error of a reconcile if permissions are missing.
+
+    An API server that has just started returns this for some seconds too.
+    """
 
 
 class Waiting(OperatorError):
-    """The error of an obstacle that disappears by itself. Requeue after `seconds`."""
+    """The error of a reconcile if an obstacle disappears by itself. Requeue after `seconds`."""
 
     def __init__(self, reason: str, message: str, seconds: float) -> None:
         """Create an error with the delay until the requeue in seconds."""
@@ -52,7 +55,7 @@ class Transient(OperatorError):
 
 
 class NotFound(OperatorError):
-    """The error of an object that does not exist, or whose name belongs to another object."""
+    """The error of a reconcile if an object does not exist, or its name belongs to another object."""
 
 
 class NotLeader(OperatorError):

@@ -71,7 +71,7 @@ class LeaderDependencies:
 
 
 class Leader:
-    """One term of leadership."""
+    """The leader during one term of leadership."""
 
     def __init__(self, settings: Settings, around: LeaderDependencies, metrics: Metrics) -> None:
         """Wire the components together, without starting them."""

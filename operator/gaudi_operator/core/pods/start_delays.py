@@ -1,4 +1,4 @@
-"""Scheduling of pods: why a pod has no node yet, or no container on its node.
+"""Delays of the start of pods: why a pod is not created, has no node yet, or no container on its node.
 
 Possible reasons: the scheduler finds no node, scheduling gates hold the pod (set by a quota system such as Kueue), a
 quota or an admission rule refuses the pod, or its volumes or network are not set up.

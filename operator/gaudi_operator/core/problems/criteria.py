@@ -11,7 +11,7 @@ from gaudi_operator.core.deadlines import Deadlines
 
 @dataclass(frozen=True)
 class Room:
-    """The criterion of free cards that new pods can expect.
+    """The criterion whether new pods have room: the cards that they can expect.
 
     While more are `to_come`, a pod without a node is no problem. `unblock` is the advice on how an upgrade can start
     without spare cards, or None if no upgrade waits for cards. `soon` says what the operator will do if no cards become

@@ -51,7 +51,7 @@ PROBE_TIMEOUT_SECONDS = 5
 
 
 def container(inference: Inference, defaults: InstallationDefaults) -> Object:
-    """Return the container that serves."""
+    """Return the runtime container, which serves the model."""
     spec, ports = inference.spec, ServingConfig()
     return {
         "name": CONTAINER,

@@ -21,9 +21,10 @@ def recipe_pvc_name(owner: Identity) -> str:
 
 
 def recipe_pvc(owner: Identity, cache: RecipeCache, live: Manifest | None) -> Object:
-    """Return the PVC. It outlives every revision and is deleted with the resource, unless its policy is Retain.
+    """Return the recipe PVC.
 
-    A `live` claim that someone has enlarged keeps its size, because Kubernetes does not allow shrinking.
+    It outlives every revision and is deleted with the resource, unless its policy is Retain. A `live` claim that
+    someone has enlarged keeps its size, because Kubernetes does not allow shrinking.
     """
     storage = max(filter(None, (cache.size, _requested(live))), key=parse_quantity)
     spec: Object = {"accessModes": [cache.access_mode.value], "resources": {"requests": {"storage": storage}}}
@@ -40,6 +41,9 @@ def _requested(live: Manifest | None) -> str | None:
 
 
 def kept_revisions(owner: Identity, names: Iterable[str]) -> Object:
-    """Return the ConfigMap of kept revisions. It has the name of the PVC, and it changes while pods run."""
+    """Return the ConfigMap of revisions whose recipes are kept.
+
+    It has the name of the PVC, and it changes while pods run.
+    """
     text = KeptRevisions(resource=owner.uid, revisions=tuple(sorted(names))).model_dump_json()
     return child("v1", "ConfigMap", recipe_pvc_name(owner), owner, {"data": {basename(KEPT_REVISIONS_PATH): text}})

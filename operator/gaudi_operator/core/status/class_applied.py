@@ -11,7 +11,7 @@ from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict
 
 
 def judge_class_applied(s: State) -> Verdict | None:
-    """Return the verdict whether the current revision has the present defaults of its class and meets its limits.
+    """Judge the condition ClassApplied: the revision has the present defaults of its class and meets its limits.
 
     The limits matter only in a trial, because otherwise the condition PlanAccepted reports them.
     """

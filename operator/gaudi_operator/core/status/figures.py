@@ -32,7 +32,7 @@ def pods_of_figures(state: State) -> tuple[PodView, ...]:
 
 
 def least_captured(rows: Iterable[PodState]) -> CapturedPercent:
-    """Return the lowest captured percentage of each phase over the given rows, or None if no row has one."""
+    """Return the figures of captured graphs: the lowest percentage of each phase in the given rows, or None."""
     found = [row.captured_percent for row in rows]
     return CapturedPercent(
         prompt=min((each.prompt for each in found if each.prompt is not None), default=None),
@@ -41,7 +41,7 @@ def least_captured(rows: Iterable[PodState]) -> CapturedPercent:
 
 
 def bucket_counts(reports: Sequence[WarmupReport]) -> Buckets | None:
-    """Return the bucket counts of the pod with the fewest captured, then fewest warmed buckets."""
+    """Return the figures of buckets of the pod with the fewest captured, then fewest warmed buckets."""
     worst = min(reports, key=lambda report: (_sum(report, "captured"), _sum(report, "warmed")), default=None)
     if worst is None:
         return None
@@ -50,7 +50,7 @@ def bucket_counts(reports: Sequence[WarmupReport]) -> Buckets | None:
 
 
 def memory_split(reports: Sequence[WarmupReport]) -> MemorySplit | None:
-    """Return the memory split of the pod with the fewest KV blocks."""
+    """Return the figures of the memory split of the pod with the fewest KV blocks."""
     splits = [report.memory for report in reports if report.memory]
     least = min(splits, key=lambda split: split.kv_blocks, default=None)
     if least is None:

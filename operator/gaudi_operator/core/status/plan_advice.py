@@ -11,7 +11,7 @@ from gaudi_runtime.contract import report
 
 
 def plan_advice(state: State) -> PlanAdvice | None:
-    """Return the advice to show now, or None."""
+    """Return the advice on the plan to show now, or None."""
     written = state.before.plan.advice if state.before.plan else None
     pods = {pod.name: pod for pod in state.serving_updated}
     known = pods.get(written.pod) if written else None

@@ -55,7 +55,7 @@ def status_delay(pods: int) -> float:
 
 
 def make_status(state: State) -> GaudiInferenceStatus:
-    """Return the status to show now."""
+    """Return the status of the resource to show now, assembled from the state."""
     rows = pod_states(state)
     return GaudiInferenceStatus(
         observed_generation=state.inference.identity.generation,
@@ -167,7 +167,7 @@ def _undated(status: GaudiInferenceStatus) -> GaudiInferenceStatus:
 
 
 def revision_states(state: State) -> tuple[RevisionStatus, ...]:
-    """Return a row per stored revision, newest first, limited to the maximum of the status."""
+    """Return the rows of the status per stored revision, newest first, limited to the maximum of the status."""
     newest = sorted(state.revisions, key=lambda revision: revision.number, reverse=True)
     return tuple(_state(state, revision) for revision in newest[:MAX_REVISIONS])
 

@@ -43,7 +43,7 @@ def encode_frame(content: bytes) -> bytes:
 
 
 def main(questions: BinaryIO, answers: BinaryIO, most_bytes: int, seconds: float) -> None:
-    """Answer questions until the pipe is closed."""
+    """Run the plan worker: answer questions until the pipe is closed."""
     os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))

@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 
 class PendingQuestion(NamedTuple):
-    """A question of a resource, and the callback for its answer."""
+    """A question that waits for planning: its resource, and the callback for its answer."""
 
     key: Key
     question: AnyPlanQuestion

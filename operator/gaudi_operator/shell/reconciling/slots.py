@@ -13,7 +13,7 @@ from gaudi_operator.shell.watching.store import Key
 
 
 class Rank(IntEnum):
-    """The priority of a reconcile. The lowest rank goes first."""
+    """The rank of a reconcile that waits for a slot. The lowest rank goes first."""
 
     GATES = 0
     MOTION = 1

@@ -64,7 +64,7 @@ def _name_of(manifest: Manifest) -> Manifest:
 
 
 class ListReader:
-    """A streaming reader of a Kubernetes list in JSON, with its fields in any order."""
+    """A streaming reader of an incoming Kubernetes list in JSON, with its fields in any order."""
 
     def __init__(self, chunks: AsyncIterator[bytes], take: Callable[[Manifest], Any]) -> None:
         """Create a reader. `take` is called with each object at once, and returns its replacement in the list."""

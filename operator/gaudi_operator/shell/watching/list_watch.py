@@ -204,7 +204,10 @@ class ListWatch:
 
 
 async def lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield whole lines of any length, because an object may be longer than the limit of aiohttp's line reader."""
+    """Yield the lines of a watch, whole and of any length.
+
+    An object may be longer than the limit of aiohttp's line reader.
+    """
     parts: list[bytes] = []
     async for chunk in chunks:
         *whole, rest = chunk.split(b"\n")

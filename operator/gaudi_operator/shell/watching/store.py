@@ -74,7 +74,10 @@ def key_of(manifest: Manifest) -> Key | None:
 
 
 def version_of(manifest: Manifest) -> int:
-    """Return the resource version as a number. Versions of a kind are comparable, as the API server guarantees."""
+    """Return the version of a stored object as a number.
+
+    Versions of a kind are comparable, as the API server guarantees.
+    """
     return int(manifest["metadata"]["resourceVersion"])
 
 

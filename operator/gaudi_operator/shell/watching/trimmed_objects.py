@@ -157,7 +157,7 @@ def read_trimmed(kind: Kind, text: bytes | Raw) -> dict[str, Any]:
 
 
 def select_fields(kind: Kind, manifest: Manifest) -> dict[str, Any]:
-    """Return the fields of an object that the operator reads. An object with an unknown form is returned unchanged."""
+    """Return the trimmed object, with the fields that the operator reads. An object of unknown form is unchanged."""
     try:
         found: dict[str, Any] = convert(manifest, _SHAPES.get(kind, _Object))
     except ValidationError:
@@ -166,7 +166,7 @@ def select_fields(kind: Kind, manifest: Manifest) -> dict[str, Any]:
 
 
 def trim_object(kind: Kind, manifest: Manifest) -> dict[str, Any]:
-    """Return the object as the store keeps it."""
+    """Return the trimmed object as the store keeps it."""
     kept = select_fields(kind, manifest)
     if kind is CONFIG_MAP and "data" in kept:
         kept["data"] = hash_texts(kept["data"])
