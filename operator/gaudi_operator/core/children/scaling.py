@@ -10,7 +10,7 @@ from gaudi_operator.api.base import as_written
 from gaudi_operator.api.v1alpha1.autoscaling import Autoscaling
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, KIND
 from gaudi_operator.api.v1alpha1.status import MEASURED_BASES
-from gaudi_operator.core.gate.thresholds import WARMED_UP_PHASES
+from gaudi_operator.core.pods.progress import WARMED_UP_PHASES
 from gaudi_operator.core.rendering.metadata import Object, child, selector_labels
 from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.state import State

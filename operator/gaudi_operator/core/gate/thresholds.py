@@ -1,7 +1,4 @@
-"""The captured graphs in a report as percentages, and their comparison with the thresholds of spec.readiness.
-
-See docs/internals/warmup.md, Percentages.
-"""
+"""The thresholds of spec.readiness, compared with the captured graphs in a report."""
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness, Shortfall
 from gaudi_runtime.contract.report import (
@@ -14,27 +11,7 @@ from gaudi_runtime.contract.report import (
     percent,
 )
 
-WARMED_UP_PHASES = frozenset({Phase.SERVING, Phase.DRAINING})
 _MAX_REASON = 300
-
-
-def captured_percent(progress: PhaseProgress) -> int | None:
-    """Return the captured percentage that thresholds refer to, rounded down, or None if a phase plans no graphs."""
-    return percent(progress.captured, progress.planned) if progress.capture_applies else None
-
-
-def warmup_percent(report: WarmupReport) -> int:
-    """Return the captured and compiled buckets of a report as a percentage, rounded down.
-
-    It is 100 only after warm-up has ended.
-    """
-    if report.phase in WARMED_UP_PHASES:
-        return 100
-    phases, vision = (report.prompt, report.decode), report.vision or VisionProgress()
-    total = vision.planned + sum(each.planned * (2 if each.capture_applies else 1) for each in phases)
-    done = vision.warmed + sum(each.warmed + each.captured * each.capture_applies for each in phases)
-    # Profiling and loading may follow. 100 is reserved for the end.
-    return min(99, done * 100 // total) if total else 0
 
 
 def shortfalls(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:

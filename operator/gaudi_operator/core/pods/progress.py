@@ -1,4 +1,7 @@
-"""The steps that keep pods from traffic, counted for condition messages."""
+"""The progress of pods: graphs and warm-up in percent, and the steps that keep pods from traffic.
+
+See docs/internals/warmup.md, Percentages.
+"""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -6,6 +9,15 @@ from enum import StrEnum
 
 from gaudi_operator.core.pods.start_delays import is_gated
 from gaudi_operator.core.pods.view import PodView
+from gaudi_runtime.contract.report import (
+    Phase,
+    PhaseProgress,
+    VisionProgress,
+    WarmupReport,
+    percent,
+)
+
+WARMED_UP_PHASES = frozenset({Phase.SERVING, Phase.DRAINING})
 
 
 class Waiting(StrEnum):
@@ -36,3 +48,22 @@ def count_waiting(pods: Iterable[PodView]) -> dict[Waiting, int]:
     """Return how many pods without traffic wait at each step, in the order of the steps."""
     counts = Counter(waits_for(pod) for pod in pods if not pod.ready)
     return {kind: counts[kind] for kind in Waiting if counts[kind]}
+
+
+def captured_percent(progress: PhaseProgress) -> int | None:
+    """Return the progress of captured graphs in percent, rounded down, or None if a phase plans no graphs."""
+    return percent(progress.captured, progress.planned) if progress.capture_applies else None
+
+
+def warmup_percent(report: WarmupReport) -> int:
+    """Return the progress of warm-up in percent of buckets compiled and captured, rounded down.
+
+    It is 100 only after warm-up has ended.
+    """
+    if report.phase in WARMED_UP_PHASES:
+        return 100
+    phases, vision = (report.prompt, report.decode), report.vision or VisionProgress()
+    total = vision.planned + sum(each.planned * (2 if each.capture_applies else 1) for each in phases)
+    done = vision.warmed + sum(each.warmed + each.captured * each.capture_applies for each in phases)
+    # Profiling and loading may follow. 100 is reserved for the end.
+    return min(99, done * 100 // total) if total else 0

@@ -9,7 +9,7 @@ from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.status import MEASURED_BASES, CapturedPercent, PlanBasis, PlanState
 from gaudi_operator.core.admission.estimate import Estimate, GraphBounds, why_not_estimated
 from gaudi_operator.core.admission.spec_forecast import PlanForecast, forecast_plan
-from gaudi_operator.core.gate.thresholds import WARMED_UP_PHASES, captured_percent
+from gaudi_operator.core.pods.progress import WARMED_UP_PHASES, captured_percent
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.plan_advice import plan_advice

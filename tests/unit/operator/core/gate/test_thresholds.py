@@ -1,18 +1,10 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness
-from gaudi_operator.core.gate.thresholds import (
-    captured_counts,
-    captured_percent,
-    first_skipped_buckets,
-    shortfalls,
-    warmup_percent,
-)
+from gaudi_operator.core.gate.thresholds import captured_counts, first_skipped_buckets, shortfalls
 from gaudi_runtime.contract.report import (
     BucketPhase,
-    Phase,
     PhaseProgress,
     Skipped,
     SkippedVision,
@@ -28,15 +20,6 @@ def thresholds(prompt: int = 100, decode: int = 100) -> Readiness:
 
 def progress(planned: int, warmed: int, captured: int, applies: bool = True) -> PhaseProgress:
     return PhaseProgress(planned=planned, warmed=warmed, captured=captured, capture_applies=applies)
-
-
-def test_percentage_is_rounded_down() -> None:
-    assert captured_percent(progress(1000, 1000, 999)) == 99
-
-
-@pytest.mark.parametrize("phase", [progress(0, 0, 0), progress(8, 8, 0, applies=False)])
-def test_phase_without_graphs_has_no_percentage(phase: PhaseProgress) -> None:
-    assert captured_percent(phase) is None
 
 
 @given(st.integers(1, 10_000), st.integers(0, 100), st.data())
@@ -80,30 +63,6 @@ def test_disabled_warm_up_has_no_shortfall() -> None:
     assert shortfalls(off, thresholds()) == ()
 
 
-def test_warmup_counts_compiles_and_captures() -> None:
-    half = report(Phase.CAPTURING, prompt=progress(4, 4, 0), decode=progress(4, 4, 0))
-    assert warmup_percent(half) == 50
-
-
-def test_warmup_without_graphs_counts_compiles_only() -> None:
-    half = report(Phase.COMPILING, prompt=progress(4, 4, 0, False), decode=progress(4, 0, 0, False))
-    assert warmup_percent(half) == 50
-
-
-def test_warm_up_is_complete_only_at_its_end() -> None:
-    last = report(Phase.CAPTURING, prompt=progress(4, 4, 4), decode=progress(4, 4, 4))
-    assert warmup_percent(last) == 99
-
-
-def test_warm_up_with_fewer_captures_is_complete_when_serving() -> None:
-    assert warmup_percent(report(prompt=progress(24, 24, 15))) == 100
-
-
-def test_warmup_without_a_plan_yet_is_at_zero() -> None:
-    loading = report(Phase.LOADING, prompt=PhaseProgress(), decode=PhaseProgress())
-    assert warmup_percent(loading) == 0
-
-
 def test_counts_describe_each_phase() -> None:
     mixed = report(prompt=progress(24, 24, 15), decode=progress(4, 4, 0, applies=False))
     assert captured_counts(mixed) == "15 of 24 prompt graphs captured and 4 of 4 decode buckets warmed"
@@ -111,13 +70,6 @@ def test_counts_describe_each_phase() -> None:
 
 LEFT = SkippedVision(bucket=VisionBucket("image", 448, 224, 2), reason="the device ran out of memory.")
 SEEN = VisionProgress(planned=4, warmed=3, skipped=(LEFT,))
-
-
-def test_vision_buckets_are_counted_once_in_the_percentage() -> None:
-    seen = VisionProgress(planned=4, warmed=2)
-    assert (
-        warmup_percent(report(Phase.COMPILING, prompt=progress(2, 0, 0), decode=progress(1, 0, 0), vision=seen)) == 20
-    )
 
 
 def test_vision_shortfall_names_the_skipped_buckets() -> None:
@@ -134,7 +86,3 @@ def test_vision_at_its_threshold_has_no_shortfall() -> None:
 
 def test_counts_name_vision_buckets() -> None:
     assert captured_counts(report(vision=SEEN)).endswith(" and 3 of 4 vision buckets warmed")
-
-
-def test_captured_percentage_is_relative_to_the_plan() -> None:
-    assert captured_percent(progress(10, 5, 5)) == 50
