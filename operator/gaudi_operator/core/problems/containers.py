@@ -37,7 +37,7 @@ _COMPILING = frozenset({Phase.COMPILING, Phase.CAPTURING, Phase.SAMPLER, Phase.D
 _CALM = 600
 """Seconds without a termination after which a running container is no longer in a crash loop, as in the kubelet."""
 
-_HOW = ("ends", "ended")
+_HOW = ("terminates", "terminated")
 _COULD = ("cannot", "could not")
 
 
@@ -72,7 +72,7 @@ def side_container_fails(pod: PodView, criteria: Criteria) -> Problem | None:
         reason = "SidecarFails" if side.sidecar else "InitContainerFails"
         log = f"Read its log with `kubectl logs {pod.name} -c {side.name} --previous`."
         said = [
-            f"The {_called(side)} of pod {pod.name} {how} again and again. {one_sentence(str(last))}" for how in _HOW
+            f"The {_called(side)} of pod {pod.name} {how} repeatedly. {one_sentence(str(last))}" for how in _HOW
         ]
         return Problem(reason, f"{said[0]} {log}", said[1])
     return None

@@ -3,7 +3,7 @@
 A kubelet delays restarts of one container in one pod. If a whole pod ends or is replaced, the ReplicaSet creates the
 next pod at once, and the restart counts of its containers begin at zero. The operator therefore counts the terminations
 of each revision. It reads them from the pods and, for deleted pods, from the written status (docs/how-to/revisions.md,
-When pods end again and again).
+When pods terminate repeatedly).
 """
 
 from collections.abc import Iterable, Mapping

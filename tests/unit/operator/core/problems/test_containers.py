@@ -205,11 +205,11 @@ def test_side_container_that_cannot_be_created_is_a_problem() -> None:
 def test_repeatedly_ending_side_container_is_a_problem(sidecar: bool, reason: str, called: str) -> None:
     waits = {"waiting": {"reason": "CrashLoopBackOff"}}
     failing = with_container(waits, sidecar=sidecar, last=exited(1, 5, "no {place}"), restarts=1)
-    ending = "again and again. Error, exit code 1: no {place}."
+    ending = "repeatedly. Error, exit code 1: no {place}."
     assert problem_of(failing, state_of(), ROOM) == Problem(
         reason,
-        f"The {called} of pod a ends {ending} {LOG_OF_THE_SIDE.format('side')}",
-        f"The {called} of pod a ended {ending}",
+        f"The {called} of pod a terminates {ending} {LOG_OF_THE_SIDE.format('side')}",
+        f"The {called} of pod a terminated {ending}",
     )
 
 
