@@ -125,7 +125,6 @@ async def _alone(ports: tuple[int, int], folder: Path, client: httpx.AsyncClient
 
 async def _cpu_at_rest(sims: list[Sim]) -> float:
     """Return the percentage of one core over REST_SECONDS without requests."""
-
     before = sum(sim.cpu_seconds() for sim in sims)
     await asyncio.sleep(REST_SECONDS)
     return 100 * (sum(sim.cpu_seconds() for sim in sims) - before) / REST_SECONDS

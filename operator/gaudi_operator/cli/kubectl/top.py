@@ -156,7 +156,6 @@ def top(
     asked: SelectedCluster, everywhere: Everywhere = False, seconds: Seconds = 5.0, output: Output = Form.TEXT
 ) -> None:
     """Show all models: warm-up, recompilations, padding, tokens per second, memory."""
-
     cluster = asked.cluster
 
     def ask(namespace: str, name: str, pod: str) -> str:

@@ -243,7 +243,6 @@ def trace(
     """Judge every strategy on the traffic of a trace, optimal on traffic that it has not seen.
 
     Examples:
-
         gaudi-plan trace -f limits.json --trace requests.csv
 
         gaudi-plan trace -f model.yaml --trace today.csv --learn yesterday.csv --graphs 10 -o json

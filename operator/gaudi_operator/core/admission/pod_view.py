@@ -95,6 +95,8 @@ class _Affinity(Tolerant):
 
 
 class Security(Tolerant):
+    """The groups of a pod's processes, from its security context."""
+
     run_as_group: int | None = None
     fs_group: int | None = None
     supplemental_groups: tuple[int, ...] = ()

@@ -42,6 +42,7 @@ _COULD = ("cannot", "could not")
 
 
 def container_cannot_start(pod: PodView, _: Criteria) -> Problem | None:
+    """Return the problem of a runtime container that the kubelet cannot create or whose image it cannot pull."""
     reason = pod.container.waiting_reason if pod.container else None
     if pod.container is None or reason not in _WAITING:
         return None
@@ -71,9 +72,7 @@ def side_container_fails(pod: PodView, criteria: Criteria) -> Problem | None:
             continue
         reason = "SidecarFails" if side.sidecar else "InitContainerFails"
         log = f"Read its log with `kubectl logs {pod.name} -c {side.name} --previous`."
-        said = [
-            f"The {_called(side)} of pod {pod.name} {how} repeatedly. {one_sentence(str(last))}" for how in _HOW
-        ]
+        said = [f"The {_called(side)} of pod {pod.name} {how} repeatedly. {one_sentence(str(last))}" for how in _HOW]
         return Problem(reason, f"{said[0]} {log}", said[1])
     return None
 

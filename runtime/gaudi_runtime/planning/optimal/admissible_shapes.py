@@ -54,16 +54,20 @@ class PromptSpace:
     phase = BucketPhase.PROMPT
 
     def steps(self) -> tuple[int, int, int]:
+        """Return the steps of prompts: single sequences, KV blocks of tokens, and single blocks of context."""
         return 1, self.limits.block_size, 1
 
     def bounds(self) -> tuple[Row, Row, Row]:
+        """Return the smallest and largest value of each dimension of prompts."""
         return Row(1, self._most_sequences()), Row(1, self._longest(1)), Row(0, self._most_context(1))
 
     def forced(self) -> Sequence[int]:
+        """Return the batch sizes at which the longest query changes."""
         sizes = range(1, self._most_sequences())
         return [size for size in sizes if self._longest(size) != self._longest(size + 1)]
 
     def admits(self, shape: Bucket) -> bool:
+        """Return True if a prompt batch of this shape can occur."""
         return (
             1 <= shape.batch_size <= self._most_sequences()
             and 1 <= shape.query_len <= self._longest(shape.batch_size)
@@ -71,6 +75,7 @@ class PromptSpace:
         )
 
     def span(self, outer: tuple[Row, ...]) -> Row | None:
+        """Return the values of the next dimension of prompts within `outer` rows."""
         if not outer:
             return Row(1, self._most_sequences())
         if len(outer) == 1:
@@ -79,6 +84,7 @@ class PromptSpace:
         return Row(0, self._most_context(outer[1].low))
 
     def corners(self) -> tuple[Bucket, ...]:
+        """Return the fewest buckets that hold all prompts."""
         sizes = (*self.forced(), self._most_sequences())
         return tuple(Bucket(size, self._longest(size), self._most_context(1)) for size in sizes)
 
@@ -106,15 +112,19 @@ class DecodeSpace:
     phase = BucketPhase.DECODE
 
     def steps(self) -> tuple[int, int, int]:
+        """Return the steps of decode batches: one in each dimension."""
         return 1, 1, 1
 
     def bounds(self) -> tuple[Row, Row, Row]:
+        """Return the smallest and largest value of each dimension of decode batches."""
         return Row(1, self._most_sequences()), Row(1, 1), Row(1, self._most_blocks(self._most_sequences()))
 
     def forced(self) -> Sequence[int]:
+        """Return no batch size, because the blocks do not depend on it."""
         return ()
 
     def admits(self, shape: Bucket) -> bool:
+        """Return True if a decode batch of this shape can occur."""
         return (
             1 <= shape.batch_size <= self._most_sequences()
             and shape.query_len == 1
@@ -122,6 +132,7 @@ class DecodeSpace:
         )
 
     def span(self, outer: tuple[Row, ...]) -> Row | None:
+        """Return the values of the next dimension of decode batches within `outer` rows."""
         if not outer:
             return Row(1, self._most_sequences())
         if len(outer) == 1:
@@ -131,6 +142,7 @@ class DecodeSpace:
         return Row(1 if self.limits.contiguous_paged_attention else top, self._most_blocks(top))
 
     def corners(self) -> tuple[Bucket, ...]:
+        """Return the fewest buckets that hold all decode batches."""
         most = self._most_sequences()
         return (Bucket(most, 1, self._most_blocks(most)),)
 

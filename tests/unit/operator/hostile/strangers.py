@@ -22,10 +22,10 @@ API_VERSION = "inference.gaudi.dev/v1alpha1"
 
 @dataclass(frozen=True)
 class Objects:
-    """`count` objects of a kind with `size` bytes of content: `start`, the object's name if `named`, repetitions,
-    `end`.
+    """`count` objects of a kind, each with `size` bytes of content.
 
-    `owner` is the kind of their controller and its UID. `inside` is the field with the content.
+    The content is `start`, the object's name if `named`, repetitions, and `end`. `owner` is the kind of their
+    controller and its UID. `inside` is the field with the content.
     """
 
     kind: Kind
@@ -113,10 +113,7 @@ async def _grown(objects: Objects) -> int:
 
 
 async def _continue_at_once(_: float) -> None:
-    """Replace the pauses that collect changes:
-
-    with one for each piece of an object they would take most of the time.
-    """
+    """Replace the pauses that collect changes, because these would take most of the time of the test."""
     await asyncio.sleep(0)
 
 

@@ -1,7 +1,4 @@
-"""Properties of admission for any spec that the API server accepts:
-
-it never crashes, and no refused spec starts pods.
-"""
+"""Admission never crashes on a spec that the API server accepts, and no refused spec starts pods."""
 
 from typing import Any
 
@@ -86,9 +83,7 @@ def test_any_spec_is_refused_with_a_message_or_started(spec: dict[str, Any]) -> 
 @example(100, 0, 5, 1)
 @settings(max_examples=60, deadline=None)
 def test_expected_graphs_never_exceed_their_memory(graphs: int, prompt: int, utilization: int, prefills: int) -> None:
-    """Except for the first graph of each phase, which has no estimate yet, and the KV cache's remainder below one
-    block.
-    """
+    """The first graph of each phase, which has no estimate, and the rest below one KV block are left out."""
     spec = seed(
         engine={"deviceMemoryUtilizationPercent": utilization, "maxNumPrefillSeqs": prefills, "maxNumSeqs": 8},
         warmup={"graphMemoryPercent": graphs, "promptGraphPercent": prompt},

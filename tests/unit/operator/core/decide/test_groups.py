@@ -199,9 +199,7 @@ def test_worker_with_a_failing_container_is_named() -> None:
 
 
 def test_old_serving_group_is_kept_while_an_earlier_one_restarts() -> None:
-    """The controller removes the last group first, so scaling down to the number of serving groups would remove the
-    wrong one.
-    """
+    """The controller removes the last group first, which would be the one that serves."""
     cluster = served()
     (old,) = revisions(cluster)
     cluster.lose(f"tiny-{old}-0")
