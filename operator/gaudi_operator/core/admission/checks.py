@@ -37,7 +37,7 @@ from gaudi_runtime.units import plural
 
 
 def simulation_is_not_allowed(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
-    """Refuse to admit the sim engine, which answers without a model, unless the installation allows it."""
+    """Check that the installation allows the sim engine, which answers without a model."""
     if inference.spec.engine.name is not EngineName.SIM or defaults.allow_simulation:
         return None
     return Problem(
@@ -48,7 +48,7 @@ def simulation_is_not_allowed(inference: Inference, defaults: InstallationDefaul
 
 
 def published_without_key(spec: GaudiInferenceSpec) -> Problem | None:
-    """Refuse a new revision of a model that is published without an API key or a list of clients.
+    """Check that no new revision of a model is published without an API key or a list of clients.
 
     The API server refuses such new objects. An object that is older than the rule keeps its revision.
     """
@@ -61,7 +61,7 @@ def published_without_key(spec: GaudiInferenceSpec) -> Problem | None:
 
 
 def revision_is_not_allowed(revision: Revision, policy: PodPolicy, defaults: InstallationDefaults) -> Problem | None:
-    """Refuse a stored revision that the installation no longer allows."""
+    """Check that the installation still allows a stored revision."""
     if revision.simulated and not defaults.allow_simulation:
         return Problem(
             "SimulationNotAllowed",
@@ -80,7 +80,7 @@ def revision_is_not_allowed(revision: Revision, policy: PodPolicy, defaults: Ins
 
 
 def something_is_not_built(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Refuse to admit fields that the API defines but this release does not implement.
+    """Check that a spec sets no field that the API defines but this release does not implement.
 
     They are never ignored.
     """
@@ -89,7 +89,7 @@ def something_is_not_built(inference: Inference, _: InstallationDefaults) -> Pro
 
 
 def text_is_missing(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Refuse to admit a spec whose ConfigMap text is missing, because its buckets are unknown."""
+    """Check that the ConfigMap texts of a spec exist, because its buckets are unknown without them."""
     bucketing = inference.spec.bucketing
     traffic = bucketing.optimal.traffic_from if bucketing.optimal else None
     for field, source in (("file", bucketing.file_from), ("optimal.traffic", traffic)):
@@ -133,7 +133,7 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
 
 
 def no_image_is_known(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
-    """Refuse to admit a spec without an image if the installation has no default image for its device."""
+    """Check that a spec names an image, or that the installation has a default image for its device."""
     if image(inference.spec, defaults):
         return None
     kind = "the CPU" if on_cpu(inference.spec.accelerator) else "cards"
@@ -144,9 +144,9 @@ def no_image_is_known(inference: Inference, defaults: InstallationDefaults) -> P
 
 
 def memory_is_above_all_devices(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Refuse to admit a spec with more device memory than any device has.
+    """Check that a spec has no more device memory than any device has.
 
-    It is likely a wrong unit, and plan figures are 64-bit numbers.
+    More memory is likely a wrong unit, and plan figures are 64-bit numbers.
     """
     memory = inference.spec.accelerator.device_memory
     if memory is None or parse_bytes(memory) <= MOST_MEMORY:
@@ -158,7 +158,7 @@ def memory_is_above_all_devices(inference: Inference, _: InstallationDefaults) -
 
 
 def shared_memory_takes_all(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Refuse to admit a /dev/shm that fills the container's memory limit, because it counts against that limit."""
+    """Check that /dev/shm leaves some of the container's memory limit, because it counts against that limit."""
     memory, shared = inference.spec.pod.resources.limits.memory, shared_memory(inference.spec)
     if memory is None or parse_bytes(memory) > parse_bytes(shared):
         return None
@@ -170,7 +170,7 @@ def shared_memory_takes_all(inference: Inference, _: InstallationDefaults) -> Pr
 
 
 def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Refuse to admit a spec whose plan leaves no KV block or no bucket, or is too expensive to compute."""
+    """Check that a plan leaves a KV block and a bucket, and that it is not too expensive to compute."""
     spec = inference.spec
     if spec.warmup.graph_memory_percent == 100:
         return Problem(
@@ -200,7 +200,7 @@ def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem
 
 
 def groups_are_not_served(inference: Inference, observed: Observed) -> Problem | None:
-    """Refuse to admit a spec with several nodes per replica if the cluster has no LeaderWorkerSets."""
+    """Check that the cluster has LeaderWorkerSets if a replica has several nodes."""
     if inference.spec.parallelism.nodes == 1 or observed.groups_served:
         return None
     return Problem(
@@ -212,9 +212,9 @@ def groups_are_not_served(inference: Inference, observed: Observed) -> Problem |
 
 
 def thresholds_are_unreachable(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Refuse to admit a spec if the smallest graphs for its thresholds do not fit into the memory.
+    """Check that the smallest graphs for the thresholds of a spec fit into the memory.
 
-    The gate of its pods would stay closed.
+    Otherwise, the gate of its pods would stay closed.
     """
     spec = inference.spec
     if not captures_graphs(inference) or spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN:

@@ -200,7 +200,7 @@ class PodView(Tolerant):
 
 
 def is_below(path: str, prefix: str) -> bool:
-    """Return True if a folder in a pod template is `prefix` or below it, and always False for a path with `..`."""
+    """Return True if a folder in a pod view is `prefix` or below it, and always False for a path with `..`."""
     if not path.startswith("/") or ".." in path.split("/"):
         return False
     # normpath keeps two leading slashes, which have a special meaning in POSIX.

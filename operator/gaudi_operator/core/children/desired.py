@@ -177,7 +177,7 @@ def _account(template: Mapping[str, Any]) -> object:
 
 
 def recipe_pvc_actions(inference: Inference, running: Iterable[Revision], pvcs: Sequence[Manifest]) -> list[Action]:
-    """Return the writes and deletions that lead to the desired recipe PVC, given the live `pvcs`.
+    """Return the desired writes and deletions of the recipe PVC, given the live `pvcs`.
 
     They come after all other writes, because a class or quota that refuses them must not block running pods.
     """
@@ -196,7 +196,7 @@ def recipe_pvc_actions(inference: Inference, running: Iterable[Revision], pvcs: 
 
 
 def recipe_readers(inference: Inference, running: Iterable[Revision], kept: Iterable[Revision]) -> list[Object]:
-    """Return the desired ConfigMap with the `kept` revisions, if pods of a `running` revision share recipes."""
+    """Return the ConfigMap of `kept` revisions as a desired child, if pods of a `running` revision share recipes."""
     name = recipe_pvc_name(inference.identity)
     read = any(_mounts(revision, "configMap", "name", name) for revision in running)
     return [kept_revisions(inference.identity, (each.name for each in kept))] if read else []

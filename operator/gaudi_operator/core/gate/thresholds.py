@@ -71,7 +71,7 @@ def _shortfall(phase: BucketPhase, progress: PhaseProgress, least: int) -> str |
 
 
 def captured_counts(report: WarmupReport) -> str:
-    """Return the clause about captured graphs for a gate that opens because its thresholds are met."""
+    """Return the clause about captured graphs for a gate that opens because it meets the thresholds."""
     if report.warmup_skipped:
         return "warm-up is switched off"
     found = [_count(BucketPhase.PROMPT, report.prompt), _count(BucketPhase.DECODE, report.decode)]

@@ -51,12 +51,12 @@ def count_waiting(pods: Iterable[PodView]) -> dict[Waiting, int]:
 
 
 def captured_percent(progress: PhaseProgress) -> int | None:
-    """Return the progress of captured graphs in percent, rounded down, or None if a phase plans no graphs."""
+    """Return the progress of a pod's graph capture in percent, rounded down, or None if a phase plans no graphs."""
     return percent(progress.captured, progress.planned) if progress.capture_applies else None
 
 
 def warmup_percent(report: WarmupReport) -> int:
-    """Return the progress of warm-up in percent of buckets compiled and captured, rounded down.
+    """Return the progress of a pod's warm-up in percent of buckets compiled and captured, rounded down.
 
     It is 100 only after warm-up has ended.
     """

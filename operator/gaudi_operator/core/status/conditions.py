@@ -43,7 +43,7 @@ class Verdict:
 
 
 def judge_ready(s: State) -> Verdict:
-    """Judge the condition Ready: the spec is fully rolled out, and every desired replica takes traffic."""
+    """Judge the condition Ready: the rollout is complete, and every desired replica takes traffic."""
     # A problem that someone must fix takes precedence over all progress.
     if found := s.worst_problem:
         return Verdict(FALSE, found.reason, found.message)

@@ -41,7 +41,7 @@ def _runs_the_spec(state: State) -> bool:
 
 
 def current_forecast(state: State) -> PlanForecast | None:
-    """Return the forecast of the plan in the status, for its measured KV blocks, if any.
+    """Return the forecast behind status.plan, for its measured KV blocks, if any.
 
     They determine which batches have a bucket.
     """
