@@ -26,11 +26,16 @@ MODELS = (
     Bad("source_missing", "spec.model.source: Required value", {"model": {"source": None}}),
     Bad("max_model_len_missing", "spec.model.maxModelLen: Required value", {"model": {"maxModelLen": None}}),
     Bad("max_model_len_zero", "spec.model.maxModelLen in body should be greater", {"model": {"maxModelLen": 0}}),
-    Bad("no_source_named", "spec.model.source must name", source()),
+    Bad("no_source_named", "must name exactly one of huggingFace", source()),
     Bad(
         "two_sources_named",
-        "spec.model.source must name",
+        "must name exactly one of huggingFace",
         {"model": {"source": {"hostPath": {"path": "/models"}}}},
+    ),
+    Bad(
+        "adapter_without_source",
+        "spec.model.adapters[0].source: Invalid value: ",
+        {"model": {"adapters": [{"name": "a", "source": {}}]}, "engine": VLLM},
     ),
     Bad("host_path_relative", "an absolute path", source(hostPath={"path": "models"})),
     Bad("host_path_with_parent_folder", "an absolute path", source(hostPath={"path": "/models/../etc"})),

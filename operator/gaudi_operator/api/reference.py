@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gaudi_operator.api.schema import INT_OR_STRING, Schema
+from gaudi_operator.api.schema import INT_OR_STRING, Schema, named_field
 
 INTRODUCTION = """\
 # GaudiInference reference
@@ -85,7 +85,7 @@ def messages(schema: Schema, path: str) -> Iterator[str]:
     """Yield the messages of all CEL rules in `schema`, outermost first, each with the path of its field."""
     for rule in schema.get("x-kubernetes-validations", ()):
         sentence = rule["message"]
-        yield sentence if sentence.startswith(path.partition(".")[0]) else f"`{path}` {sentence}"
+        yield sentence if named_field(sentence) else f"`{path}` {sentence}"
     for name, child in schema.get("properties", {}).items():
         yield from messages(child, f"{path}.{name}")
     if "items" in schema:

@@ -5,6 +5,7 @@ documentation lists what a structural schema must not contain ("Extend the Kuber
 CustomResourceDefinitions", Specifying a structural schema).
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,15 @@ def structural(model: type[BaseModel]) -> Schema:
     """
     source = model.model_json_schema(by_alias=True)
     return _walked(_inlined(source, source.get("$defs", {})))
+
+
+def named_field(message: str) -> str:
+    """Return the path of the field that the message of a CEL rule begins with, or empty.
+
+    The message of a rule whose type several fields have names no field: the API server adds the path.
+    """
+    found = re.match(r"(?:spec|status|metadata)(?:\.[a-z]\w*)+", message)
+    return found[0] if found else ""
 
 
 def without_defaults(schema: Schema) -> Schema:

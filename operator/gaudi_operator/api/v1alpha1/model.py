@@ -85,8 +85,7 @@ class ModelSource(ApiModel):
         Rule(
             rule="[has(self.huggingFace), has(self.persistentVolumeClaim), has(self.hostPath),"
             " has(self.ociImage)].filter(x, x).size() == 1",
-            message="spec.model.source must name exactly one of huggingFace, persistentVolumeClaim, hostPath or"
-            " ociImage",
+            message="must name exactly one of huggingFace, persistentVolumeClaim, hostPath or ociImage",
         ),
     )
     hugging_face: HuggingFaceSource | None = Field(None, description="Repository of the Hugging Face hub.")

@@ -15,7 +15,7 @@ from typing import Any
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
 
-from gaudi_operator.api.schema import Schema
+from gaudi_operator.api.schema import Schema, named_field
 from gaudi_operator.cli.plan.schema_values import prevents_rules
 from gaudi_operator.core.quantities import parse_quantity
 
@@ -78,8 +78,8 @@ def _is_transition(rule: str) -> bool:
 
 
 def _sentence(path: str, message: str) -> str:
-    """Return a rule's sentence with the path of its field, unless the sentence begins with a path."""
-    return message if message.startswith(("spec.", "metadata.")) or not path else f"{path}: {message}"
+    """Return a rule's sentence with the path of its field, unless the sentence names a field."""
+    return message if named_field(message) or not path else f"{path}: {message}"
 
 
 def _holds(rule: str, optional: bool, value: Any) -> bool:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from gaudi_operator.api.schema import INT_OR_STRING, Schema
+from gaudi_operator.api.schema import INT_OR_STRING, Schema, named_field
 from tests.unit.operator.api.schema_nodes import NODES, ROOT, SPEC, STATUS
 
 KEYWORDS = {
@@ -192,6 +192,20 @@ def test_rule_has_a_sentence_without_final_stop() -> None:
     every(
         "not a sentence",
         [rule["rule"] for rule in rules if len(rule["message"].split()) < 4 or rule["message"].endswith(".")],
+    )
+
+
+def test_rule_of_several_fields_names_none_of_them() -> None:
+    fields = {path.replace("[]", "") for path in NODES} | {"metadata.name"}
+    named = [
+        (path.replace("[]", ""), named_field(rule["message"]), rule["message"])
+        for path, node in (("", ROOT), *NODES.items())
+        for rule in node.get("x-kubernetes-validations", [])
+    ]
+    assert {field for _, field, _ in named if field} <= fields
+    every(
+        "about another field",
+        [message for path, field, message in named if not (field.startswith(path) or path.startswith(field))],
     )
 
 
