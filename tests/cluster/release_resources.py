@@ -23,6 +23,7 @@ def resources() -> list[Object]:
         ),
         gaudi_inference("history", replicas=2, networkAccess=CLIENTS, recipeCache={"enabled": True}),
         gaudi_inference("everything", **EVERYTHING),
+        gaudi_inference("autoscaled", autoscaling={"maxReplicas": 3}),
         gaudi_inference("card", **CARD),
         gaudi_inference("inline", bucketing={"strategy": "File", "file": FILE, "allowGaps": True}),
         gaudi_inference("traffic", bucketing={"strategy": "Optimal", "optimal": {"traffic": TRAFFIC}}),
