@@ -8,14 +8,16 @@ from demo.install import Installed
 MODES = ["ReadWriteMany"]
 
 
-def local_volume(installed: Installed, name: str, folder: Path, storage_class: str = "") -> dict[str, Any]:
+def local_volume(
+    installed: Installed, name: str, folder: Path, storage_class: str = "", capacity: str = "1Gi"
+) -> dict[str, Any]:
     """Return a PersistentVolume on `folder`, which belongs to root as new disks do."""
     nodes = installed.kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}").split()
     on_nodes = {"key": "kubernetes.io/hostname", "operator": "In", "values": nodes}
     spec = {
         "accessModes": MODES,
         "storageClassName": storage_class,
-        "capacity": {"storage": "1Gi"},
+        "capacity": {"storage": capacity},
         "local": {"path": str(folder)},
         "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [on_nodes]}]}},
     }

@@ -21,6 +21,7 @@ class HubState:
     """The contents of the hub, the required credentials, and the next faults."""
 
     files: dict[str, bytes]
+    repo: str = REPO
     token: str | None = None
     gated: bool = False
     commit: str = COMMIT
@@ -51,12 +52,20 @@ def tree(state: HubState, metadata: bool = True) -> dict[str, object]:
     """Return the hub's listing of a model, with the metadata of its files if requested."""
     return {
         "_id": "1",
-        "id": REPO,
+        "id": state.repo,
         "sha": state.commit,
         "siblings": [
             _sibling(name, content) if metadata else {"rfilename": name} for name, content in state.files.items()
         ],
     }
+
+
+def listing(state: HubState) -> list[dict[str, object]]:
+    """Return the hub's listing of the files of a commit, as the hub's own library requests it."""
+    return [
+        {"type": "file", "path": name, "size": len(content), "oid": _blob(content)}
+        for name, content in state.files.items()
+    ]
 
 
 def _sibling(name: str, content: bytes) -> dict[str, object]:
@@ -80,6 +89,18 @@ class HubHandler(BaseHTTPRequestHandler):
     content_host: ClassVar[str]
     protocol_version = "HTTP/1.1"
 
+    def do_HEAD(self) -> None:
+        """Answer with the metadata of a file, which only the hub's own library requests. Faults do not apply."""
+        state = self.state
+        name = unquote(self.path).removeprefix(f"/{state.repo}/resolve/{state.commit}/")
+        if state.token and self.headers.get("Authorization") != f"Bearer {state.token}":
+            return self._refuse(self.headers.get("Authorization"))
+        content = state.files.get(name)
+        if content is None:
+            return self._answer(404, b"", {"X-Error-Code": "EntryNotFound"})
+        found = {"X-Repo-Commit": state.commit, "ETag": f'"{_blob(content)}"', "Content-Length": str(len(content))}
+        return self._answer(200, b"", found)
+
     def do_GET(self) -> None:
         """Answer with the listing, a file, or a fault from the state."""
         state, path = self.state, unquote(self.path.split("?")[0])
@@ -93,12 +114,14 @@ class HubHandler(BaseHTTPRequestHandler):
             return self._large(path.removeprefix("/content/"))
         if state.token and authorization != f"Bearer {state.token}":
             return self._refuse(authorization)
-        if path in (f"/api/models/{REPO}/revision/{name}" for name in ("main", COMMIT)):
+        if path in (f"/api/models/{state.repo}/revision/{name}" for name in ("main", COMMIT)):
             metadata = "blobs=true" in self.path.lower()
             return self._answer(200, json.dumps(tree(state, metadata)).encode())
-        if path.startswith(f"/api/models/{REPO}/"):
+        if path == f"/api/models/{state.repo}/tree/{state.commit}":
+            return self._answer(200, json.dumps(listing(state)).encode())
+        if path.startswith(f"/api/models/{state.repo}/"):
             return self._answer(404, b"", {"X-Error-Code": "RevisionNotFound"})
-        name = path.removeprefix(f"/{REPO}/resolve/{state.commit}/")
+        name = path.removeprefix(f"/{state.repo}/resolve/{state.commit}/")
         if name not in state.files:
             return self._answer(404, b"", {"X-Error-Code": "RepoNotFound"})
         if LARGE in name:
