@@ -24,7 +24,9 @@ FIRST_BUILD_SECONDS = 1800
 
 LONGEST_FIRST = (
     "test_groups.py",
+    "test_start_pages.py",
     "test_upgrade_examples.py failing",
+    "test_quickstart.py",
     "test_hostile_neighbours.py",
     "test_upgrade_examples.py",
     "test_card.py",

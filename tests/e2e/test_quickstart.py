@@ -1,0 +1,68 @@
+"""The commands of docs/start/quickstart.md run as written on a cluster that `make demo` would make."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from demo.install import Installed
+from localcluster import tools
+from tests.support.documented import IN_QUICKSTART, QUICKSTART, ROOT
+from tests.support.shell import Shell, make_clone, search_path, table_of_times
+
+NAME = "tiny-torch-cpu"
+PAGE = (ROOT / QUICKSTART).read_text()
+
+
+@pytest.fixture(scope="module")
+def home(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home folder in which `make demo` has left its kubeconfig and its programs."""
+    home = tmp_path_factory.mktemp("home")
+    cache = home / ".cache" / "gaudi-operator"
+    kubeconfig = cache / "run" / "demo" / "kubeconfig"
+    kubeconfig.parent.mkdir(parents=True)
+    kubeconfig.write_bytes(installed.kubeconfig.read_bytes())  # the page changes its namespace
+    (cache / "bin").symlink_to(tools().bin_dir)
+    return home
+
+
+@pytest.fixture(scope="module")
+def outputs(installed: Installed, home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The output of each block of the page, by heading and number."""
+    clone = make_clone(tmp_path_factory.mktemp("clone"))
+    with Shell(clone, {"HOME": str(home), "PATH": search_path()}) as shell:
+        found = shell.run_all(IN_QUICKSTART)
+        print(f"\n{table_of_times(shell.times)}")  # noqa: T201
+    yield {name.removeprefix(f"{QUICKSTART}, "): output for name, output in found.items()}
+    installed.kubectl("delete", "namespace", "quickstart", "--ignore-not-found", "--wait=false")
+
+
+def columns(text: str) -> list[str]:
+    """Return the words of the table of `kubectl get gi` up to the last column, which is an age."""
+    found = re.search(rf"^(NAME .*)\n({NAME} .*) \S+$", text, re.MULTILINE)
+    assert found
+    return f"{found[1]} {found[2]}".split()
+
+
+def test_table_of_a_ready_model_is_that_of_the_page(outputs: dict[str, str]) -> None:
+    assert columns(outputs["Serve a model 1"]) == columns(PAGE)
+
+
+def test_answer_is_streamed_to_its_end(outputs: dict[str, str]) -> None:
+    lines = [line for line in outputs["Ask it 1"].splitlines() if line.startswith("data: ")]
+    assert len(lines) > 2
+    assert lines[-1] == "data: [DONE]"
+
+
+def test_upgrade_creates_a_second_revision(outputs: dict[str, str]) -> None:
+    numbers = re.findall(r"^\W*(\d+)\b", outputs["Upgrade it 1"].partition("REVISION")[2], re.MULTILINE)
+    assert numbers == ["1", "2"]
+
+
+def test_undo_ends_with_a_complete_rollout(outputs: dict[str, str]) -> None:
+    assert "successfully rolled out" in outputs["Upgrade it 2"]
+
+
+def test_why_finds_nothing_wrong_with_a_ready_model(outputs: dict[str, str]) -> None:
+    assert NAME in outputs["Find out why a model is not ready 1"]

@@ -1,0 +1,116 @@
+"""Every block of commands on README.md and the start pages is run by a test, or a table says why it is not."""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.documented import (
+    IN_QUICKSTART,
+    LLAMA,
+    NOT_RUN,
+    ON_CARD,
+    PAGES,
+    QUICKSTART,
+    README,
+    ROOT,
+    RUN,
+    SUBSTITUTIONS,
+    Substitution,
+    blocks,
+    documents,
+    fences,
+    tiny_llama,
+)
+from tests.support.shell import Shell
+
+IMAGES = f"{LLAMA}, A model for text and images 2"
+RELEASE = (ROOT / "tests" / "ecosystem" / "test_release.py").read_text()
+
+
+def test_every_block_is_run_or_has_a_reason() -> None:
+    missing = [name for name in blocks() if name not in RUN and name not in NOT_RUN]
+    assert missing == [], "add these blocks to a sequence of tests/support/documented.py, or to NOT_RUN with a reason"
+
+
+def test_tables_name_only_blocks_of_the_pages() -> None:
+    assert RUN | NOT_RUN.keys() <= blocks().keys()
+    assert RUN.isdisjoint(NOT_RUN)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_block_escapes_by_its_language(page: str) -> None:
+    languages = {line for line in (ROOT / page).read_text().splitlines() if line.lstrip().startswith("```")}
+    assert languages <= {"```", "```sh", "```yaml"}
+
+
+@pytest.mark.parametrize("name", NOT_RUN)
+def test_reason_names_an_existing_file(name: str) -> None:
+    file, reason = NOT_RUN[name]
+    assert (ROOT / file).is_file()
+    assert reason.endswith(".")
+
+
+def test_release_test_runs_the_blocks_of_its_section() -> None:
+    assert 'LOAD, CHART, WHEEL, BY_KREW = blocks("From the files of a release", "sh")' in RELEASE
+
+
+@pytest.mark.parametrize("each", SUBSTITUTIONS, ids=lambda each: each.written)
+def test_substitution_is_needed_by_a_block_that_is_run(each: Substitution) -> None:
+    assert any(each.written in blocks()[name] for name in RUN)
+    assert each.reason.endswith(".")
+
+
+def test_blocks_of_a_page_run_in_its_order() -> None:
+    order = list(blocks())
+    for names in (IN_QUICKSTART, [name for name in ON_CARD[1] if name.startswith(LLAMA)]):
+        assert sorted(names, key=order.index) == list(names)
+
+
+def test_tiny_llama_differs_in_nothing_that_users_write() -> None:
+    (written,), tiny = documents(f"{README}, On Gaudi 1"), tiny_llama("http://hub")
+    assert tiny["metadata"] == written["metadata"]
+    spec, changed = written["spec"], tiny["spec"]
+    assert {key for key in spec if changed[key] != spec[key]} == {"model"}
+    repo = spec["model"]["source"]["huggingFace"]["repo"]
+    assert changed["model"]["source"] == {"huggingFace": {"repo": repo}}
+
+
+def test_request_with_an_image_holds_the_image(tmp_path: Path) -> None:
+    (tmp_path / "cat.png").write_bytes(b"\x89PNG of a cat")
+    (tmp_path / "curl").write_text("#!/bin/sh\ncat > body.json\n")
+    (tmp_path / "curl").chmod(0o755)
+    request = "python3 -" + blocks()[IMAGES].partition("\npython3 -")[2]
+    with Shell(tmp_path, {}) as shell:
+        shell.execute(f'PATH="$PWD:$PATH"\n{request}', IMAGES)
+    body: dict[str, Any] = json.loads((tmp_path / "body.json").read_text())
+    example = yaml.safe_load((ROOT / "examples" / "vllm" / "qwen2.5-vl-7b.yaml").read_text())
+    assert [body["model"]] == example["spec"]["model"]["servedNames"]
+    image = body["messages"][0]["content"][1]["image_url"]["url"]
+    assert base64.b64decode(image.removeprefix("data:image/png;base64,")) == b"\x89PNG of a cat"
+
+
+@pytest.mark.parametrize(("commands", "printed"), [("echo $kind", "bucket\n"), ("kill %1", "")])
+def test_later_blocks_use_variables_and_jobs_of_earlier_ones(tmp_path: Path, commands: str, printed: str) -> None:
+    with Shell(tmp_path, {}) as shell:
+        shell.execute("kind=bucket\nsleep 60 > /dev/null &", "the first block")
+        assert shell.execute(commands, "the second block") == printed
+
+
+def test_failed_command_names_the_block_and_its_output(tmp_path: Path) -> None:
+    with (
+        Shell(tmp_path, {}) as shell,
+        pytest.raises(AssertionError, match=r"A command of the block failed:(.|\n)*no such bucket"),
+    ):
+        shell.execute("echo no such bucket\nfalse | cat\necho not reached", "the block")
+
+
+def test_fences_are_named_by_heading_and_number() -> None:
+    assert list(fences(QUICKSTART, "sh"))[:3] == [
+        f"{QUICKSTART}, Start a cluster 1",
+        f"{QUICKSTART}, Start a cluster 2",
+        f"{QUICKSTART}, Serve a model 1",
+    ]
