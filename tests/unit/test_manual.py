@@ -13,7 +13,7 @@ from mkdocs.exceptions import Abort
 from gaudi_operator.api.v1alpha1.status import RevisionPhase
 from gaudi_operator.cli.kubectl.why import NEXT
 from gaudi_operator.core.problems.resolution import RESOLVED_BY_OTHERS
-from gaudi_operator.core.status import status
+from gaudi_operator.core.status import conditions, status
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import RuntimeStartError, TraceUnreadable
 
@@ -47,8 +47,9 @@ def test_every_phase_of_a_pod_is_explained() -> None:
 
 def test_every_phase_of_a_resource_is_explained() -> None:
     documented = rows(CONCEPTS.partition("says\n")[2].partition("\n## ")[0]) - {"ENGINE", "PHASE", "READY", "WARMUP"}
-    known_phases = set(re.findall(r'"([A-Z]\w+)"', inspect.getsource(status._phase)))
-    assert documented == known_phases
+    judged = (conditions.judge_ready, conditions._zero, conditions.describe_progress, status._phase)
+    reasons = set(re.findall(r'"([A-Z]\w+)"', "".join(map(inspect.getsource, judged))))
+    assert documented == {status._PHASES.get(reason, reason) for reason in reasons}
 
 
 def test_every_phase_of_a_revision_is_explained() -> None:
