@@ -4,16 +4,17 @@ import sys
 
 import typer
 
-from gaudi_operator.cli.asking import add_version
 from gaudi_operator.cli.kubectl.buckets import buckets
 from gaudi_operator.cli.kubectl.hardware import hardware_report
 from gaudi_operator.cli.kubectl.learn import learn
-from gaudi_operator.cli.kubectl.overview import overview
 from gaudi_operator.cli.kubectl.page import open_page
-from gaudi_operator.cli.kubectl.rollout import history, pause, restart, resume, undo
+from gaudi_operator.cli.kubectl.rollout import history, pause, restart, resume
+from gaudi_operator.cli.kubectl.rollout_status import rollout_status
 from gaudi_operator.cli.kubectl.status import status
 from gaudi_operator.cli.kubectl.top import top
+from gaudi_operator.cli.kubectl.undo import undo
 from gaudi_operator.cli.kubectl.why import why
+from gaudi_operator.cli.options import add_version
 
 HELP = """Show the state of GaudiInference resources and manage their rollouts, with the verbs of kubectl rollout.
 
@@ -45,10 +46,11 @@ def _group(help: str) -> typer.Typer:  # noqa: A002 - as typer calls it
 
 app, rollout, plan = _group(HELP), _group("Manage a rollout."), _group("Plan buckets.")
 add_version(app, "kubectl gaudi")
-for command in (history, undo, pause, resume, restart, status):
+for command in (history, undo, pause, resume, restart):
     rollout.command()(command)
+rollout.command("status")(rollout_status)
 plan.command()(learn)
-app.command("status")(overview)
+app.command()(status)
 app.command()(why)
 app.command()(top)
 app.command()(buckets)

@@ -8,8 +8,7 @@ import typer
 from pydantic import ValidationError
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
-from gaudi_operator.cli.kubectl.asking import Refused, SelectedResource, with_resource
-from gaudi_operator.cli.kubectl.why import Form, Output
+from gaudi_operator.cli.kubectl.options import Form, Output, Refused, SelectedResource, with_resource
 from gaudi_operator.cli.plan.heat import Cell, HeatMap, Place, count_text, heat_of, length_of
 from gaudi_operator.core.resource import read_status
 from gaudi_runtime.buckets.bucket import Bucket
@@ -56,13 +55,13 @@ def buckets(asked: SelectedResource, pod: Pod = None, output: Output = Form.TEXT
 
 
 def furthest(status: GaudiInferenceStatus) -> str | None:
-    """Return a ready pod, else the pod with the most warm-up progress; None if there are no pods."""
+    """Return the pod whose buckets are drawn by default: a ready pod, else the one with the most warm-up progress."""
     best = max(status.pods, key=lambda each: (each.ready, each.warmup_percent), default=None)
     return best.name if best else None
 
 
 def drawn(table: BucketTable) -> Iterator[HeatMap]:
-    """Yield a heat map of each phase that has buckets. The last map has the caption."""
+    """Yield the heat maps of `kubectl gaudi buckets`, one per phase that has buckets. The last map has the caption."""
     rows = {phase: [each for each in table.rows if each.phase is phase] for phase in BucketPhase}
     known = [phase for phase in BucketPhase if rows[phase]]
     yield from (_map(phase, rows[phase], CAPTION if phase is known[-1] else "") for phase in known)
@@ -103,7 +102,7 @@ def _cell(rows: Sequence[BucketRow], heat: float) -> Cell:
 
 
 def cold_lines(table: BucketTable) -> Iterator[str]:
-    """Yield a line for each shape that ran cold, most frequent first."""
+    """Yield a line of `kubectl gaudi buckets` for each shape that ran cold, most frequent first."""
     cold = sorted((row for row in table.rows if row.misses), key=lambda row: row.misses, reverse=True)
     for row in cold[:MOST_NAMED]:
         compiles = f", {plural(row.compiles, 'compile')} waited for" if row.compiles else ""

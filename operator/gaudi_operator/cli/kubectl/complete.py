@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from gaudi_operator.api.v1alpha1.resource import SINGULAR
-from gaudi_operator.cli.kubectl.asking import KINDS
+from gaudi_operator.cli.kubectl.options import KINDS
 from gaudi_runtime.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import typer
 from pydantic import ValidationError
 
 from gaudi_operator.api.v1alpha1.resource import SINGULAR
-from gaudi_operator.cli.kubectl.asking import Refused, SelectedResource, with_resource
+from gaudi_operator.cli.kubectl.options import Refused, SelectedResource, with_resource
 from gaudi_operator.core.names import CONTAINER, GROUP_SIZE_ANNOTATION
 from gaudi_operator.core.observed import Manifest
 from gaudi_runtime.contract.ports import CACHE_PATH, CONFIG_PATH, WARMUP_PATH
@@ -138,7 +138,7 @@ def about(pod: Manifest, node: Manifest) -> dict[str, str]:
 
 
 def waits_for(pod: Manifest) -> str:
-    """Return why a pod has not started, as reported by scheduler and kubelet; empty if the pod runs."""
+    """Return why the test pod of a hardware report has not started; empty if the pod runs."""
     status = pod.get("status") or {}
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] != "True":

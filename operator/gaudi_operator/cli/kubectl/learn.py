@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gaudi_operator.cli.kubectl.asking import Refused, SelectedResource, with_resource
+from gaudi_operator.cli.kubectl.options import Refused, SelectedResource, with_resource
 from gaudi_operator.cli.plan.options import Form, FormOption
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_inference, read_status
@@ -31,11 +31,12 @@ def learn(asked: SelectedResource, form: FormOption = Form.OPTIMAL, apply: Apply
     import yaml
     from rich.console import Console
 
-    # Imported here, so that no other command loads the optimizer.
-    from gaudi_operator.cli.plan.judged import Budget
     from gaudi_operator.cli.plan.learn import learn, print_learned, read_texts
     from gaudi_operator.cli.plan.output import warn
     from gaudi_operator.cli.plan.question import read_question
+
+    # Imported here, so that no other command loads the optimizer.
+    from gaudi_operator.cli.plan.strategy_scores import Budget
 
     resource = asked.cluster.inference_with_texts(asked.name)
     question, memory = read_question(resource, stored=True), read_status(resource).memory
@@ -60,7 +61,7 @@ def why_unobserved(resource: Manifest, form: Form) -> list[str]:
 
 
 def ready_pods(pods: Iterable[Manifest]) -> list[str]:
-    """Return the names of pods that are ready and not terminating."""
+    """Return the names of the pods whose traffic `kubectl gaudi plan learn` reads: ready and not terminating."""
     return [
         pod["metadata"]["name"]
         for pod in pods

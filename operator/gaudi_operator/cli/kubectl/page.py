@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from gaudi_operator.cli.kubectl.asking import Refused, SelectedResource, with_resource
 from gaudi_operator.cli.kubectl.buckets import Pod, furthest
+from gaudi_operator.cli.kubectl.options import Refused, SelectedResource, with_resource
 from gaudi_operator.core.resource import read_status
 from gaudi_runtime.contract.ports import STATUS_PORT_NAME
 from gaudi_runtime.contract.text import on_one_line

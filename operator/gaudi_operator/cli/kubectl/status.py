@@ -1,199 +1,156 @@
-"""`kubectl gaudi rollout status`: wait until a rollout is over, and report the outcome as an exit code.
+"""`kubectl gaudi status`: an overview of a resource and its pods, live with --watch."""
 
-Pure functions judge the resource. The command below them shows the result.
-"""
-
-import re
-import time
+import json
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import Enum, StrEnum, auto
-from typing import TYPE_CHECKING, Annotated, Self
+from datetime import UTC, datetime
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gaudi_operator.api.v1alpha1.resource import SINGULAR
-from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus, GaudiInferenceStatus, RevisionPhase
-from gaudi_operator.cli.kubectl.asking import Refused, SelectedResource, with_resource
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, PodState
+from gaudi_operator.cli.kubectl.options import Form, Output, SelectedResource, with_resource
+from gaudi_operator.cli.kubectl.rollout_status import LONGEST_WATCH_SECONDS
+from gaudi_operator.cli.kubectl.terminal import console, table
+from gaudi_operator.cli.kubectl.why import explain
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.resource import read_identity, read_status
-from gaudi_operator.core.rollout.controller_revision import stored_revisions
-from gaudi_operator.core.rollout.revision import Revision
+from gaudi_operator.core.resource import read_status
+from gaudi_operator.core.text_formats import parse_timestamp
+from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.contract.text import on_one_line
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import RenderableType
+    from rich.text import Text
 
-GIVEN_UP = (RevisionPhase.FAILED, RevisionPhase.ROLLED_BACK)
+BAR = 12
+COLUMNS = ("POD", "PHASE", "WARM-UP", "PROMPT", "DECODE", "TRAFFIC", "RESTARTS")
 
-
-class Outcome(Enum):
-    """The outcome of a rollout so far: waiting, done or failed."""
-
-    WAITING = auto()
-    DONE = auto()
-    FAILED = auto()
+Live = Annotated[bool, typer.Option("-w", "--watch", help="Keep watching until Ctrl-C.")]
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """The outcome of a rollout with its sentence, and the figures of a progress bar.
+def heading(resource: Manifest, now: datetime) -> Iterator[str]:
+    """Yield the first lines of `kubectl gaudi status`, about the resource as a whole."""
+    status, found = read_status(resource), explain(resource)
+    name = f"{resource['metadata']['namespace']}/{resource['metadata']['name']}"
+    simulated = "simulated" if resource["spec"].get("engine", {}).get("name") == EngineName.SIM else ""
+    parts = (name, status.phase, f"{status.ready} ready", simulated, _left(status, now))
+    yield on_one_line("  ".join(part for part in parts if part))
+    yield f"{found.reason}: {found.sentence}"
+    yield from found.evidence if found.ready else ()
+    if status.plan and status.plan.advice:
+        yield on_one_line(status.plan.advice.message)
 
-    `percent` is the warm-up progress of the slowest pod of the current revision. `ready` has the form 1/2.
+
+def _left(status: GaudiInferenceStatus, now: datetime) -> str:
+    """Return the estimated end of the warm-up; empty if it is unknown."""
+    eta = parse_timestamp(status.warmup.eta) if status.warmup else None
+    if eta is None or status.warmup is None or status.warmup.percent == 100:
+        return ""
+    seconds = max(0, round((eta - now).total_seconds()))
+    return f"warm-up {status.warmup.percent} %, about {seconds // 60}:{seconds % 60:02} left (an estimate)"
+
+
+def rows(pods: Sequence[PodState]) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of `kubectl gaudi status`, one per pod, with cells in the order of COLUMNS.
+
+    The pod's name contains its revision.
     """
-
-    outcome: Outcome
-    sentence: str
-    phase: str
-    percent: int
-    ready: str
-
-
-def judge_rollout(resource: Manifest, stored: Sequence[Revision]) -> Verdict:
-    """Judge a rollout. `stored` are the stored revisions, which show if the operator has observed an annotation."""
-    status = read_status(resource)
-    outcome, sentence = _outcome(resource, status, stored)
-    percent = 100 if outcome is Outcome.DONE else status.warmup.percent if status.warmup else 0
-    return Verdict(outcome, on_one_line(sentence), on_one_line(status.phase), percent, on_one_line(status.ready))
-
-
-def _outcome(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence[Revision]) -> tuple[Outcome, str]:
-    name, conditions = f'{SINGULAR} "{resource["metadata"]["name"]}"', {each.type: each for each in status.conditions}
-    if not _observed(resource, status, stored):
-        return Outcome.WAITING, f"Waiting for the spec of {name} to be observed..."
-    if _is_true(conditions.get("Ready")):
-        return Outcome.DONE, f"{name} successfully rolled out"
-    stalled, ready = conditions.get("Stalled"), conditions.get("Ready")
-    if stalled is not None and _is_true(stalled):
-        return Outcome.FAILED, f"{name} stopped ({stalled.reason}): {stalled.message}"
-    message = ready.message if ready else "no status yet"
-    if ready and ready.reason == "RollingBack":
-        # The condition Stalled will have the reason. Here the reason would be repeated for every pod.
-        return Outcome.WAITING, f"{name} is rolled back: {message.partition('. ')[0]}"
-    return Outcome.WAITING, f"Waiting for {name} rollout to finish: {message}"
+    for pod in pods:
+        percent = pod.captured_percent
+        yield tuple(
+            map(
+                on_one_line,
+                (
+                    pod.name,
+                    pod.phase,
+                    f"{_bar(pod.warmup_percent)} {pod.warmup_percent:3} %",
+                    _percent(percent.prompt),
+                    _percent(percent.decode),
+                    "yes" if pod.ready else "gate open" if pod.gate else "no",
+                    str(pod.restarts),
+                ),
+            )
+        )
 
 
-def _observed(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence[Revision]) -> bool:
-    """Return True if the status describes the current spec.
-
-    The generation changes with the spec, but not with annotations. A restart adds an annotation, and a retry of a
-    failed revision removes one. The revisions in the status show if the operator has observed either.
-    """
-    if status.observed_generation < resource["metadata"]["generation"]:
-        return False
-    if _refused(status) or (resource["spec"].get("rollout") or {}).get("revision"):
-        return True
-    asked, phases = read_identity(resource).restarted_at, {each.name: each.phase for each in status.revisions}
-    desired = [each for each in stored if each.inputs.get("restartedAt") == asked]
-    return any(
-        each.name == status.revision.current or (each.failure is not None and phases.get(each.name) in GIVEN_UP)
-        for each in desired
-    )
+def _bar(percent: int) -> str:
+    done = percent * BAR // 100
+    return "█" * done + "░" * (BAR - done)
 
 
-def _refused(status: GaudiInferenceStatus) -> bool:
-    """Return True if the spec was refused and has no revision. A spec whose pod captured too few graphs has one."""
-    plan = next((each for each in status.conditions if each.type == "PlanAccepted"), None)
-    return plan is not None and plan.status is ConditionStatus.FALSE and plan.reason != "CapturedBelowThreshold"
-
-
-def _is_true(condition: Condition | None) -> bool:
-    return condition is not None and condition.status is ConditionStatus.TRUE
-
-
-LONGEST_WATCH_SECONDS = 240.0
-"""The maximum seconds of one watch. Proxies may cut longer watches without an error."""
-_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
-
-
-class Truth(StrEnum):
-    """A boolean option with a value, as in kubectl: --watch=false."""
-
-    TRUE = "true"
-    FALSE = "false"
-
-
-Watch = Annotated[Truth, typer.Option("-w", "--watch", help="Wait until the rollout is complete or has failed.")]
-Timeout = Annotated[str, typer.Option(help="Timeout, such as 90s or 5m; 0 waits without a limit.")]
+def _percent(value: int | None) -> str:
+    return "-" if value is None else f"{value} %"
 
 
 @with_resource
-def status(asked: SelectedResource, watch: Watch = Truth.TRUE, timeout: Timeout = "0s") -> None:
-    """Show the progress of a rollout. Exit code 0: rolled out. 1: failed, rolled back or timed out.
+def status(asked: SelectedResource, watch: Live = False, output: Output = Form.TEXT) -> None:
+    """Show the resource and its pods: progress bars, phases, estimated end, and what they wait for."""
+    from rich.live import Live as LiveDisplay
 
-    With --watch=false also 0 while it is in progress.
-    """
-    from rich.console import Console
-
-    limit = seconds(timeout)
-    manifests = _followed(asked, limit) if watch is Truth.TRUE else iter([asked.cluster.inference(asked.name)])
-    with RolloutProgressBar(Console()) as progress:
-        for manifest in manifests:
-            verdict = judge_rollout(manifest, stored_revisions(asked.cluster.revisions(asked.name)))
-            if verdict.outcome is Outcome.FAILED:
-                raise Refused(verdict.sentence)
-            progress.show(verdict)
-            if verdict.outcome is Outcome.DONE:
-                return
-    if watch is Truth.TRUE:
-        raise Refused(f"timed out after {timeout}: {verdict.sentence}")
-
-
-def _followed(asked: SelectedResource, seconds: float) -> Iterator[Manifest]:
-    """Yield the resource now and after every change, for at most `seconds`; 0 is unlimited."""
-    deadline = time.monotonic() + (seconds or float("inf"))
-    while True:
-        yield asked.cluster.inference(asked.name)
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return
-        yield from asked.cluster.changes(asked.name, min(left, LONGEST_WATCH_SECONDS))
-
-
-def seconds(text: str) -> float:
-    """Return the seconds of a duration as in kubectl: 90s, 5m, 1h30m, or 0 for no limit. Raises Refused."""
-    parts = _PART.findall(text)
-    if text == "0":
-        return 0.0
-    if not parts or "".join(amount + unit for amount, unit in parts) != text:
-        raise Refused(f"{text} is not a duration: use the form 90s, 5m or 1h30m")
-    return sum(float(amount) * _SECONDS[unit] for amount, unit in parts)
-
-
-class RolloutProgressBar:
-    """A progress bar on a terminal, or a line for every change elsewhere. Use as a context manager."""
-
-    def __init__(self, console: "Console") -> None:
-        """Create the display. A console that is not a terminal gets only lines."""
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-
-        self._console, self._said = console, ""
-        text = TextColumn("{task.description}  ready {task.fields[ready]}  warm-up of the least advanced pod")
-        self._bar = Progress(text, BarColumn(), TaskProgressColumn(), console=console, transient=True)
-        self._task = self._bar.add_task("", total=100, ready="")
-
-    def __enter__(self) -> Self:
-        """Start the bar."""
-        if self._console.is_terminal:
-            self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Remove the bar. Lines stay."""
-        if self._console.is_terminal:
-            self._bar.stop()
-
-    def show(self, verdict: Verdict) -> None:
-        """Show a verdict. The same sentence is printed only once."""
-        self._bar.update(
-            self._task,
-            refresh=self._console.is_terminal,
-            description=verdict.phase,
-            completed=verdict.percent,
-            ready=verdict.ready,
+    resource = asked.cluster.inference(asked.name)
+    if output is Form.JSON:
+        typer.echo(
+            json.dumps(read_status(resource).model_dump(mode="json", by_alias=True, exclude_none=True), indent=1)
         )
-        if verdict.sentence != self._said:
-            self._said = verdict.sentence
-            # Without line breaks, because scripts read these lines.
-            self._console.print(self._said, markup=False, highlight=False, soft_wrap=True)
+        return
+    screen = console()
+    if not watch:
+        screen.print(drawn(resource))
+    elif screen.is_terminal:
+        with LiveDisplay(drawn(resource), console=screen, auto_refresh=False) as live:
+            for changed in _changes(asked):
+                live.update(drawn(changed), refresh=True)
+    else:
+        # Without a terminal, a live display is printed only when it ends, and this display never ends.
+        for changed in _changes(asked):
+            screen.print(drawn(changed), "")
+
+
+def _changes(asked: SelectedResource) -> Iterator[Manifest]:
+    """Yield the resource now and after every change, forever. Raises ConfigError when it is deleted."""
+    seen = ""
+    while True:
+        # Read the resource again, because the connection may have been cut. A watch starts with the current object.
+        for found in chain(
+            [asked.cluster.inference(asked.name)], asked.cluster.changes(asked.name, LONGEST_WATCH_SECONDS)
+        ):
+            if found["metadata"]["resourceVersion"] != seen:
+                seen = found["metadata"]["resourceVersion"]
+                yield found
+
+
+def drawn(resource: Manifest) -> "RenderableType":
+    """Return what `kubectl gaudi status` prints: the heading, a table of the pods, and notes."""
+    from rich.console import Group
+    from rich.text import Text
+
+    pods = read_status(resource).pods
+    coloured = [_coloured(row, pod) for row, pod in zip(rows(pods), pods, strict=True)]
+    lines = [
+        Text(line, style="bold" if number == 0 else "")
+        for number, line in enumerate(heading(resource, datetime.now(UTC)))
+    ]
+    drawn = table(COLUMNS, coloured) if pods else Text("No pods.")
+    return Group(*lines, drawn, *(Text(note, style="dim") for note in notes(pods, explain(resource).sentence)))
+
+
+def notes(pods: Sequence[PodState], said: str = "") -> Iterator[str]:
+    """Yield the notes of `kubectl gaudi status`: the messages of pods that are not ready, each text once.
+
+    Messages in `said`, the heading, are left out.
+    """
+    waiting: defaultdict[str, list[str]] = defaultdict(list)
+    for pod in pods:
+        if pod.message and not pod.ready and on_one_line(pod.message) not in said:
+            waiting[pod.message].append(pod.name)
+    yield from (on_one_line(f"{', '.join(names)}: {text}") for text, names in waiting.items())
+
+
+def _coloured(row: Sequence[str], pod: PodState) -> list["Text"]:
+    from rich.text import Text
+
+    colour = "green" if pod.ready else "red" if pod.last_termination and not pod.warmup_percent else "yellow"
+    drawn = zip(COLUMNS, row, strict=True)
+    return [Text(cell, style=colour if column in ("PHASE", "WARM-UP") else "") for column, cell in drawn]

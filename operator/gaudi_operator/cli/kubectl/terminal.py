@@ -1,4 +1,7 @@
-"""Terminal output of commands. Lines are wrapped in a terminal, but not in a pipe."""
+"""Terminal output of `kubectl gaudi`: console, tables and paragraphs.
+
+Lines are wrapped in a terminal, but not in a pipe.
+"""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -18,7 +21,7 @@ Rows = Sequence[Sequence["Text"]]
 
 
 def console() -> "Console":
-    """Return a console on standard output without automatic highlighting."""
+    """Return the console of `kubectl gaudi` on standard output: lines wrap in a terminal, but not in a pipe."""
     from rich.console import Console
 
     found = Console(highlight=False)
@@ -26,7 +29,10 @@ def console() -> "Console":
 
 
 def table(titles: Sequence[str], rows: Rows, numbers: Collection[str] = ()) -> "Table":
-    """Return a table without lines, with the columns `numbers` aligned right. Long cells are folded, not cut."""
+    """Return a terminal table of `kubectl gaudi` without lines, with the columns `numbers` aligned right.
+
+    Long cells are folded, not cut.
+    """
     from rich.table import Table
 
     drawn = Table(box=None, pad_edge=False, header_style="bold")
@@ -38,7 +44,7 @@ def table(titles: Sequence[str], rows: Rows, numbers: Collection[str] = ()) -> "
 
 
 def fitting(titles: Sequence[str], rows: Rows, width: int) -> int:
-    """Return how many of the first columns fit into `width` characters."""
+    """Return how many of the first columns of a table fit into a terminal of `width` characters."""
     widths = [max(len(title), *(row[at].cell_len for row in rows), 0) for at, title in enumerate(titles)]
     shown = len(titles)
     while shown > ALWAYS_SHOWN and sum(widths[:shown]) + GAP * (shown - 1) > width:
@@ -47,7 +53,10 @@ def fitting(titles: Sequence[str], rows: Rows, width: int) -> int:
 
 
 def paragraphs(lines: Sequence[str]) -> Iterator["RenderableType"]:
-    """Yield each line, wrapped with its own indent. A line that ends with a colon is a title."""
+    """Yield each line as a paragraph, which a terminal wraps with its own indent.
+
+    A line that ends with a colon is a title.
+    """
     from rich.padding import Padding
     from rich.text import Text
 

@@ -15,9 +15,8 @@ import typer
 from pydantic import ValidationError
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
-from gaudi_operator.cli.kubectl.asking import SelectedCluster, with_cluster
+from gaudi_operator.cli.kubectl.options import Form, Output, SelectedCluster, with_cluster
 from gaudi_operator.cli.kubectl.terminal import console, fitting, table
-from gaudi_operator.cli.kubectl.why import Form, Output
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_status
 from gaudi_runtime.contract.ports import WARMUP_PATH
@@ -56,7 +55,10 @@ Seconds = Annotated[float, typer.Option(min=1, max=600, help="Interval of the to
 
 @dataclass(frozen=True)
 class Line:
-    """The figures of one resource: whole percentages, tokens per second, bytes of a card. None means unknown."""
+    """The row of one resource in `kubectl gaudi top`: whole percentages, tokens per second, bytes of a card.
+
+    None means unknown.
+    """
 
     namespace: str
     name: str
@@ -76,7 +78,7 @@ class Line:
 
 
 def line(resource: Manifest, before: Sequence[WarmupReport], after: Sequence[WarmupReport], seconds: float) -> Line:
-    """Return the figures of a resource from reports `before` and `after` an interval of `seconds`.
+    """Return the row of a resource in `kubectl gaudi top`, from reports `before` and `after` `seconds`.
 
     A pod with only one report does not count in the rates.
     """
@@ -117,7 +119,7 @@ def _padding(reports: Iterable[WarmupReport]) -> float | None:
 
 
 def ready_pods(status: GaudiInferenceStatus) -> list[str]:
-    """Return the names of the ready pods in the status."""
+    """Return the names of the ready pods, whose reports `kubectl gaudi top` reads."""
     return [each.name for each in status.pods if each.ready]
 
 
@@ -188,7 +190,7 @@ def _print(lines: Sequence[Line], everywhere: bool) -> None:
 
 
 def drawn(lines: Sequence[Line], everywhere: bool, width: int) -> Iterator["RenderableType"]:
-    """Yield a table of the columns that fit into `width` characters, the names of the other columns, and advice."""
+    """Yield what `kubectl gaudi top` prints: a table of the columns that fit into `width` characters, and advice."""
     from rich.text import Text
 
     titles = ("NAMESPACE", *COLUMNS) if everywhere else COLUMNS
@@ -221,7 +223,7 @@ def _coloured(found: Line, everywhere: bool) -> list["Text"]:
 
 
 def cells(found: Line) -> tuple[str, ...]:
-    """Return the cells of a row, in the order of COLUMNS."""
+    """Return the cells of a row of `kubectl gaudi top`, in the order of COLUMNS."""
     return (
         found.name,
         found.phase,

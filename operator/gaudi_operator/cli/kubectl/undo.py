@@ -1,23 +1,106 @@
-"""The undo patch, which changes a spec back to the inputs of a stored revision.
+"""`kubectl gaudi rollout undo`: change the spec back to the inputs of a stored revision.
 
-Users who cannot patch the spec, because another tool owns it, set spec.rollout.revision instead
-(docs/how-to/revisions.md, Going back).
+The command comes first. The pure functions below it choose the revision to restore and return the undo patch. Users who
+cannot patch the spec, because another tool owns it, set spec.rollout.revision instead (docs/how-to/revisions.md, Going
+back).
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
 
 from gaudi_operator.api.base import as_written
-from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
+from gaudi_operator.cli.kubectl.options import Refused, SelectedResource, with_resource
+from gaudi_operator.cli.kubectl.rollout import UNSAID, MergePatch, find_revision, refuse_if_paused, stored_of
+from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_inference
 from gaudi_operator.core.rollout.inputs import read_inputs, revision_inputs
+from gaudi_operator.core.rollout.revision import Revision
 
 _RESTARTED = "restartedAt"
+TRY_AGAIN: MergePatch = {"metadata": {"annotations": {FAILURE_ANNOTATION: None}}}
+"""The patch of a ControllerRevision that removes its failure, so that the operator tries the revision again."""
+
+ToRevision = Annotated[
+    str | None, typer.Option("--to-revision", help="Number or name of the revision. Defaults to the previous one.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Go back even if the revision has failed before.")]
+
+
+@with_resource
+def undo(asked: SelectedResource, to_revision: ToRevision = None, force: Force = False) -> None:
+    """Change the spec back to an earlier revision. Replicas, thresholds and rollout settings stay."""
+    resource, stored = asked.cluster.inference_with_texts(asked.name), stored_of(asked)
+    to = undo_target(resource, stored, to_revision)
+    patch = guarded_undo_patch(resource, to)
+    if failed := why_not_back(to):
+        if not force:
+            raise Refused(f"{failed}. To retry it, use --force")
+        typer.echo(f"warning: {failed}. It is retried.", err=True)
+    # Clear the failure first, because the operator would give up a revision that is marked as failed.
+    if to.failure:
+        asked.cluster.patch_revision(asked.name, to.name, TRY_AGAIN)
+    if patch:
+        asked.cluster.patch(asked.name, patch)
+    if patch or to.failure:
+        typer.echo(f"{asked.full_name} rolled back to revision {to.number} ({to.name})")
+    else:
+        typer.echo(f"{asked.full_name} skipped rollback (the spec already asks for revision {to.number}, {to.name})")
+
+
+def undo_target(resource: Manifest, stored: Sequence[Revision], asked: str | None) -> Revision:
+    """Return the revision that `kubectl gaudi rollout undo` restores.
+
+    Raises the errors of find_revision() and previous_revision().
+    """
+    return previous_revision(resource, stored) if asked in UNSAID else find_revision(stored, str(asked))
+
+
+def previous_revision(resource: Manifest, stored: Sequence[Revision]) -> Revision:
+    """Return the revision that undo restores without --to-revision: the newest good one that is not desired.
+
+    `stored` is newest first. After a rollback, undo thus restores the revision that runs.
+
+    Raises Refused if there is no such revision, SpecUnreadable if another release wrote an unreadable spec.
+    """
+    desired = _desired(resource, stored)
+    for revision in stored:
+        if revision is not desired and revision.failure is None:
+            return revision
+    raise Refused("there is no earlier revision to go back to that has not failed")
+
+
+def why_not_back(revision: Revision) -> str | None:
+    """Return why undo needs --force to restore a revision that failed before; None if it has not failed."""
+    failure = revision.failure
+    if failure is None:
+        return None
+    return f"revision {revision.name} failed before ({failure.reason}): {failure.message.rstrip('.')}"
+
+
+def _desired(resource: Manifest, stored: Sequence[Revision]) -> Revision | None:
+    inference = read_inference(resource)
+    pinned = inference.spec.rollout.revision
+    if pinned:
+        return next((each for each in stored if each.name == pinned), None)
+    return next((each for each in stored if each.matches_spec(inference)), None)
+
+
+def guarded_undo_patch(resource: Manifest, revision: Revision) -> list[dict[str, Any]]:
+    """Return the undo patch that restores `revision`, guarded by the generation; empty if the spec already matches.
+
+    Raises Refused if the rollout is paused, SpecUnreadable if another release wrote an unreadable spec or revision.
+    """
+    refuse_if_paused(resource, "undo")
+    patch = undo_patch(resource, revision.inputs)
+    unchanged = {"op": "test", "path": "/metadata/generation", "value": resource["metadata"]["generation"]}
+    return [unchanged, *patch] if patch else []
 
 
 def undo_patch(resource: Manifest, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the JSON patch (RFC 6902) that changes the spec of `resource` to the `inputs` of a ControllerRevision.
+    """Return the undo patch (RFC 6902), which changes the spec of `resource` to the `inputs` of a stored revision.
 
     The patch writes only inputs that differ, and removes a pinned revision. Replicas, thresholds and rollout settings
     stay. Defaults are left out, because rules of the API may depend on whether a field was set. Raises SpecUnreadable

@@ -8,14 +8,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from enum import StrEnum
-from typing import Annotated
 
 import typer
 
 from gaudi_operator.api.v1alpha1.resource import SINGULAR
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus, GaudiInferenceStatus, PodState
-from gaudi_operator.cli.kubectl.asking import SelectedResource, with_resource
+from gaudi_operator.cli.kubectl.options import Form, Output, SelectedResource, with_resource
 from gaudi_operator.cli.kubectl.terminal import console, paragraphs
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.core.observed import Manifest
@@ -139,16 +137,6 @@ def _evidence(status: GaudiInferenceStatus, pod: PodState | None, sentence: str)
         yield f"pod {pod.name}: {pod.phase}, warm-up {pod.warmup_percent} %, {pod.restarts} restarts"
         words = (pod.message, pod.last_termination.message if pod.last_termination else None)
         yield from (f"pod {pod.name}: {each}" for each in words if each and each not in sentence)
-
-
-class Form(StrEnum):
-    """The output format of a command."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-Output = Annotated[Form, typer.Option("-o", "--output", help="Output format: text for people, json for programs.")]
 
 
 @with_resource

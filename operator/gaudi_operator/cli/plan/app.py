@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gaudi_operator.cli.asking import add_version
+from gaudi_operator.cli.options import add_version
 from gaudi_operator.cli.plan.faults import SpecRefused
 from gaudi_operator.cli.plan.options import (
     REFUSED,
@@ -249,7 +249,7 @@ def trace(
 
         gaudi-plan trace -f limits.json --trace requests.csv --cost roofline --model Qwen/Qwen3-32B --card gaudi3
     """
-    from gaudi_operator.cli.plan.judged import Budget
+    from gaudi_operator.cli.plan.strategy_scores import Budget
     from gaudi_operator.cli.plan.trace import TraceFile, Traces, cost_of, judge_traces
     from gaudi_runtime.traffic.batching import Pace
     from gaudi_runtime.traffic.trace import ColumnNames
@@ -283,9 +283,9 @@ def learn(
     gaudi-plan learn --from-cluster llama --traffic traffic.txt --graphs 20 -o yaml > patch.yaml
     kubectl patch gi llama --type merge --patch-file patch.yaml
     """
-    from gaudi_operator.cli.plan.judged import Budget
     from gaudi_operator.cli.plan.learn import learn, read_texts
     from gaudi_operator.cli.plan.question import read_text
+    from gaudi_operator.cli.plan.strategy_scores import Budget
 
     observed = read_texts((str(file), read_text(file, MAX_TRAFFIC_BYTES)) for file in traffic)
     found = learn(question, observed, Budget(graphs, decode_graphs, graph_bytes, warmup_seconds), form)

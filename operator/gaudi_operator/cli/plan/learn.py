@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gaudi_operator.cli.plan.judged import Budget, budget_warnings, verdict_cells
 from gaudi_operator.cli.plan.options import Form
 from gaudi_operator.cli.plan.output import CommandOutput, stdout, table
 from gaudi_operator.cli.plan.question import PlanDocument
+from gaudi_operator.cli.plan.strategy_scores import Budget, budget_warnings, verdict_cells
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.base import as_in_spec

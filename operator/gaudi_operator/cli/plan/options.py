@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gaudi_operator.cli.asking import questions
+from gaudi_operator.cli.options import questions
 from gaudi_operator.cli.plan.faults import SpecRefused
 from gaudi_operator.cli.plan.question import WANTED, Document, PlanDocument, parse_document, read_question, read_text
 from gaudi_runtime.contract.text import on_one_line

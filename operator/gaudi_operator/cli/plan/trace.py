@@ -9,10 +9,10 @@ from pathlib import Path
 
 from gaudi_operator.cli.plan.figures import Expected
 from gaudi_operator.cli.plan.forecast import forecast_inputs_of, model_shape_of, select_card
-from gaudi_operator.cli.plan.judged import Budget, budget_warnings, compare_on_traffic
 from gaudi_operator.cli.plan.options import CostModel
 from gaudi_operator.cli.plan.output import CommandOutput
 from gaudi_operator.cli.plan.question import PlanDocument
+from gaudi_operator.cli.plan.strategy_scores import Budget, budget_warnings, compare_on_traffic
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.errors import ConfigError, PlanImpossible, TraceUnreadable
 from gaudi_runtime.forecast.inputs import spread_of

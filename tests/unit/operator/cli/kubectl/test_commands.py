@@ -9,9 +9,9 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from gaudi_operator.cli.kubectl.app import app, main
-from gaudi_operator.cli.kubectl.asking import Refused, plain_name
 from gaudi_operator.cli.kubectl.learn import UNOBSERVED, ready_pods, why_unobserved
-from gaudi_operator.cli.kubectl.status import Outcome, RolloutProgressBar, Verdict
+from gaudi_operator.cli.kubectl.options import Refused, plain_name
+from gaudi_operator.cli.kubectl.rollout_status import Outcome, RolloutProgressBar, Verdict
 from gaudi_operator.cli.plan.options import Form
 from tests.support.builders import gaudi_inference
 

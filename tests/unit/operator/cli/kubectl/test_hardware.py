@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.cli.kubectl.asking import Refused
 from gaudi_operator.cli.kubectl.hardware import about, read_report, trial_pod, waits_for
+from gaudi_operator.cli.kubectl.options import Refused
 from gaudi_operator.core.names import GROUP_SIZE_ANNOTATION, NAME_LABEL
 from tests.unit.runtime.hardware.test_proofs import facts
 

@@ -1,24 +1,19 @@
-"""The kept revisions as rows and as a document, which one undo goes back to, and the patches of all commands."""
+"""The kept revisions as rows and as a document, and the patches of pause, resume and restart."""
 
 import pytest
 
-from gaudi_operator.cli.kubectl.asking import Refused
+from gaudi_operator.cli.kubectl.options import Refused
 from gaudi_operator.cli.kubectl.rollout import (
     HEADER,
     aligned_lines,
     details,
     find_revision,
-    guarded_undo_patch,
     pause_patch,
-    previous_revision,
     restart_patch,
     resume_patch,
     rows,
-    undo_target,
-    why_not_back,
 )
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
-from gaudi_operator.core.rollout.revision import Revision
 from tests.unit.operator.cli.kubectl.kept import FAILURE, NEWER, revision, shown
 from tests.unit.operator.core.resources import resource
 
@@ -38,47 +33,6 @@ def test_name_of_digits_goes_before_a_number() -> None:
 def test_revision_not_kept_is_refused_with_those_that_are() -> None:
     with pytest.raises(Refused, match=r"revision 9 is not kept: choose one of 1 \(a\), 2 \(b\)"):
         find_revision((SECOND, FIRST), "9")
-
-
-def test_undo_goes_back_to_the_revision_before_the_desired_one() -> None:
-    assert previous_revision(resource(**NEWER), (SECOND, FIRST)) is FIRST
-
-
-@pytest.mark.parametrize(("asked", "found"), [(None, FIRST), ("0", FIRST), ("2", SECOND)])
-def test_undo_to_0_is_undo_without_a_revision(asked: str | None, found: Revision) -> None:
-    assert undo_target(resource(**NEWER), (SECOND, FIRST), asked) is found
-
-
-def test_undo_of_an_undo_goes_forth_again() -> None:
-    again = revision("a", 3)
-    assert previous_revision(resource(), (again, SECOND)) is SECOND
-
-
-def test_undo_after_a_rollback_takes_what_runs_in_its_stead() -> None:
-    runs, failed = revision("a", 3), revision("b", 2, FAILURE, **NEWER)
-    assert previous_revision(resource(**NEWER), (runs, failed)) is runs
-
-
-def test_undo_of_a_pin_goes_back_to_the_one_before() -> None:
-    pinned = resource(**NEWER, rollout={"revision": "0123456789"})
-    assert previous_revision(pinned, (revision("0123456789", 3), SECOND)) is SECOND
-
-
-def test_undo_passes_over_revisions_that_failed() -> None:
-    failed = revision("b", 2, FAILURE, engine={"maxNumSeqs": 9})
-    assert previous_revision(resource(**NEWER), (revision("c", 3, **NEWER), failed, FIRST)) is FIRST
-
-
-def test_undo_without_an_earlier_revision_is_refused() -> None:
-    with pytest.raises(Refused, match="no earlier revision"):
-        previous_revision(resource(), (FIRST,))
-
-
-def test_failed_revision_is_warned_of() -> None:
-    assert why_not_back(revision("b", 2, FAILURE)) == (
-        "revision b failed before (WarmupStalled): No progress in pod tiny-b-x"
-    )
-    assert why_not_back(FIRST) is None
 
 
 STORED = (revision("b", 12, FAILURE, **NEWER), revision("a", 2))
@@ -149,18 +103,3 @@ def test_restart_while_paused_is_refused_with_the_command_that_helps() -> None:
 def test_restart_of_a_pinned_revision_is_refused_as_without_effect() -> None:
     with pytest.raises(Refused, match="runs revision 0123456789"):
         restart_patch(resource(rollout={"revision": "0123456789"}), "now")
-
-
-def test_undo_of_what_is_paused_is_refused() -> None:
-    with pytest.raises(Refused, match="undo would have no effect"):
-        guarded_undo_patch(PAUSED, revision("b", 2, **NEWER))
-
-
-def test_undo_holds_only_for_the_spec_that_was_looked_at() -> None:
-    test, *changes = guarded_undo_patch(resource(generation=4), revision("b", 2, **NEWER))
-    assert test == {"op": "test", "path": "/metadata/generation", "value": 4}
-    assert [change["path"] for change in changes] == ["/spec/engine"]
-
-
-def test_undo_to_what_the_spec_asks_for_is_no_patch() -> None:
-    assert guarded_undo_patch(resource(**NEWER), revision("b", 2, **NEWER)) == []

@@ -1,106 +1,100 @@
-"""The output of `kubectl gaudi rollout status`, and durations in the format of kubectl."""
+"""`kubectl gaudi status`: the resource in a line or two, and a row for each pod."""
+
+from datetime import timedelta
+from io import StringIO
+from typing import Any
 
 import pytest
+from rich.console import Console
 
-from gaudi_operator.cli.kubectl.asking import Refused
-from gaudi_operator.cli.kubectl.status import Outcome, judge_rollout, seconds
-from tests.unit.operator.cli.kubectl.kept import FAILURE, revision, shown
+from gaudi_operator.api.v1alpha1.status import CapturedPercent, PodState
+from gaudi_operator.cli.kubectl.status import COLUMNS, drawn, heading, notes, rows
+from gaudi_operator.core.text_formats import timestamp
+from tests.unit.operator.cli.kubectl.kept import ADVICE, ADVISED, shown
+from tests.unit.operator.core.resources import NOW
 
-READY = ("Ready", True, "Serving", "All 2 replicas serve revision a.")
-ON_ITS_WAY = ("Ready", False, "RollingOut", "1 of 2 replicas serve revision a; 1 left.")
-STALLED = ("Stalled", True, "RolledBack", "Revision b failed (WarmupStalled): Nothing has moved.")
-KEPT = (revision("a", 1),)
-
-
-def test_ready_resource_is_rolled_out_in_the_words_of_kubectl() -> None:
-    verdict = judge_rollout(shown(READY), KEPT)
-    assert (verdict.outcome, verdict.sentence) == (Outcome.DONE, 'gaudiinference "tiny" successfully rolled out')
+WARMS = ("Ready", False, "WarmingUp", "1 of 2 replicas serve; 1 warms up.")
 
 
-def test_rollout_on_its_way_says_what_it_waits_for() -> None:
-    verdict = judge_rollout(shown(ON_ITS_WAY), KEPT)
-    assert verdict.outcome is Outcome.WAITING
-    assert (
-        verdict.sentence
-        == 'Waiting for gaudiinference "tiny" rollout to finish: 1 of 2 replicas serve revision a; 1 left.'
-    )
+def pod(**fields: Any) -> PodState:
+    return PodState(**{"name": "a", "revision": "r", "phase": "Capturing", "gate": False, "ready": False, **fields})
 
 
-def test_stalled_rollout_has_failed_with_the_conditions_reason_and_sentence() -> None:
-    verdict = judge_rollout(shown(ON_ITS_WAY, STALLED), KEPT)
-    assert verdict.outcome is Outcome.FAILED
-    assert verdict.sentence == f'gaudiinference "tiny" stopped (RolledBack): {STALLED[3]}'
+def test_heading_says_phase_replicas_and_what_is_waited_for() -> None:
+    first, second = heading(shown(WARMS, phase="WarmingUp"), NOW)
+    assert first == "models/tiny  WarmingUp  1/2 ready"
+    assert second == "WarmingUp: 1 of 2 replicas serve; 1 warms up."
 
 
-def test_failure_is_told_once_when_it_is_rolled_back() -> None:
-    back = ("Ready", False, "RollingBack", f"1 of 2 replicas serve revision a. {STALLED[3]} Revision a runs instead.")
-    verdict = judge_rollout(shown(back), KEPT)
-    assert verdict.outcome is Outcome.WAITING
-    assert verdict.sentence == 'gaudiinference "tiny" is rolled back: 1 of 2 replicas serve revision a'
+@pytest.mark.parametrize(("seconds", "left"), [(95, "1:35"), (-5, "0:00")])
+def test_estimated_end_is_said_as_time_that_is_left(seconds: int, left: str) -> None:
+    warmup = {"percent": 40, "phase": "Capturing", "eta": timestamp(NOW + timedelta(seconds=seconds))}
+    first = next(heading(shown(WARMS, phase="WarmingUp", warmup=warmup), NOW))
+    assert first.endswith(f"warm-up 40 %, about {left} left (an estimate)")
 
 
-def test_status_of_an_older_generation_is_waited_for() -> None:
-    verdict = judge_rollout(shown(READY, observedGeneration=1), KEPT)
-    assert verdict.outcome is Outcome.WAITING
-    assert "to be observed" in verdict.sentence
+def test_end_of_what_is_warm_is_not_estimated() -> None:
+    warmup = {"percent": 100, "phase": "Serving", "eta": timestamp(NOW)}
+    assert "estimate" not in next(heading(shown(WARMS, warmup=warmup), NOW))
 
 
-def test_resource_without_any_status_is_waited_for() -> None:
-    resource = shown()
-    del resource["status"]
-    assert judge_rollout(resource, ()).outcome is Outcome.WAITING
+def test_heading_ends_with_the_advice() -> None:
+    serves = ("Ready", True, "Serving", "All serve.")
+    *_, last = heading(shown(serves, phase="Serving", plan=ADVISED), NOW)
+    assert last == ADVICE
 
 
-def test_restart_that_no_revision_runs_yet_is_waited_for() -> None:
-    assert judge_rollout(shown(READY, restarted="now"), KEPT).outcome is Outcome.WAITING
-
-
-def test_restart_whose_revision_is_not_in_status_is_waited_for() -> None:
-    kept = (revision("c", 2, restarted="now"), *KEPT)
-    assert judge_rollout(shown(READY, restarted="now"), kept).outcome is Outcome.WAITING
-
-
-def test_restart_is_rolled_out_once_its_revision_is_current() -> None:
-    resource = shown(READY, restarted="now", revision={"current": "c"})
-    assert judge_rollout(resource, (revision("c", 2, restarted="now"), *KEPT)).outcome is Outcome.DONE
-
-
-def test_restart_that_was_rolled_back_has_failed() -> None:
-    rows = [{"name": "c", "number": 2, "phase": "RolledBack"}, {"name": "a", "number": 3, "phase": "Serving"}]
-    kept = (revision("a", 3), revision("c", 2, FAILURE, restarted="now"))
-    assert judge_rollout(shown(ON_ITS_WAY, STALLED, restarted="now", revisions=rows), kept).outcome is Outcome.FAILED
-
-
-def test_failed_revision_that_may_be_tried_again_is_waited_for() -> None:
-    rows = [{"name": "c", "number": 2, "phase": "RolledBack"}, {"name": "a", "number": 3, "phase": "Serving"}]
-    kept = (revision("a", 3), revision("c", 2, restarted="now"))
-    assert judge_rollout(shown(ON_ITS_WAY, STALLED, restarted="now", revisions=rows), kept).outcome is Outcome.WAITING
-
-
-def test_refused_spec_has_failed_although_it_made_no_revision() -> None:
-    refused = ("PlanAccepted", False, "PlanImpossible", "no KV block fits")
-    stalled = ("Stalled", True, "PlanImpossible", "no KV block fits")
-    assert judge_rollout(shown(refused, stalled, restarted="now"), KEPT).outcome is Outcome.FAILED
-
-
-def test_bar_shows_the_warm_up_of_the_least_advanced_pod() -> None:
-    verdict = judge_rollout(shown(ON_ITS_WAY, warmup={"percent": 45, "phase": "Compiling"}, phase="RollingOut"), KEPT)
-    assert (verdict.percent, verdict.phase, verdict.ready) == (45, "RollingOut", "1/2")
+def test_row_has_a_bar_and_percents() -> None:
+    warm = pod(warmup_percent=45, captured_percent=CapturedPercent(prompt=62), restarts=1)
+    (row,) = rows([warm])
+    assert dict(zip(COLUMNS, row, strict=True)) == {
+        "POD": "a",
+        "PHASE": "Capturing",
+        "WARM-UP": "█████░░░░░░░  45 %",
+        "PROMPT": "62 %",
+        "DECODE": "-",
+        "TRAFFIC": "no",
+        "RESTARTS": "1",
+    }
 
 
 @pytest.mark.parametrize(
-    ("text", "found"), [("0", 0), ("0s", 0), ("90s", 90), ("5m", 300), ("1h30m", 5400), ("1.5s", 1.5), ("200ms", 0.2)]
+    ("gate", "ready", "word"), [(True, True, "yes"), (True, False, "gate open"), (False, False, "no")]
 )
-def test_duration_is_read(text: str, found: float) -> None:
-    assert seconds(text) == pytest.approx(found)
+def test_traffic_is_told_by_gate_and_readiness(gate: bool, ready: bool, word: str) -> None:
+    (row,) = rows([pod(gate=gate, ready=ready)])
+    assert row[COLUMNS.index("TRAFFIC")] == word
 
 
-@pytest.mark.parametrize("text", ["", "5", "-5s", "5 m", "5m!", "soon"])
-def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(Refused, match="is not a duration"):
-        seconds(text)
+def test_name_of_a_pod_is_never_cut() -> None:
+    out, name = StringIO(), f"{'long-' * 12}-3f9c01d2aa-x7k2p"
+    shows = drawn(shown(WARMS, pods=[pod(name=name).model_dump(by_alias=True, mode="json")]))
+    Console(file=out, width=80).print(shows)
+    table = out.getvalue().splitlines()[3:]
+    assert "".join(line.split(" ")[0] for line in table) == name
+    assert "…" not in out.getvalue()
 
 
-def test_words_of_a_pod_steer_no_terminal() -> None:
-    verdict = judge_rollout(shown(ON_ITS_WAY, ("Stalled", True, "Failed", "\x1b]52;c;aGk=\x07")), KEPT)
-    assert verdict.sentence == 'gaudiinference "tiny" stopped (Failed): \\x1b]52;c;aGk=\\x07'
+def test_heading_says_that_no_model_runs() -> None:
+    resource = shown(WARMS, phase="Serving")
+    resource["spec"]["engine"] = {"name": "sim"}
+    assert next(heading(resource, NOW)).endswith("ready  simulated")
+    resource["spec"]["engine"] = {"name": "vllm"}
+    assert next(heading(resource, NOW)).endswith("ready")
+
+
+def test_text_of_several_waiting_pods_is_said_once() -> None:
+    text = {"message": "This is a simulation."}
+    serving = pod(name="c", gate=True, ready=True, **text)
+    assert list(notes([pod(**text), pod(name="b", **text), serving])) == ["a, b: This is a simulation."]
+
+
+def test_note_repeats_no_heading() -> None:
+    assert not list(notes([pod(message="no card is free")], said="Pod a is unschedulable: no card is free."))
+
+
+def test_what_keeps_a_pod_out_is_below_the_table() -> None:
+    out = StringIO()
+    waits = pod(message="finds no node").model_dump(by_alias=True, mode="json")
+    Console(file=out, width=120).print(drawn(shown(WARMS, pods=[waits])))
+    assert out.getvalue().splitlines()[-1] == "a: finds no node"

@@ -5,13 +5,25 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.cli.kubectl.undo import undo_patch
+from gaudi_operator.cli.kubectl.options import Refused
+from gaudi_operator.cli.kubectl.undo import (
+    guarded_undo_patch,
+    previous_revision,
+    undo_patch,
+    undo_target,
+    why_not_back,
+)
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.resource import SpecUnreadable, read_inference
 from gaudi_operator.core.rollout.inputs import revision_inputs, revision_name, stored_form
+from gaudi_operator.core.rollout.revision import Revision
 from tests.support.builders import Object, patched
+from tests.unit.operator.cli.kubectl.kept import FAILURE, NEWER, revision
 from tests.unit.operator.core.resources import CARD, resource
 
+FIRST = revision("a", 1)
+SECOND = revision("b", 2, **NEWER)
+PAUSED = resource(rollout={"paused": True})
 RESTARTED = {RESTARTED_AT_ANNOTATION: "2026-08-01T12:00:00Z"}
 RESOURCES = {
     "plain": resource(),
@@ -97,3 +109,59 @@ def test_section_that_was_unknown_when_it_was_stored_goes() -> None:
     del stored["warmup"]
     now = resource(warmup={"promptGraphPercent": 50})
     assert "warmup" not in patched(now, undo_patch(now, stored))["spec"]
+
+
+def test_undo_goes_back_to_the_revision_before_the_desired_one() -> None:
+    assert previous_revision(resource(**NEWER), (SECOND, FIRST)) is FIRST
+
+
+@pytest.mark.parametrize(("asked", "found"), [(None, FIRST), ("0", FIRST), ("2", SECOND)])
+def test_undo_to_0_is_undo_without_a_revision(asked: str | None, found: Revision) -> None:
+    assert undo_target(resource(**NEWER), (SECOND, FIRST), asked) is found
+
+
+def test_undo_of_an_undo_goes_forth_again() -> None:
+    again = revision("a", 3)
+    assert previous_revision(resource(), (again, SECOND)) is SECOND
+
+
+def test_undo_after_a_rollback_takes_what_runs_in_its_stead() -> None:
+    runs, failed = revision("a", 3), revision("b", 2, FAILURE, **NEWER)
+    assert previous_revision(resource(**NEWER), (runs, failed)) is runs
+
+
+def test_undo_of_a_pin_goes_back_to_the_one_before() -> None:
+    pinned = resource(**NEWER, rollout={"revision": "0123456789"})
+    assert previous_revision(pinned, (revision("0123456789", 3), SECOND)) is SECOND
+
+
+def test_undo_passes_over_revisions_that_failed() -> None:
+    failed = revision("b", 2, FAILURE, engine={"maxNumSeqs": 9})
+    assert previous_revision(resource(**NEWER), (revision("c", 3, **NEWER), failed, FIRST)) is FIRST
+
+
+def test_undo_without_an_earlier_revision_is_refused() -> None:
+    with pytest.raises(Refused, match="no earlier revision"):
+        previous_revision(resource(), (FIRST,))
+
+
+def test_failed_revision_is_warned_of() -> None:
+    assert why_not_back(revision("b", 2, FAILURE)) == (
+        "revision b failed before (WarmupStalled): No progress in pod tiny-b-x"
+    )
+    assert why_not_back(FIRST) is None
+
+
+def test_undo_of_what_is_paused_is_refused() -> None:
+    with pytest.raises(Refused, match="undo would have no effect"):
+        guarded_undo_patch(PAUSED, revision("b", 2, **NEWER))
+
+
+def test_undo_holds_only_for_the_spec_that_was_looked_at() -> None:
+    test, *changes = guarded_undo_patch(resource(generation=4), revision("b", 2, **NEWER))
+    assert test == {"op": "test", "path": "/metadata/generation", "value": 4}
+    assert [change["path"] for change in changes] == ["/spec/engine"]
+
+
+def test_undo_to_what_the_spec_asks_for_is_no_patch() -> None:
+    assert guarded_undo_patch(resource(**NEWER), revision("b", 2, **NEWER)) == []

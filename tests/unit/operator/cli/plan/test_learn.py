@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from gaudi_operator.api.v1alpha1.resource import GaudiInference
-from gaudi_operator.cli.plan.judged import Budget
 from gaudi_operator.cli.plan.learn import learn
 from gaudi_operator.cli.plan.options import Form
 from gaudi_operator.cli.plan.question import read_question
+from gaudi_operator.cli.plan.strategy_scores import Budget
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.traffic.histogram import read_traffic

@@ -1,4 +1,4 @@
-"""The arguments that all commands share (resource and cluster), and the handling of refusals.
+"""The options that the commands of `kubectl gaudi` share (resource, cluster, output), and the handling of refusals.
 
     @with_resource
     def pause(asked: SelectedResource) -> None: ...
@@ -10,12 +10,13 @@ that fails prints one sentence on standard error and exits with code 1, as kubec
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gaudi_operator.api.v1alpha1.resource import GROUP, PLURAL, SHORT_NAMES, SINGULAR
-from gaudi_operator.cli.asking import questions
+from gaudi_operator.cli.options import questions
 from gaudi_operator.core.resource import SpecUnreadable
 from gaudi_runtime.contract.text import on_one_line
 from gaudi_runtime.errors import RuntimeStartError
@@ -34,13 +35,26 @@ Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig. De
 Kubeconfig = Annotated[str | None, typer.Option(help="Path of the kubeconfig. Defaults to that of kubectl.")]
 
 
+class Form(StrEnum):
+    """The value of the option --output of a `kubectl gaudi` command: text or JSON."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+Output = Annotated[Form, typer.Option("-o", "--output", help="Output format: text for people, json for programs.")]
+
+
 class Refused(Exception):
-    """The command is refused. The message is a sentence without a full stop."""
+    """The refusal of a `kubectl gaudi` command because of its options or the state of the resource.
+
+    The message is a sentence without a full stop.
+    """
 
 
 @dataclass(frozen=True)
 class SelectedResource:
-    """The resource and the cluster of a command."""
+    """The resource and the cluster that the options of a `kubectl gaudi` command select."""
 
     name: str
     cluster: "Cluster"
@@ -53,7 +67,7 @@ class SelectedResource:
 
 @dataclass(frozen=True)
 class SelectedCluster:
-    """The cluster of a command that takes no resource."""
+    """The cluster that the options of a `kubectl gaudi` command without a resource select."""
 
     cluster: "Cluster"
 
@@ -61,14 +75,20 @@ class SelectedCluster:
 def select_resource(
     name: Name, namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None
 ) -> SelectedResource:
-    """Return the resource of a command line. Raises Refused, or ConfigError if no cluster is configured."""
+    """Return the resource that NAME and the options of a `kubectl gaudi` command select.
+
+    Raises Refused, or ConfigError if no cluster is configured.
+    """
     return SelectedResource(plain_name(name), select_cluster(namespace, context, kubeconfig).cluster)
 
 
 def select_cluster(
     namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None
 ) -> SelectedCluster:
-    """Return the cluster of a command line without a resource. Raises the errors of select_resource()."""
+    """Return the cluster that the options of a `kubectl gaudi` command select.
+
+    Raises the errors of select_resource().
+    """
     try:
         # Imported here, because help and command line errors need no client.
         from gaudi_operator.cli.cluster import Cluster, Connection
@@ -78,7 +98,10 @@ def select_cluster(
 
 
 def plain_name(name: str) -> str:
-    """Return NAME from NAME or KIND/NAME. Raises Refused if KIND is not a GaudiInference."""
+    """Return NAME from the argument NAME or KIND/NAME of a `kubectl gaudi` command.
+
+    Raises Refused if KIND is not a GaudiInference.
+    """
     kind, slash, plain = name.rpartition("/")
     if slash and kind.lower() not in KINDS:
         raise Refused(f"{kind} is not a GaudiInference: give NAME or gi/NAME")
@@ -87,7 +110,7 @@ def plain_name(name: str) -> str:
 
 @contextmanager
 def report_errors() -> Iterator[None]:
-    """Print an error as one sentence and exit with code 1."""
+    """Print the error of a `kubectl gaudi` command as one sentence, and exit with code 1."""
     try:
         yield
     except (Refused, RuntimeStartError, SpecUnreadable) as error:

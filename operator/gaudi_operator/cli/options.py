@@ -1,4 +1,4 @@
-"""Shared options of a tool: `--version`, and a decorator that adds the parameters of one function to commands."""
+"""Options of both command line tools: `--version`, and a decorator that gives many commands the same options."""
 
 import inspect
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Command = Callable[Concatenate[Question, Parameters], None]
 
 
 def add_version(app: typer.Typer, program: str) -> None:
-    """Add the option `--version`, which prints the version and exits."""
+    """Add the option `--version` to a command line tool, `gaudi-plan` or `kubectl gaudi`."""
 
     def print_version(wanted: bool) -> None:
         if wanted:
@@ -36,7 +36,7 @@ def add_version(app: typer.Typer, program: str) -> None:
 def questions(
     ask: Callable[..., Question], report_errors: Callable[[], AbstractContextManager[None]]
 ) -> Callable[[Command[Question, Parameters]], Callable[..., None]]:
-    """Return a decorator that replaces the first parameter of a command by the parameters of `ask`.
+    """Return a decorator that gives commands the same options: the parameters of `ask` replace the first parameter.
 
     The command runs in `report_errors`. Arguments come before options. The parameters of `ask` come before the
     command's own parameters, because typer shows all parameters in this order.

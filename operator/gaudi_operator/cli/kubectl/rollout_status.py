@@ -1,0 +1,208 @@
+"""`kubectl gaudi rollout status`: wait until a rollout is over, and report the outcome as an exit code.
+
+Pure functions judge the resource. The command below them shows the result.
+"""
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, StrEnum, auto
+from typing import TYPE_CHECKING, Annotated, Self
+
+import typer
+
+from gaudi_operator.api.v1alpha1.resource import SINGULAR
+from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus, GaudiInferenceStatus, RevisionPhase
+from gaudi_operator.cli.kubectl.options import Refused, SelectedResource, with_resource
+from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.resource import read_identity, read_status
+from gaudi_operator.core.rollout.controller_revision import stored_revisions
+from gaudi_operator.core.rollout.revision import Revision
+from gaudi_runtime.contract.text import on_one_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+GIVEN_UP = (RevisionPhase.FAILED, RevisionPhase.ROLLED_BACK)
+
+
+class Outcome(Enum):
+    """The outcome that `kubectl gaudi rollout status` reports: waiting, done or failed."""
+
+    WAITING = auto()
+    DONE = auto()
+    FAILED = auto()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The status of a rollout, as `kubectl gaudi rollout status` prints it: outcome, sentence and progress.
+
+    `percent` is the warm-up progress of the slowest pod of the current revision. `ready` has the form 1/2.
+    """
+
+    outcome: Outcome
+    sentence: str
+    phase: str
+    percent: int
+    ready: str
+
+
+def judge_rollout(resource: Manifest, stored: Sequence[Revision]) -> Verdict:
+    """Return the status of a rollout.
+
+    `stored` are the stored revisions, which show if the operator has observed an annotation.
+    """
+    status = read_status(resource)
+    outcome, sentence = _outcome(resource, status, stored)
+    percent = 100 if outcome is Outcome.DONE else status.warmup.percent if status.warmup else 0
+    return Verdict(outcome, on_one_line(sentence), on_one_line(status.phase), percent, on_one_line(status.ready))
+
+
+def _outcome(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence[Revision]) -> tuple[Outcome, str]:
+    name, conditions = f'{SINGULAR} "{resource["metadata"]["name"]}"', {each.type: each for each in status.conditions}
+    if not _observed(resource, status, stored):
+        return Outcome.WAITING, f"Waiting for the spec of {name} to be observed..."
+    if _is_true(conditions.get("Ready")):
+        return Outcome.DONE, f"{name} successfully rolled out"
+    stalled, ready = conditions.get("Stalled"), conditions.get("Ready")
+    if stalled is not None and _is_true(stalled):
+        return Outcome.FAILED, f"{name} stopped ({stalled.reason}): {stalled.message}"
+    message = ready.message if ready else "no status yet"
+    if ready and ready.reason == "RollingBack":
+        # The condition Stalled will have the reason. Here the reason would be repeated for every pod.
+        return Outcome.WAITING, f"{name} is rolled back: {message.partition('. ')[0]}"
+    return Outcome.WAITING, f"Waiting for {name} rollout to finish: {message}"
+
+
+def _observed(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence[Revision]) -> bool:
+    """Return True if the status describes the current spec.
+
+    The generation changes with the spec, but not with annotations. A restart adds an annotation, and a retry of a
+    failed revision removes one. The revisions in the status show if the operator has observed either.
+    """
+    if status.observed_generation < resource["metadata"]["generation"]:
+        return False
+    if _refused(status) or (resource["spec"].get("rollout") or {}).get("revision"):
+        return True
+    asked, phases = read_identity(resource).restarted_at, {each.name: each.phase for each in status.revisions}
+    desired = [each for each in stored if each.inputs.get("restartedAt") == asked]
+    return any(
+        each.name == status.revision.current or (each.failure is not None and phases.get(each.name) in GIVEN_UP)
+        for each in desired
+    )
+
+
+def _refused(status: GaudiInferenceStatus) -> bool:
+    """Return True if the spec was refused and has no revision. A spec whose pod captured too few graphs has one."""
+    plan = next((each for each in status.conditions if each.type == "PlanAccepted"), None)
+    return plan is not None and plan.status is ConditionStatus.FALSE and plan.reason != "CapturedBelowThreshold"
+
+
+def _is_true(condition: Condition | None) -> bool:
+    return condition is not None and condition.status is ConditionStatus.TRUE
+
+
+LONGEST_WATCH_SECONDS = 240.0
+"""The maximum seconds of one watch. Proxies may cut longer watches without an error."""
+_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
+
+
+class Truth(StrEnum):
+    """The value of the option --watch of `kubectl gaudi rollout status`: --watch=false."""
+
+    TRUE = "true"
+    FALSE = "false"
+
+
+Watch = Annotated[Truth, typer.Option("-w", "--watch", help="Wait until the rollout is complete or has failed.")]
+Timeout = Annotated[str, typer.Option(help="Timeout, such as 90s or 5m; 0 waits without a limit.")]
+
+
+@with_resource
+def rollout_status(asked: SelectedResource, watch: Watch = Truth.TRUE, timeout: Timeout = "0s") -> None:
+    """Show the status of a rollout. Exit code 0: rolled out. 1: failed, rolled back or timed out.
+
+    With --watch=false also 0 while it is in progress.
+    """
+    from rich.console import Console
+
+    limit = seconds(timeout)
+    manifests = _followed(asked, limit) if watch is Truth.TRUE else iter([asked.cluster.inference(asked.name)])
+    with RolloutProgressBar(Console()) as progress:
+        for manifest in manifests:
+            verdict = judge_rollout(manifest, stored_revisions(asked.cluster.revisions(asked.name)))
+            if verdict.outcome is Outcome.FAILED:
+                raise Refused(verdict.sentence)
+            progress.show(verdict)
+            if verdict.outcome is Outcome.DONE:
+                return
+    if watch is Truth.TRUE:
+        raise Refused(f"timed out after {timeout}: {verdict.sentence}")
+
+
+def _followed(asked: SelectedResource, seconds: float) -> Iterator[Manifest]:
+    """Yield the resource now and after every change, for at most `seconds`; 0 is unlimited."""
+    deadline = time.monotonic() + (seconds or float("inf"))
+    while True:
+        yield asked.cluster.inference(asked.name)
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return
+        yield from asked.cluster.changes(asked.name, min(left, LONGEST_WATCH_SECONDS))
+
+
+def seconds(text: str) -> float:
+    """Return the seconds of the option --timeout of `rollout status`: 90s, 5m, 1h30m, or 0 for no limit.
+
+    Raises Refused.
+    """
+    parts = _PART.findall(text)
+    if text == "0":
+        return 0.0
+    if not parts or "".join(amount + unit for amount, unit in parts) != text:
+        raise Refused(f"{text} is not a duration: use the form 90s, 5m or 1h30m")
+    return sum(float(amount) * _SECONDS[unit] for amount, unit in parts)
+
+
+class RolloutProgressBar:
+    """The display of `kubectl gaudi rollout status`: a progress bar on a terminal, else a line for every change.
+
+    Use as a context manager.
+    """
+
+    def __init__(self, console: "Console") -> None:
+        """Create the display. A console that is not a terminal gets only lines."""
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+        self._console, self._said = console, ""
+        text = TextColumn("{task.description}  ready {task.fields[ready]}  warm-up of the least advanced pod")
+        self._bar = Progress(text, BarColumn(), TaskProgressColumn(), console=console, transient=True)
+        self._task = self._bar.add_task("", total=100, ready="")
+
+    def __enter__(self) -> Self:
+        """Start the bar."""
+        if self._console.is_terminal:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the bar. Lines stay."""
+        if self._console.is_terminal:
+            self._bar.stop()
+
+    def show(self, verdict: Verdict) -> None:
+        """Show a verdict. The same sentence is printed only once."""
+        self._bar.update(
+            self._task,
+            refresh=self._console.is_terminal,
+            description=verdict.phase,
+            completed=verdict.percent,
+            ready=verdict.ready,
+        )
+        if verdict.sentence != self._said:
+            self._said = verdict.sentence
+            # Without line breaks, because scripts read these lines.
+            self._console.print(self._said, markup=False, highlight=False, soft_wrap=True)
