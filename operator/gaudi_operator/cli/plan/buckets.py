@@ -31,7 +31,7 @@ def bucket_list(
     model: str | None = None,
     trace: Path | None = None,
 ) -> CommandOutput:
-    """Return all buckets of a plan, or a heat map of them, as a command's output. Raises ConfigError."""
+    """Return the output of `gaudi-plan buckets`: all buckets of a plan, or a heat map of them. Raises ConfigError."""
     if question.policy.strategy is Strategy.UNIFIED:
         if heat:
             raise ConfigError(
@@ -77,7 +77,7 @@ def _unified(question: PlanDocument) -> CommandOutput:
 
 
 def bucket_of(question: PlanDocument, phase: BucketPhase, wanted: Shape) -> CommandOutput:
-    """Return the bucket that a batch is padded to, or the shape that is compiled if no bucket holds the batch.
+    """Return the output of `gaudi-plan find`: the bucket of a batch, or the shape that is compiled without one.
 
     Raises ConfigError if the server refuses the prompt.
     """

@@ -32,7 +32,7 @@ PlanOrRefusal = BucketPlan | str
 
 
 def candidate_plans(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Mapping[Strategy, PlanOrRefusal]:
-    """Return the plan of each strategy that needs no traffic, or a sentence why the strategy has no plan.
+    """Return the plans to compare, by strategy: a plan, or a sentence why the strategy has no plan.
 
     Strategy File is included if the policy has a bucket file. Strategies that read ranges use those of the policy.
     """
@@ -50,7 +50,7 @@ def _plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> PlanOrRefusal
 
 
 def compare(question: PlanDocument, seen: Expected | None = None) -> CommandOutput:
-    """Return the cost and benefit of each strategy's plan, judged on the traffic `seen` or on the policy's traffic.
+    """Return the comparison of all strategies: cost and benefit of each plan, on the traffic `seen` or the policy's.
 
     Plans are made from the policy, so Optimal does not learn from `seen`.
     """
@@ -89,7 +89,10 @@ UNMEASURED = (
 
 
 def graphs_unmeasured(question: PlanDocument) -> bool:
-    """Return True if the graph sizes of this document are unknown; False for bare limits, which have no mode."""
+    """Return True if strategies cannot be compared by graph bytes, because the document's graph sizes are unknown.
+
+    Bare limits have no execution mode and give False.
+    """
     # Imported here, so that bare limits do not load the models.
     from gaudi_runtime.forecast.inputs import inputs_of
 
@@ -219,13 +222,13 @@ def _cells(figures: PlanFigures) -> tuple[str, ...]:
 
 
 def signed(share: float) -> str:
-    """Return a change in percent with its sign."""
+    """Return a change as a cell of the comparison of strategies: in percent, with its sign."""
     # Adding 0.0 turns minus zero into plus zero.
     return f"{round(share * 100, 1) + 0.0:+.1f} %"
 
 
 def covered(share: float) -> str:
-    """Return a share in percent, rounded down, so that only a complete share is 100 %."""
+    """Return the coverage of a strategy as a cell of the comparison. Only full coverage is 100 %."""
     return f"{int(share * 1000) / 10:.1f} %"
 
 

@@ -30,14 +30,14 @@ SHADES = " ░▒▓█"
 
 
 def print_maps(maps: Iterable[HeatMap]) -> None:
-    """Print all maps on standard output, one below the other."""
+    """Draw all heat maps in the terminal, one below the other."""
     console = Console()
     for heat_map in maps:
         console.print(heat_table(heat_map, console))
 
 
 def svg(maps: Sequence[HeatMap]) -> str:
-    """Return an SVG file with all maps, black on white, without external resources."""
+    """Return the drawing of all heat maps as an SVG file, black on white, without external resources."""
     columns = min(PICTURE_COLUMNS, max(len(each.batches) for each in maps))
     # Set all values that rich would read from the environment, so that equal maps give equal files.
     console = Console(
@@ -56,12 +56,12 @@ def svg(maps: Sequence[HeatMap]) -> str:
 
 
 def without_fonts(drawn: str) -> str:
-    """Return an SVG of rich without its web font, so that viewers use their own monospace font."""
+    """Return a drawing (SVG of rich) without its web font, so that viewers use their own monospace font."""
     return re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL)
 
 
 def heat_table(heat_map: HeatMap, console: Console, most_rows: int = MAX_ROWS) -> RenderableType:
-    """Return the map fitted to the width of `console`, with the title above and the caption below."""
+    """Return the drawing of a heat map in a terminal, fitted to the width of `console`, with title and caption."""
     columns = max(1, (console.width - LABEL_WIDTH) // CELL_WIDTH)
     shown = heat_map.thinned(columns, most_rows)
     table = Table(box=None, padding=0, pad_edge=False, show_edge=False)
@@ -89,7 +89,7 @@ def _cell(cell: Cell | None, *, plain: bool) -> Text:
 
 
 def colour(heat: float) -> Colour:
-    """Return the colour of a heat from 0 to 1."""
+    """Return the colour in which a heat from 0 to 1 is drawn."""
     position = min(max(heat, 0.0), 1.0) * (len(_ANCHORS) - 1)
     start = min(int(position), len(_ANCHORS) - 2)
     share = position - start

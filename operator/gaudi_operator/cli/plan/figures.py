@@ -25,7 +25,7 @@ LAST_GRAPHS = 10
 
 @dataclass(frozen=True)
 class Expected:
-    """The traffic that plans are judged on, the cost of its batches, and a sentence that names its source."""
+    """The expected traffic for the figures of plans: its batches, their cost, and a sentence that names its source."""
 
     traffic: Traffic
     cost: Cost
@@ -33,7 +33,7 @@ class Expected:
 
 
 def expected_traffic(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Expected:
-    """Return the learned traffic of a policy, or the prior if the policy has no readable traffic."""
+    """Return the traffic for the figures of a plan: the learned traffic of the policy, else the prior."""
     cost = typical_cost(limits.block_size)
     if policy.optimal is not None and policy.optimal.traffic is not None:
         # Strategy Optimal reports an invalid line of the text.
@@ -48,7 +48,7 @@ def expected_traffic(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Ex
 
 @dataclass(frozen=True)
 class PlanFigures:
-    """The figures of one plan: its cost and its savings.
+    """The figures of one plan: graphs, bytes, warm-up seconds, padding and coverage.
 
     `graph_bytes` is None if the bytes of graphs are unknown. `last_graphs` is the share by which the padded compute of
     both phases rises without the LAST_GRAPHS graphs that save least; None if so many graphs cannot be left out.
@@ -89,7 +89,10 @@ def _coverage(phase: PhaseCoverage) -> float:
 def figures_of(
     plan: BucketPlan, limits: Limits, kv_blocks: int, expected: Expected, *, bytes_unknown: bool = False
 ) -> PlanFigures:
-    """Judge one plan on the expected traffic. Bytes and seconds are estimated from the rates of HPU graphs."""
+    """Return the figures of one plan on the expected traffic.
+
+    Bytes and seconds are estimated from the rates of HPU graphs.
+    """
     buckets = [(phase, bucket) for phase in BOTH for bucket in plan.buckets_of(phase)]
     bytes_of = graph_bytes(limits.block_size)
     return PlanFigures(
@@ -104,7 +107,7 @@ def figures_of(
 def worth_of_last_graphs(
     plan: BucketPlan, limits: Limits, expected: Expected, count: int = LAST_GRAPHS
 ) -> float | None:
-    """Return the share by which padded compute rises without the `count` graphs that save least.
+    """Return the figure of a plan's last graphs: how much padded compute rises without the `count` that save least.
 
     The graphs are left out one by one. A graph can be left out if a larger graph holds all of its batches, so that the
     coverage stays the same. The share may be negative, because the first bucket that holds a batch is not always the

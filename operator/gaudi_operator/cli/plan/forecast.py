@@ -38,7 +38,10 @@ ANY_INSTALLATION = InstallationDefaults(
 
 
 def forecast_deployment(question: PlanDocument, card: str | None, model: str | None) -> DeploymentForecast:
-    """Forecast a document. `card` and `model` override the card and model of the document. Raises ConfigError."""
+    """Forecast the deployment of a document.
+
+    `card` and `model` override the card and model of the document. Raises ConfigError.
+    """
     if question.release != "current":
         raise ConfigError(f"release {question.release} is planned, not forecast: leave it out")
     inputs, wanted = forecast_inputs_of(question), _wanted(question)
@@ -104,7 +107,7 @@ def _wanted(question: PlanDocument) -> Thresholds:
 
 
 def model_shape_of(question: PlanDocument, model: str | None) -> ModelShape | None:
-    """Return the shape of the named model, else of the document's model; None if the model is unknown."""
+    """Return the shape of the model that is forecast: `model`, else the document's model; None if unknown."""
     if model is not None:
         return _named_shape(model)
     about = forecast_target(question.inference.spec) if question.inference else None
@@ -132,7 +135,10 @@ def _named_shape(model: str) -> ModelShape:
 
 
 def select_card(question: PlanDocument, card: str | None) -> Card:
-    """Return the card with this name, else the card of the document. Raises ConfigError if the card is unknown."""
+    """Return the card that a deployment is forecast for: `card`, else the document's.
+
+    Raises ConfigError if the card is unknown.
+    """
     if card is not None:
         return card_named(card)
     config, inference = question.config, question.inference

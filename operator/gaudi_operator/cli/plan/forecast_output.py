@@ -30,12 +30,15 @@ FIGURE_COLUMNS = ("figure", "unit", "value", "low", "high", "confidence", "sourc
 
 
 def answer(foreseen: DeploymentForecast, *, sources: bool = False) -> CommandOutput:
-    """Return the output of a forecast command. Sources are shown only if requested."""
+    """Return the output of `gaudi-plan forecast`. Sources are shown only if requested."""
     return CommandOutput(data=_data(foreseen), rows=lambda: _rows(foreseen), show=lambda: _print(foreseen, sources))
 
 
 def refusal_answer(refused: SpecRefused) -> CommandOutput:
-    """Return the output for a document that the API server refuses. It contains no forecast."""
+    """Return the output of `gaudi-plan forecast` for a document that the API server refuses.
+
+    It contains no forecast.
+    """
     why = tuple(sentence_of(each) for each in refused.sentences)
     problems = [{"reason": "SchemaViolated", "message": each} for each in why]
     first = f"{Verdict.REFUSED}: the API server refuses {refused.document}"
@@ -185,7 +188,7 @@ def _range(figure: Figure, unit: str) -> str:
 
 
 def amount(value: float, unit: str) -> str:
-    """Format a figure with its unit: bytes in GiB or MiB, long times in minutes."""
+    """Format a figure in the output of a forecast with its unit: bytes in GiB or MiB, long times in minutes."""
     if unit == "blocks":
         return f"{int(value):,}"
     if unit == "seconds":

@@ -29,7 +29,10 @@ Place = tuple[int, int]
 
 
 class Cell(NamedTuple):
-    """The text of a cell and its heat from 0 to 1. Heat None means that possible requests have no bucket."""
+    """The text of a cell of a heat map and its heat from 0 to 1.
+
+    Heat None means that possible requests have no bucket.
+    """
 
     text: str
     heat: float | None
@@ -85,7 +88,9 @@ def heat_maps(
     model: str | None = None,
     trace: Path | None = None,
 ) -> list[HeatMap]:
-    """Return one map per phase. Maps of bytes need a card and a model. Maps of hits need a trace of requests.
+    """Return the heat maps of a plan, one per phase.
+
+    Maps of bytes need a card and a model. Maps of hits need a trace of requests.
 
     Raises ConfigError if the figures of a map are unknown.
     """
@@ -175,7 +180,7 @@ def padding_map(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks:
 def change_map(
     phase: BucketPhase, kept: Sequence[Bucket], added: Sequence[Bucket], dropped: Sequence[Bucket]
 ) -> HeatMap:
-    """Return the map of differences between two plans. A cell of the prompt phase sums all contexts."""
+    """Return the heat map of differences between two plans. A cell of the prompt phase sums all contexts."""
     counts: defaultdict[Place, Counter[str]] = defaultdict(Counter)
     for sign, buckets in (("=", kept), ("+", added), ("-", dropped)):
         for bucket in buckets:
@@ -193,7 +198,7 @@ def _change_cell(count: Counter[str]) -> Cell:
 
 
 def length_of(phase: BucketPhase, bucket: Bucket) -> int:
-    """Return the length of a bucket: query tokens of a prompt, or KV blocks of a decode batch."""
+    """Return the position of a bucket on the length axis of a heat map: query tokens (prompt) or KV blocks (decode)."""
     return bucket.query_len if phase is BucketPhase.PROMPT else bucket.num_blocks
 
 
@@ -222,7 +227,7 @@ def _sums(plan: BucketPlan, phase: BucketPhase, amount: Callable[[Bucket], float
 
 
 def heat_of(amounts: Mapping[Place, float]) -> dict[Place, float]:
-    """Return the heat of amounts on a logarithmic scale, from the smallest amount above zero to the largest."""
+    """Return the heat of each cell on a logarithmic scale, from the smallest amount above zero to the largest."""
     some = [amount for amount in amounts.values() if amount > 0] or [1.0]
     low, span = log(min(some)), log(max(some) / min(some)) or 1.0
     return {
@@ -279,12 +284,12 @@ _DECIMAL = ("", "k", "m", "g")
 
 
 def byte_text(amount: float) -> str:
-    """Format bytes in powers of 1024: 367M, 1.4G."""
+    """Format bytes for a cell of a heat map, in powers of 1024: 367M, 1.4G."""
     return _scaled(amount, 1024, _BINARY)
 
 
 def count_text(amount: float) -> str:
-    """Format a count in powers of 1000: 12, 1.2k, 3m (m means millions)."""
+    """Format a count for a cell of a heat map, in powers of 1000: 12, 1.2k, 3m (m means millions)."""
     return _scaled(amount, 1000, _DECIMAL)
 
 

@@ -87,7 +87,10 @@ def learn(
 
 
 def read_texts(texts: Iterable[tuple[str, str]]) -> Traffic:
-    """Sum the traffic of pods, given as (name, text). Raises PlanImpossible with the name and the line of an error."""
+    """Return the traffic to learn from, summed over the texts of pods, given as (name, text).
+
+    Raises PlanImpossible with the name and the line of an error.
+    """
     read = [read_traffic(text, name) for name, text in texts]
     return Traffic(*(_sum(each.shapes_of(phase) for each in read) for phase in BucketPhase))
 
@@ -126,7 +129,7 @@ def _bucketing(policy: BucketPolicy, plan: BucketPlan, form: Form, most_file_byt
 
 
 def print_learned(found: Learned, console: "Console") -> None:
-    """Print the current and the learned plan, judged on the learned traffic."""
+    """Print the output of `gaudi-plan learn`: the current and the learned plan, scored on the learned traffic."""
     rows = (
         (phase.value, plan, *verdict_cells(verdicts[phase]))
         for phase in found.now

@@ -1,4 +1,4 @@
-"""The options that commands share: the document to plan for, and the choices of other options.
+"""The options that the commands of `gaudi-plan` share: the document to plan for, and the choices of other options.
 
     @with_document
     def buckets(question: PlanDocument, output: OutputOption = Output.TABLE) -> None: ...
@@ -45,7 +45,7 @@ KvBlocks = Annotated[int | None, typer.Option(min=1, max=2**60, help="Number of 
 
 
 class Heat(StrEnum):
-    """The metric that the colours of a heat map show."""
+    """The choices of the option --heat: the metric that a heat map shows."""
 
     PADDING = "padding"
     BYTES = "bytes"
@@ -53,7 +53,7 @@ class Heat(StrEnum):
 
 
 class CostModel(StrEnum):
-    """The unit in which the cost of a batch is counted."""
+    """The choices of the option --cost: the unit in which the cost of a batch is counted."""
 
     TYPICAL = "typical"
     TOKENS = "tokens"
@@ -61,7 +61,7 @@ class CostModel(StrEnum):
 
 
 class Form(StrEnum):
-    """The form of a learned plan in a spec: traffic to plan for, or the chosen buckets."""
+    """The choices of the option --as: whether a learned plan is written as traffic to plan for or as buckets."""
 
     OPTIMAL = "optimal"
     FILE = "file"
@@ -91,7 +91,7 @@ def select_document(
     bucket_file: BucketFile = None,
     kv_blocks: KvBlocks = None,
 ) -> PlanDocument:
-    """Return the document of a command line. Raises ConfigError with one sentence."""
+    """Return the document that the options of a `gaudi-plan` command select. Raises ConfigError with one sentence."""
     question = _question(file, from_cluster, namespace, name)
     if bucket_file:
         question = question.with_bucket_file(read_text(bucket_file, MAX_BUCKET_FILE_BYTES))
@@ -100,7 +100,7 @@ def select_document(
 
 @contextmanager
 def report_errors() -> Iterator[None]:
-    """Print an error as one sentence, and exit with code 2, or with 4 if the API server would refuse the document."""
+    """Print the error of a `gaudi-plan` command as one sentence, and exit with code 2, or 4 for a refused document."""
     try:
         yield
     except RuntimeStartError as error:

@@ -1,4 +1,4 @@
-"""The output formats of commands: tables for people, JSON, YAML or CSV for programs, or a picture."""
+"""The output formats of `gaudi-plan`: tables for people, JSON, YAML or CSV for programs, or a picture."""
 
 import csv
 import json
@@ -20,7 +20,7 @@ YAML_AT_ONCE = 5000
 
 
 class Output(StrEnum):
-    """The output format of a command."""
+    """The choices of the option --output of `gaudi-plan`: the format of the output."""
 
     TABLE = "table"
     JSON = "json"
@@ -34,7 +34,7 @@ OutputOption = Annotated[Output, typer.Option("-o", "--output", help="Output for
 
 @dataclass(frozen=True)
 class CommandOutput:
-    """The output of a command in all its formats. Only the requested format is computed.
+    """The output of a `gaudi-plan` command in all its formats. Only the requested format is computed.
 
     `data` is JSON that includes the warnings. `rows` returns the rows of a CSV with the header first. `show` prints the
     output for people. `picture` returns the text of an SVG, and is None if there is nothing to draw.
@@ -48,7 +48,7 @@ class CommandOutput:
 
 
 def write(answer: CommandOutput, output: Output) -> None:
-    """Print an output on standard output, and its warnings on standard error unless the output includes them.
+    """Print the output of a `gaudi-plan` command, and its warnings on standard error unless the format includes them.
 
     Raises ConfigError if there is no picture, or if a picture would be printed on a terminal.
     """
@@ -69,13 +69,13 @@ def write(answer: CommandOutput, output: Output) -> None:
 
 
 def warn(warnings: Iterable[str]) -> None:
-    """Print warnings on standard error."""
+    """Print the warnings of a `gaudi-plan` command on standard error."""
     for warning in warnings:
         typer.echo(f"warning: {warning}", err=True)
 
 
 def stdout() -> "Console":
-    """Return a console on standard output."""
+    """Return the console for the table output of `gaudi-plan`."""
     # Imported in functions, because the import of rich takes 0.1 s, which output for programs does not need.
     from rich.console import Console
 
@@ -89,7 +89,7 @@ def table(
     title: str | None = None,
     caption: str | None = None,
 ) -> object:
-    """Return a table with the text columns `left` and the number columns `right`."""
+    """Return a table for the output of `gaudi-plan`, with the text columns `left` and the number columns `right`."""
     from rich.table import Table
 
     made = Table(*left, title=title, caption=caption)

@@ -1,4 +1,4 @@
-"""The comparison of strategies on traffic. Optimal is judged on traffic that it has not learned from."""
+"""The scores of all strategies on the traffic of a trace. Optimal is judged on traffic that it has not learned from."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -23,7 +23,7 @@ DIGITS = 4
 
 @dataclass(frozen=True)
 class Budget:
-    """The budget of strategy Optimal: graphs per phase, or bytes or seconds of both phases together.
+    """The budget of strategy Optimal for its score: graphs per phase, or bytes or seconds of both phases together.
 
     Bytes and seconds are counted at the rates of HPU graphs in every execution mode.
     """
@@ -41,7 +41,7 @@ class Budget:
 
 
 def budget_warnings(question: PlanDocument, budget: Budget) -> tuple[str, ...]:
-    """Return a warning if the budget is in bytes and the execution mode has unknown graph sizes."""
+    """Return a warning if strategy Optimal is scored with a budget in bytes although graph sizes are unknown."""
     if budget.graph_bytes is None or not graphs_unmeasured(question):
         return ()
     return (
@@ -70,7 +70,7 @@ class StrategyScore:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The scores of strategies by phase, and the reasons of strategies without a plan."""
+    """The scores of all strategies by phase, and the reasons of strategies without a plan."""
 
     judged: dict[Strategy, dict[BucketPhase, StrategyScore]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
@@ -114,7 +114,9 @@ class Comparison:
 def compare_on_traffic(
     question: PlanDocument, learned: Traffic, seen: Traffic, budget: Budget, cost: Cost
 ) -> Comparison:
-    """Judge all strategies on `seen`, with padding counted in `cost`. Optimal learns only from `learned`.
+    """Return the scores of all strategies on the traffic `seen`, with padding counted in `cost`.
+
+    Optimal learns only from `learned`.
 
     Raises PlanImpossible if Optimal's budget is too small.
     """
@@ -172,7 +174,7 @@ def _choose(
 
 
 def verdict_cells(verdict: Score | None) -> tuple[str, str, str]:
-    """Return graphs, padding and coverage as cells, with "-" for unknown values."""
+    """Return the score of a strategy as cells of a table: graphs, padding and coverage, with "-" for unknown values."""
     if verdict is None:
         return "-", "-", "-"
     padding = "-" if verdict.padding is None else f"{verdict.padding:.3f}"

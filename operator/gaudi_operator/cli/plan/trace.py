@@ -32,7 +32,7 @@ from gaudi_runtime.traffic.trace import (
 
 @dataclass(frozen=True)
 class Server:
-    """The simulated server that turns the requests of a trace into batches."""
+    """The simulated server of `gaudi-plan trace`, which turns the requests of a trace into batches."""
 
     limits: Limits
     kv_blocks: int
@@ -41,7 +41,10 @@ class Server:
 
 @dataclass(frozen=True)
 class TraceFile:
-    """A CSV file of requests. Every method raises ConfigError with the file's name if the file cannot be read."""
+    """A trace: a CSV file of requests.
+
+    Every method raises ConfigError with the file's name if the file cannot be read.
+    """
 
     path: Path
     names: ColumnNames
@@ -76,7 +79,7 @@ class TraceFile:
 
 @dataclass(frozen=True)
 class Traces:
-    """The traces to judge on and to learn from, and the speed of the simulated server.
+    """The traces that `gaudi-plan trace` judges on and learns from, and the speed of the simulated server.
 
     Without a trace to learn from, Optimal learns from the earlier half of the other trace and is judged on the later.
     """
@@ -162,9 +165,10 @@ def _save(path: Path, learned: Traffic) -> None:
 
 
 def cost_of(question: PlanDocument, wanted: CostModel, card: str | None, model: str | None) -> tuple[Cost, str]:
-    """Return the unit of padding, and a sentence about it (docs/internals/optimal.md, Cost).
+    """Return the cost in which `gaudi-plan trace` counts padding, and a sentence about it.
 
-    Raises ConfigError if a roofline is wanted and the card or the model is unknown.
+    docs/internals/optimal.md (Cost) explains both. Raises ConfigError if a roofline is wanted and the card or the model
+    is unknown.
     """
     block = question.limits.block_size
     if wanted is not CostModel.ROOFLINE:

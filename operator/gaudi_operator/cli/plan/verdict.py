@@ -22,7 +22,7 @@ _NAMES = {"graphs": "graph share", "kv_cache": "KV cache", "block": "KV block", 
 
 
 class Verdict(StrEnum):
-    """The verdict, which is the first word of the output."""
+    """The verdict of a forecast, which is the first word of its output."""
 
     FITS = "FITS"
     WARNINGS = "FITS WITH WARNINGS"
@@ -61,7 +61,7 @@ SERVES_ANYWAY = (
 
 @dataclass(frozen=True)
 class DeploymentForecast:
-    """The forecast of a deployment, its problems, and the smallest changes that would help.
+    """The forecast of a deployment with its verdict, its problems, and the smallest changes that would help.
 
     `certain` is False if the missing graphs would fit with the lowest bytes of any source. `unjudged` are the
     thresholds that cannot be judged before a pod has measured. `serves_anyway` is True if pods below a threshold serve.
@@ -170,7 +170,7 @@ class DeploymentForecast:
 
 
 def sentence_of(text: str) -> str:
-    """Return text as a sentence with a full stop, capitalized unless it begins with a name such as maxModelLen."""
+    """Return a reason or remedy of a verdict as a sentence with full stop, capitalized unless it begins with a name."""
     first = text.partition(" ")[0]
     plain = first.isalpha() and first.islower()
     return f"{text[0].upper() if plain else text[0]}{text[1:].removesuffix('.')}."
