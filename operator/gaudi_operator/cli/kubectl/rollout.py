@@ -151,6 +151,7 @@ def restart_patch(resource: Manifest, now: str) -> MergePatch:
 
 
 def refuse_if_paused(resource: Manifest, verb: str) -> None:
+    """Raise Refused if the rollout is paused, so that a restart or an undo would have no effect."""
     if _rollout(resource).get("paused"):
         name = _name(resource)
         raise Refused(
