@@ -18,7 +18,7 @@ from tests.support.kube_api import KubeApi, condition_of, until
 from tests.support.kubelet import Kubelet
 from tests.support.operator_process import OperatorProcess
 from tests.support.permissions import policy_manifests
-from tests.unit.operator.core.limit_cases import BEYOND, WITHIN
+from tests.unit.operator.core.limit_cases import BEYOND, NEEDS_PERMISSION, WITHIN
 
 pytestmark = pytest.mark.usefixtures("policies")
 
@@ -27,7 +27,8 @@ pytestmark = pytest.mark.usefixtures("policies")
 def policies(objects: Objects) -> Iterator[None]:
     """The admission policies of the installation."""
     manifests = [each for each in policy_manifests() if not each["metadata"]["name"].endswith("-account")]
-    for manifest in manifests:
+    # The API server learns of policies in the order of their writes. Tests wait for a refusal by the last one.
+    for manifest in sorted(manifests, key=lambda each: str(each["metadata"]["name"]).endswith("-classes")):
         objects.put(manifest)
     yield
     for manifest in manifests:
@@ -185,6 +186,27 @@ async def test_every_write_beyond_a_class_in_trial_warns(
     assert later in warning
     await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 1}})
     assert not api.warnings
+
+
+@pytest.mark.parametrize(("limit", "permitted", "spec", "cause"), NEEDS_PERMISSION, ids=lambda each: str(each)[:20])
+async def test_missing_permission_warns(
+    api: KubeApi, new_class: NewClass, admission: Admission, limit: str, permitted: object, spec: Object, cause: str
+) -> None:
+    await api.create(gaudi_inference("without", **spec))
+    (warning,) = api.warnings
+    assert cause in warning
+    assert "so the operator runs such a spec only if a default class allows it (NeedsClass)" in warning
+    name = new_class(limits={limit: permitted, "maxReplicas": 1})
+    admission.wait_refused(className=name, replicas=2)
+    await api.create(gaudi_inference("permitted", className=name, **spec))
+    assert not api.warnings
+    if limit == "allowAllClients":
+        return  # A class that does not allow it refuses the write.
+    name = new_class("other", limits={"maxReplicas": 1})
+    admission.wait_refused(className=name, replicas=2)
+    await api.create(gaudi_inference("refused", className=name, **spec))
+    (warning,) = api.warnings
+    assert f"{cause}, and class {name} does not allow it." in warning
 
 
 async def test_end_of_a_trial_is_reported_before_it_refuses(

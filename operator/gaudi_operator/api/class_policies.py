@@ -8,12 +8,17 @@ All classes are parameters of the policies, and match conditions select the clas
 rejects what an update adds beyond the limits, so that a class that became stricter does not block unrelated edits. The
 second policy warns about the rest, because the operator checks the whole spec before it runs the edited one. In a trial
 (`spec.trial`) the first policy rejects only what needs permission, and the second one warns on every write.
+
+The second policy also warns about settings that need permission (permission_rules.py) and do not have that of the
+class. Policies cannot find out whether there is a default class, so a third policy without parameters warns about such
+settings of resources that name no class.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from gaudi_operator.api.class_rules import RULES, SPEC, Rule
+from gaudi_operator.api.permission_rules import PERMISSIONS
 from gaudi_operator.api.v1alpha1 import inference_class, resource
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, GROUP
 
@@ -32,6 +37,8 @@ def policies(
         _binding(f"{name}-classes", namespaces),
         _policy(f"{name}-class-warnings", inference_class.KIND, resource.PLURAL, _class_warnings(controller)),
         _binding(f"{name}-class-warnings", namespaces, action="Warn"),
+        _policy(f"{name}-permission-warnings", None, resource.PLURAL, _permission_warnings()),
+        _binding(f"{name}-permission-warnings", namespaces, action="Warn", has_parameters=False),
         _policy(f"{name}-scale", resource.KIND, f"{resource.PLURAL}/scale", _scale_limit()),
         _binding(f"{name}-scale", namespaces),
     ]
@@ -44,7 +51,7 @@ def _class_limits(controller: str) -> Manifest:
             *_applicable_class(controller),
             {
                 "name": "spec-changed",
-                "expression": "request.operation == 'CREATE' || object.spec != oldObject.spec",
+                "expression": _SPEC_CHANGED,
             },
         ],
         "variables": [
@@ -72,8 +79,7 @@ def _class_warnings(controller: str) -> Manifest:
             *_applicable_class(controller),
             {
                 "name": "trial-or-spec-changed",
-                "expression": f"{_TRIAL} || request.operation == 'UPDATE' && object.spec != oldObject.spec &&"
-                f" {_SAME_CLASS}",
+                "expression": f"{_TRIAL} || {_SPEC_CHANGED}",
             },
         ],
         "variables": [
@@ -86,6 +92,7 @@ def _class_warnings(controller: str) -> Manifest:
                     _wrong_values(number, rule, f"x in variables.had{number}", refuses=False),
                 )
             ),
+            *(_without_permission(number, rule) for number, rule in enumerate(PERMISSIONS)),
         ],
         "validations": [
             _for_namespace(f"!variables.kept || {_selected()}", _NOT_RUN),
@@ -93,10 +100,31 @@ def _class_warnings(controller: str) -> Manifest:
                 _validation(number, rule, _NOT_RUN, "" if rule.permission else _REFUSED_LATER)
                 for number, rule in enumerate(RULES)
             ),
+            *(
+                _warning(number, rule, f"', and class ' + params.metadata.name + '{_NOT_ALLOWED}'")
+                for number, rule in enumerate(PERMISSIONS)
+            ),
         ],
     }
 
 
+def _permission_warnings() -> Manifest:
+    """Return the policy that warns about settings without permission in resources that name no class."""
+    rules = (*PERMISSIONS, *(each for each in RULES if each.permission))
+    return {
+        "matchConditions": [
+            {"name": "no-class-name", "expression": "!has(object.spec.className)"},
+            {"name": "spec-changed", "expression": _SPEC_CHANGED},
+        ],
+        "variables": [
+            {"name": f"needs{number}", "expression": rule.values.replace(SPEC, "object.spec")}
+            for number, rule in enumerate(rules)
+        ],
+        "validations": [_warning(number, rule, f"'{_UNLESS_DEFAULT}'") for number, rule in enumerate(rules)],
+    }
+
+
+_SPEC_CHANGED = "request.operation == 'CREATE' || object.spec != oldObject.spec"
 _SAME_CLASS = "object.spec.?className.orValue('') == oldObject.spec.?className.orValue('')"
 _TRIAL = "params.spec.?trial.orValue(false)"
 _VARIABLES = (
@@ -112,6 +140,15 @@ _NOT_RUN = (
 )
 _REFUSED_LATER = (
     ". The class is in trial: when the trial ends, the class will refuse this spec. Change it, or use another class."
+)
+
+
+_NOT_ALLOWED = (
+    " does not allow it. The operator does not run such a spec (ForbiddenByClass): leave it out, or use another class."
+)
+_UNLESS_DEFAULT = (
+    ". spec.className is left out, so the operator runs such a spec only if a default class allows it (NeedsClass):"
+    " leave it out, or use a class that allows it."
 )
 
 
@@ -157,6 +194,21 @@ def _validation(number: int, rule: Rule, remedy: str, in_trial: str = "") -> Man
         "messageExpression": f"'{rule.field}' + variables.wrong{number}[0] + {wrong} + ', as class ' +"
         f" params.metadata.name + ' requires' + {end}",
         "message": f"The spec is beyond limits.{rule.limit} of the class{_CHANGE}",
+    }
+
+
+def _without_permission(number: int, rule: Rule) -> Manifest:
+    """Return the variable of the values that need permission and that the class does not allow."""
+    values = rule.values.replace(SPEC, "object.spec")
+    return {"name": f"needs{number}", "expression": f"({values}).filter(x, !({rule.of_class(rule.allowed)}))"}
+
+
+def _warning(number: int, rule: Rule, end: str) -> Manifest:
+    """Return the validation of a setting that needs permission. `end` is CEL of the end of the message."""
+    return {
+        "expression": f"variables.needs{number}.size() == 0",
+        "messageExpression": f"'{rule.field}' + variables.needs{number}[0] + {rule.wrong} + {end}",
+        "message": f"{rule.field}needs the permission of a class (limits.{rule.limit}).",
     }
 
 
@@ -214,7 +266,7 @@ def _scale_limit() -> Manifest:
     }
 
 
-def _policy(name: str, parameters: str, what: str, checks: Mapping[str, Any]) -> Manifest:
+def _policy(name: str, parameters: str | None, what: str, checks: Mapping[str, Any]) -> Manifest:
     operations = ["UPDATE"] if "/" in what else ["CREATE", "UPDATE"]
     rule = {"apiGroups": [GROUP], "apiVersions": ["*"], "operations": operations, "resources": [what]}
     return {
@@ -223,15 +275,17 @@ def _policy(name: str, parameters: str, what: str, checks: Mapping[str, Any]) ->
         "metadata": {"name": name},
         "spec": {
             "failurePolicy": "Fail",
-            "paramKind": {"apiVersion": API_VERSION, "kind": parameters},
+            **({"paramKind": {"apiVersion": API_VERSION, "kind": parameters}} if parameters else {}),
             "matchConstraints": {"resourceRules": [rule]},
             **checks,
         },
     }
 
 
-def _binding(name: str, namespaces: str | list[str], action: str = "Deny") -> Manifest:
+def _binding(name: str, namespaces: str | list[str], action: str = "Deny", *, has_parameters: bool = True) -> Manifest:
     where = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}
+    # Without a class nothing is limited. The operator creates no pods for a resource whose class is missing.
+    parameters = {"paramRef": {"selector": {}, "parameterNotFoundAction": "Allow"}} if has_parameters else {}
     matched = {"matchResources": {"namespaceSelector": {"matchExpressions": [where]}}} if namespaces else {}
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -240,8 +294,7 @@ def _binding(name: str, namespaces: str | list[str], action: str = "Deny") -> Ma
         "spec": {
             "policyName": name,
             "validationActions": [action],
-            # Without a class nothing is limited. The operator creates no pods for a resource whose class is missing.
-            "paramRef": {"selector": {}, "parameterNotFoundAction": "Allow"},
+            **parameters,
             **matched,
         },
     }

@@ -25,9 +25,17 @@ _SIDES = (
 _ADAPTERS = f"{SPEC}.?model.?adapters.orValue([])"
 
 
-def _listed(*paths: str) -> str:
+def listed_texts(*paths: str) -> str:
     """Return CEL of the list of the texts at `paths` below the spec. Fields that are left out have no entry."""
     return " + ".join(f"({SPEC}.?{path.replace('.', '.?')}.hasValue() ? [{SPEC}.{path}] : [])" for path in paths)
+
+
+def variables_of_users(what: str) -> Iterator[str]:
+    """Yield CEL of lists of texts, one per container: `what` is a call on the list of its variables."""
+    yield f"{SPEC}.?engine.?env.orValue([]).{what}"
+    # At most four containers each. CEL of Kubernetes 1.31 cannot flatten a list of lists.
+    for each in _SIDES:
+        yield from (f"({each}.size() > {n} ? {each}[{n}].?env.orValue([]).{what} : [])" for n in range(4))
 
 
 def _of_sides(what: str) -> str:
@@ -81,7 +89,7 @@ _IS_EVERYONE = (
 
 
 def _names(limit: str, field: str) -> Rule:
-    return Rule(limit, f"spec.pod.{field} ", _listed(f"pod.{field}"))
+    return Rule(limit, f"spec.pod.{field} ", listed_texts(f"pod.{field}"))
 
 
 def _counts(path: str) -> Iterator[Rule]:
@@ -107,7 +115,7 @@ RULES = (
     Rule(
         "images",
         "spec: image ",
-        f"{_listed('server.image', 'model.source.ociImage.reference', 'recipeCache.ociImage.reference')}"
+        f"{listed_texts('server.image', 'model.source.ociImage.reference', 'recipeCache.ociImage.reference')}"
         f" + {_of_sides('map(c, c.image)')}"
         f" + {_ADAPTERS}.filter(a, has(a.source.ociImage)).map(a, a.source.ociImage.reference)",
         f"LIMIT.exists(p, x.startsWith(p) && (x == p || p.matches('[/:@]$') || {_REST}.matches('[/:@]')))",
@@ -115,7 +123,7 @@ RULES = (
     Rule(
         "hostPaths",
         "spec.model.source.hostPath ",
-        f"{_listed('model.source.hostPath.path')}"
+        f"{listed_texts('model.source.hostPath.path')}"
         f" + {_ADAPTERS}.filter(a, has(a.source.hostPath)).map(a, a.source.hostPath.path)",
         f"x.{_ODD} || LIMIT.exists(p, p.{_ODD} || (x + '/').startsWith(p.endsWith('/') ? p : p + '/'))",
     ),
@@ -124,7 +132,7 @@ RULES = (
     Rule(
         "serviceAccounts",
         "spec.pod.serviceAccountName ",
-        _listed("pod.serviceAccountName"),
+        listed_texts("pod.serviceAccountName"),
         # The operator creates this account, without permissions.
         "x == object.metadata.name || x in LIMIT",
     ),
@@ -144,13 +152,7 @@ RULES = (
     Rule(
         "environmentVariables",
         "variable ",
-        f"{SPEC}.?engine.?env.orValue([]).map(e, e.name) + "
-        + " + ".join(
-            # At most four containers each. CEL of Kubernetes 1.31 cannot flatten a list of lists.
-            f"({each}.size() > {number} ? {each}[{number}].?env.orValue([]).map(e, e.name) : [])"
-            for each in _SIDES
-            for number in range(4)
-        ),
+        " + ".join(variables_of_users("map(e, e.name)")),
         "LIMIT.exists(p, p.endsWith('*') ? x.startsWith(p.substring(0, p.size() - 1)) : x == p)",
     ),
     Rule(
@@ -178,7 +180,7 @@ RULES = (
     Rule(
         "maxCards",
         "spec.accelerator.resourceClaimTemplateName ",
-        _listed("accelerator.resourceClaimTemplateName"),
+        listed_texts("accelerator.resourceClaimTemplateName"),
         # A policy cannot read the ResourceClaimTemplate, which may request any number of devices.
         "false",
         wrong="' may request any number of cards, which limits.maxCards forbids'",
@@ -212,7 +214,7 @@ RULES = (
     Rule(
         "serviceTypes",
         "spec.service.type ",
-        f"{_listed('service.type')}.filter(t, t != 'ClusterIP')",
+        f"{listed_texts('service.type')}.filter(t, t != 'ClusterIP')",
     ),
     Rule(
         "serviceAnnotationPrefixes",
@@ -239,7 +241,7 @@ RULES = (
     Rule(
         "maxStallTimeoutSeconds",
         "spec.warmup.stallTimeoutSeconds ",
-        f"{_listed('warmup.stallTimeoutSeconds')}.map(n, string(n))",
+        f"{listed_texts('warmup.stallTimeoutSeconds')}.map(n, string(n))",
         "int(x) <= LIMIT",
         wrong="' is above ' + string(LIMIT) + ' (limits.maxStallTimeoutSeconds)'",
     ),

@@ -278,7 +278,12 @@ def test_each_admission_policy_may_be_disabled() -> None:
         return {each["metadata"]["name"] for each in rendered}
 
     assert names(classes=False) == {"gaudi-operator-account"}
-    assert names(operator=False) == {"gaudi-operator-classes", "gaudi-operator-class-warnings", "gaudi-operator-scale"}
+    assert names(operator=False) == {
+        "gaudi-operator-classes",
+        "gaudi-operator-class-warnings",
+        "gaudi-operator-permission-warnings",
+        "gaudi-operator-scale",
+    }
 
 
 def test_policies_apply_only_to_watched_namespaces() -> None:
@@ -291,5 +296,6 @@ def test_policies_apply_only_to_watched_namespaces() -> None:
         "gaudi-operator-account": None,
         "gaudi-operator-class-warnings": expected,
         "gaudi-operator-classes": expected,
+        "gaudi-operator-permission-warnings": expected,
         "gaudi-operator-scale": expected,
     }

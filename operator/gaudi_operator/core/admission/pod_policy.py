@@ -13,6 +13,18 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
+from gaudi_operator.api.permission_rules import (
+    ALLOWS_CONTROL_PLANE,
+    CONTROL_PLANE,
+    CONTROLS_POD,
+    EVICTS,
+    FOREIGN_DOMAINS,
+    FOREIGN_STARTS,
+    LOADS_CODE,
+    PLACING,
+    SYSTEM_PRIORITY,
+    UNSAFE_VARIABLES,
+)
 from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
 from gaudi_operator.api.v1alpha1.pods.pod import DEFAULT_USER
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
@@ -107,46 +119,16 @@ def _wrong_group(security: Security, allowed: set[int]) -> str | None:
     return None if wrong is None else f"supplementalGroups {wrong} is not allowed"
 
 
-_FOREIGN_DOMAINS = (
-    # Seccomp, AppArmor, bandwidth, eviction, device injection: annotations that Kubernetes and its agents read.
-    "kubernetes.io",
-    "k8s.io",
-    # Additional networks of a pod.
-    "cni.cncf.io",
-    "multus-cni.io",
-    "projectcalico.org",
-    "ovn.org",
-    "cilium.io",
-)
-_FOREIGN_STARTS = (
-    # Sandboxes and container runtimes, which write domains in reverse.
-    "io.katacontainers.",
-    "io.kubernetes.",
-    "io.containerd.",
-    "io.cilium",
-    "dev.gvisor.",
-    "cni.",
-)
-
-
 def is_foreign(annotation: str) -> bool:
     """Return True if nodes, sandboxes or networks act on this pod annotation."""
     domain = annotation.partition("/")[0]
-    below = any(domain == each or domain.endswith(f".{each}") for each in _FOREIGN_DOMAINS)
-    return below or annotation.startswith(_FOREIGN_STARTS)
-
-
-SYSTEM_PRIORITY = "system-"
-CONTROL_PLANE = frozenset(f"node-role.kubernetes.io/{role}" for role in ("control-plane", "master", "etcd"))
-_PLACING = frozenset({"In", "Exists"})
+    below = any(domain == each or domain.endswith(f".{each}") for each in FOREIGN_DOMAINS)
+    return below or annotation.startswith(FOREIGN_STARTS)
 
 
 def is_unsafe_variable(name: str) -> bool:
-    """Return True if an environment variable loads code into a process or gives it uncounted cards.
-
-    Intel's container runtime reads each variable that begins with HABANA_VISIBLE_DEVICES.
-    """
-    return name.startswith(("LD_", "PYTHON", "HABANA_VISIBLE_"))
+    """Return True if an environment variable loads code into a process or gives it uncounted cards."""
+    return name.startswith(UNSAFE_VARIABLES)
 
 
 def _unsafe(view: PodView, limits: ClassLimits) -> Iterator[tuple[str, str]]:
@@ -155,25 +137,22 @@ def _unsafe(view: PodView, limits: ClassLimits) -> Iterator[tuple[str, str]]:
     annotations = limits.annotation_prefixes or ()
     for annotation in view.annotations:
         if is_foreign(annotation) and not annotation.startswith(annotations):
-            yield f"spec.pod.annotations {annotation}", "controls how the pod runs or connects"
+            yield f"spec.pod.annotations {annotation}", CONTROLS_POD
     priority = spec.priority_class_name
     if priority.startswith(SYSTEM_PRIORITY) and priority not in (limits.priority_classes or ()):
-        yield (
-            f"spec.pod.priorityClassName {priority}",
-            "is reserved for the cluster, whose components it could evict",
-        )
+        yield f"spec.pod.priorityClassName {priority}", EVICTS
     control_plane = CONTROL_PLANE - set(limits.tolerations or ())
     for toleration in spec.tolerations:
         if not toleration.key:
-            yield "spec.pod.tolerations without a key", "allows nodes of the control plane"
+            yield "spec.pod.tolerations without a key", ALLOWS_CONTROL_PLANE
         elif toleration.key in control_plane:
-            yield f"spec.pod.tolerations {toleration.key}", "allows nodes of the control plane"
+            yield f"spec.pod.tolerations {toleration.key}", ALLOWS_CONTROL_PLANE
     for label in sorted(spec.node_selector.keys() & control_plane):
-        yield f"spec.pod.nodeSelector {label}", "allows nodes of the control plane"
+        yield f"spec.pod.nodeSelector {label}", ALLOWS_CONTROL_PLANE
     for each in spec.affinity.node_affinity.requirements:
-        if each.key in control_plane and each.operator in _PLACING:
-            yield f"spec.pod.affinity {each.key}", "allows nodes of the control plane"
+        if each.key in control_plane and each.operator in PLACING:
+            yield f"spec.pod.affinity {each.key}", ALLOWS_CONTROL_PLANE
     for where, name in view.variables:
         listed = any(is_named(name, each) for each in limits.environment_variables or ())
         if is_unsafe_variable(name) and not listed:
-            yield f"{where} {name}", "loads code or selects cards"
+            yield f"{where} {name}", LOADS_CODE

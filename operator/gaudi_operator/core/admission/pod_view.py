@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from gaudi_operator.api.permission_rules import CARDS_VARIABLE, NO_CARDS
 from gaudi_operator.api.v1alpha1.resource import GROUP
 from gaudi_operator.core.admission.pod_fields import is_device, parse_device_count
 from gaudi_operator.core.names import CONTAINER
-from gaudi_operator.core.rendering.container import CARDS_VARIABLE, NO_CARDS
 from gaudi_runtime.contract.base import Tolerant
 
 _MOST_VARIABLES, _MOST_CONTAINERS = 1_000, 100

@@ -7,6 +7,7 @@ user's containers in the same pod have the same security context, and no secrets
 from collections.abc import Iterable
 
 from gaudi_operator.api.base import as_written
+from gaudi_operator.api.permission_rules import CARDS_VARIABLE, NO_CARDS
 from gaudi_operator.api.v1alpha1.accelerator import CARD_RESOURCE
 from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.pods.containers import EnvVar, SideContainer
@@ -43,7 +44,6 @@ from gaudi_runtime.contract.ports import (
 from gaudi_runtime.knobs.render import render_engine_options
 from gaudi_runtime.tracing.collector import ENDPOINT_VARIABLE, PROTOCOL_VARIABLE
 
-CARDS_VARIABLE, NO_CARDS = "HABANA_VISIBLE_DEVICES", "none"
 """The variable by which Intel's container runtime selects cards, and its value for no cards."""
 
 PROBE_TIMEOUT_SECONDS = 5

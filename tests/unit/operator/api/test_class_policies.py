@@ -9,7 +9,7 @@ from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER
 from tests.support.builders import Object, gaudi_inference
 from tests.support.policy_evaluation import messages
 from tests.unit.operator.core.gaudi_classes import gaudi_class
-from tests.unit.operator.core.limit_cases import BEYOND, WITHIN
+from tests.unit.operator.core.limit_cases import BEYOND, NEEDS_PERMISSION, WITHIN
 
 POLICIES = {
     each["metadata"]["name"].removeprefix("a-"): each
@@ -80,3 +80,44 @@ def test_trial_applies_only_in_selected_namespaces() -> None:
     (sentence,) = refused({}, trial=True, namespaces={"matchLabels": {"team": "chat"}})
     assert sentence.startswith("spec.className gold is not for namespace models")
     assert warned({}, trial=True, namespaces={"matchLabels": {"team": "chat"}}) == []
+
+
+def needing(**spec: Any) -> list[str]:
+    """Return the warnings for a resource without a class."""
+    new = resource(**spec)
+    del new["spec"]["className"]
+    return messages(POLICIES["permission-warnings"], new)
+
+
+PERMITTED = [each for each in NEEDS_PERMISSION if each[0] != "allowAllClients"]
+NONE_NEEDED: Object = {
+    "engine": {"env": [{"name": "HABANA_VISIBLE_DEVICES", "value": "none"}, {"name": "MY_LD_PATH", "value": "/x"}]},
+    "pod": {
+        "annotations": {"prometheus.io/scrape": "true", "inference.gaudi.dev/a": "b"},
+        "priorityClassName": "my-system-",
+        "tolerations": [{"key": "habana.ai/gaudi", "operator": "Exists"}],
+        "nodeSelector": {"kubernetes.io/arch": "amd64"},
+    },
+}
+
+
+@pytest.mark.parametrize(("limit", "permitted", "spec", "cause"), NEEDS_PERMISSION, ids=lambda each: str(each)[:20])
+def test_missing_permission_warns_without_a_class(limit: str, permitted: object, spec: Object, cause: str) -> None:
+    (sentence,) = needing(**spec)
+    assert sentence.startswith(cause)
+    assert "spec.className is left out, so the operator runs such a spec only if a default class allows it" in sentence
+
+
+@pytest.mark.parametrize(("limit", "permitted", "spec", "cause"), PERMITTED, ids=lambda each: str(each)[:20])
+def test_missing_permission_of_the_class_warns(limit: str, permitted: object, spec: Object, cause: str) -> None:
+    new = resource(**spec)
+    (sentence,) = warned({}, new=new)
+    assert sentence.startswith(f"{cause}, and class gold does not allow it.")
+    assert any(
+        each.startswith(f"{cause}, and class gold does not") for each in warned({limit: []}, new=new, trial=True)
+    )
+    assert warned({limit: permitted}, new=new) == warned({limit: permitted}, new=new, trial=True) == []
+
+
+def test_setting_within_the_namespace_needs_no_permission() -> None:
+    assert (needing(**NONE_NEEDED), warned({}, new=resource(**NONE_NEEDED))) == ([], [])

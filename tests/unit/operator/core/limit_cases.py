@@ -153,3 +153,60 @@ WITHIN: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"maxReplicas": 3, "modelSources": ["PersistentVolumeClaim"]}, {"replicas": 3}),
 ]
 """Limits, and a spec within them."""
+
+_AFFINITY = {"nodeSelectorTerms": [{"matchExpressions": [{"key": CONTROL_PLANE, "operator": "Exists"}]}]}
+NEEDS_PERMISSION: list[tuple[str, Any, dict[str, Any], str]] = [
+    (
+        "annotationPrefixes",
+        [SAFE_TO_EVICT],
+        {"pod": {"annotations": {SAFE_TO_EVICT: "false"}}},
+        f"spec.pod.annotations {SAFE_TO_EVICT} controls how the pod runs or connects",
+    ),
+    (
+        "annotationPrefixes",
+        ["io.kata"],
+        {"pod": {"annotations": {"io.katacontainers.config": "a"}}},
+        "spec.pod.annotations io.katacontainers.config controls how the pod runs or connects",
+    ),
+    (
+        "priorityClasses",
+        ["system-node-critical"],
+        {"pod": {"priorityClassName": "system-node-critical"}},
+        "spec.pod.priorityClassName system-node-critical is reserved for the cluster, whose components it could evict",
+    ),
+    *(
+        (
+            "tolerations",
+            [CONTROL_PLANE],
+            {"pod": pod},
+            f"spec.pod.{field} {CONTROL_PLANE} allows nodes of the control plane",
+        )
+        for field, pod in (
+            ("tolerations", {"tolerations": [{"key": CONTROL_PLANE, "operator": "Exists"}]}),
+            ("nodeSelector", {"nodeSelector": {CONTROL_PLANE: ""}}),
+            (
+                "affinity",
+                {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _AFFINITY}}},
+            ),
+        )
+    ),
+    (
+        "environmentVariables",
+        ["LD_*"],
+        {"engine": {"env": [{"name": "LD_PRELOAD", "value": "/x.so"}]}},
+        "variable LD_PRELOAD loads code or selects cards",
+    ),
+    (
+        "environmentVariables",
+        ["PYTHONPATH"],
+        {"pod": {"sidecars": [{**SIDECAR, "env": [{"name": "PYTHONPATH", "value": "/x"}]}]}},
+        "variable PYTHONPATH loads code or selects cards",
+    ),
+    (
+        "allowAllClients",
+        True,
+        {"networkAccess": {"allowAllClients": True}},
+        "spec.networkAccess.allowAllClients true lets every namespace reach the model port",
+    ),
+]
+"""A limit, its value that gives permission, a spec that needs the permission, and how a warning starts."""

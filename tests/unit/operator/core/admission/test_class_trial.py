@@ -12,11 +12,10 @@ from gaudi_operator.core.classes import Platform
 from gaudi_operator.core.rollout.desired_revision import desired_revision
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.gaudi_classes import gaudi_class
-from tests.unit.operator.core.limit_cases import BEYOND, CONTROL_PLANE, SAFE_TO_EVICT, WITHIN
+from tests.unit.operator.core.limit_cases import BEYOND, NEEDS_PERMISSION, WITHIN
 from tests.unit.operator.core.resources import ANY_HOST_PATH, DEFAULTS, inference
 
 LIMITED = [each for each in BEYOND if "allowAllClients" not in each[0]]
-OPEN: dict[str, Any] = {"networkAccess": {"allowAllClients": True}}
 
 
 def platform(limits: dict[str, Any], *, trial: bool = True) -> Platform:
@@ -61,25 +60,12 @@ def test_class_that_is_not_in_trial_reports_nothing() -> None:
     assert reported({"maxReplicas": 2}, trial=False, replicas=3) == ()
 
 
-PERMISSIONS: list[tuple[str, str, dict[str, Any]]] = [
-    ("annotationPrefixes", "team/", {"pod": {"annotations": {SAFE_TO_EVICT: "false"}}}),
-    ("priorityClasses", "high", {"pod": {"priorityClassName": "system-node-critical"}}),
-    ("tolerations", "gaudi", {"pod": {"tolerations": [{"key": CONTROL_PLANE, "operator": "Exists"}]}}),
-    ("environmentVariables", "HF_*", {"engine": {"env": [{"name": "LD_PRELOAD", "value": "/x.so"}]}}),
-]
-
-
-@pytest.mark.parametrize("listed", [True, False], ids=["other list", "no list"])
-@pytest.mark.parametrize(("limit", "other", "spec"), PERMISSIONS, ids=[each[0] for each in PERMISSIONS])
-def test_trial_does_not_replace_a_permission(limit: str, other: str, spec: dict[str, Any], listed: bool) -> None:
-    problem = refused({limit: [other]} if listed else {}, **spec)
-    assert problem is not None
-    assert problem.reason == "ForbiddenByClass"
-    assert "class gold does not allow it" in problem.message
-
-
-def test_trial_does_not_open_a_model_to_every_namespace() -> None:
-    problem = refused({}, **OPEN)
-    assert problem is not None
-    assert problem.message.startswith("spec.networkAccess.allowAllClients true lets every namespace reach")
-    assert refused({"allowAllClients": True}, **OPEN) is None
+@pytest.mark.parametrize(("limit", "permitted", "spec", "cause"), NEEDS_PERMISSION, ids=lambda each: str(each)[:20])
+def test_trial_does_not_replace_a_permission(limit: str, permitted: object, spec: dict[str, Any], cause: str) -> None:
+    others: dict[str, Any] = {} if limit == "allowAllClients" else {limit: []}
+    for limits in ({}, others):
+        problem = refused(limits, **spec)
+        assert problem is not None
+        assert problem.reason == "ForbiddenByClass"
+        assert cause.removeprefix("variable ") in problem.message
+    assert refused({limit: permitted}, **spec) is None

@@ -1,0 +1,121 @@
+"""The settings of pods that a class must allow, as rules in CEL for warnings (docs/how-to/pods.md).
+
+The operator checks the same settings in the rendered pod (core/admission/pod_policy.py).
+"""
+
+from gaudi_operator.api.class_rules import SPEC, Rule, listed_texts, variables_of_users
+from gaudi_operator.api.v1alpha1.resource import GROUP
+
+FOREIGN_DOMAINS = (
+    # Seccomp, AppArmor, bandwidth, eviction, device injection: annotations that Kubernetes and its agents read.
+    "kubernetes.io",
+    "k8s.io",
+    # Additional networks of a pod.
+    "cni.cncf.io",
+    "multus-cni.io",
+    "projectcalico.org",
+    "ovn.org",
+    "cilium.io",
+)
+"""Domains of annotations that nodes, sandboxes or networks evaluate."""
+
+FOREIGN_STARTS = (
+    # Sandboxes and container runtimes, which write domains in reverse.
+    "io.katacontainers.",
+    "io.kubernetes.",
+    "io.containerd.",
+    "io.cilium",
+    "dev.gvisor.",
+    "cni.",
+)
+"""Beginnings of such annotations."""
+
+SYSTEM_PRIORITY = "system-"
+CONTROL_PLANE = frozenset(f"node-role.kubernetes.io/{role}" for role in ("control-plane", "master", "etcd"))
+PLACING = frozenset({"In", "Exists"})
+"""Operators of a node affinity that place pods on the nodes with a label."""
+
+UNSAFE_VARIABLES = ("LD_", "PYTHON", "HABANA_VISIBLE_")
+"""Beginnings of variables that load code into a process or give it uncounted cards.
+
+Intel's container runtime reads each variable that begins with HABANA_VISIBLE_DEVICES.
+"""
+
+CARDS_VARIABLE, NO_CARDS = "HABANA_VISIBLE_DEVICES", "none"
+"""The variable that selects cards, and the value that hides all of them, which needs no permission."""
+
+CONTROLS_POD = "controls how the pod runs or connects"
+EVICTS = "is reserved for the cluster, whose components it could evict"
+ALLOWS_CONTROL_PLANE = "allows nodes of the control plane"
+LOADS_CODE = "loads code or selects cards"
+
+
+def _choice(texts: tuple[str, ...]) -> str:
+    """Return a regular expression that matches any of the texts."""
+    return f"({'|'.join(each.replace('.', '[.]') for each in texts)})"
+
+
+_ROLES = f"[{', '.join(repr(each) for each in sorted(CONTROL_PLANE))}]"
+_AFFINITY = f"{SPEC}.?pod.?affinity.?nodeAffinity"
+_PLACES = (
+    "?matchExpressions.orValue([]).exists(e, e.key == k &&"
+    f" e.operator in [{', '.join(repr(each) for each in sorted(PLACING))}])"
+)
+_VARIABLES = " + ".join(
+    variables_of_users(
+        f"filter(e, e.name.matches('^{_choice(UNSAFE_VARIABLES)}') &&"
+        f" !(e.name == '{CARDS_VARIABLE}' && e.?value.orValue('') == '{NO_CARDS}')).map(e, e.name)"
+    )
+)
+# Without a trial, a list of the class already refuses what it does not contain (class_rules.py).
+_LISTED = "has(LIMIT) && (!variables.trial || {})"
+
+PERMISSIONS = (
+    Rule(
+        "annotationPrefixes",
+        "spec.pod.annotations ",
+        f"{SPEC}.?pod.?annotations.orValue({{}}).map(k, k).filter(k, !k.startsWith('{GROUP}/') &&"
+        f" (k.split('/')[0].matches('(^|[.]){_choice(FOREIGN_DOMAINS)}$') || k.matches('^{_choice(FOREIGN_STARTS)}')))",
+        _LISTED.format("LIMIT.exists(p, x.startsWith(p))"),
+        wrong=f"' {CONTROLS_POD}'",
+    ),
+    Rule(
+        "priorityClasses",
+        "spec.pod.priorityClassName ",
+        f"({listed_texts('pod.priorityClassName')}).filter(k, k.startsWith('{SYSTEM_PRIORITY}'))",
+        _LISTED.format("x in LIMIT"),
+        wrong=f"' {EVICTS}'",
+    ),
+    Rule(
+        "tolerations",
+        "spec.pod.tolerations ",
+        f"{SPEC}.?pod.?tolerations.orValue([]).map(t, t.?key.orValue('')).filter(k, k == '' || k in {_ROLES})"
+        ".map(k, k == '' ? 'without a key' : k)",
+        _LISTED.format("x in LIMIT"),
+        wrong=f"' {ALLOWS_CONTROL_PLANE}'",
+    ),
+    Rule(
+        "tolerations",
+        "spec.pod.nodeSelector ",
+        f"{SPEC}.?pod.?nodeSelector.orValue({{}}).map(k, k).filter(k, k in {_ROLES})",
+        "has(LIMIT) && x in LIMIT",
+        wrong=f"' {ALLOWS_CONTROL_PLANE}'",
+    ),
+    Rule(
+        "tolerations",
+        "spec.pod.affinity ",
+        f"{_ROLES}.filter(k, {_AFFINITY}.?requiredDuringSchedulingIgnoredDuringExecution.?nodeSelectorTerms.orValue([])"
+        f".exists(t, t.{_PLACES}) || {_AFFINITY}.?preferredDuringSchedulingIgnoredDuringExecution.orValue([])"
+        f".exists(p, p.preference.{_PLACES}))",
+        "has(LIMIT) && x in LIMIT",
+        wrong=f"' {ALLOWS_CONTROL_PLANE}'",
+    ),
+    Rule(
+        "environmentVariables",
+        "variable ",
+        _VARIABLES,
+        _LISTED.format("LIMIT.exists(p, p.endsWith('*') ? x.startsWith(p.substring(0, p.size() - 1)) : x == p)"),
+        wrong=f"' {LOADS_CODE}'",
+    ),
+)
+"""Rules whose values need permission. They are allowed if the class lists them."""
