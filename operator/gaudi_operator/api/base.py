@@ -1,55 +1,11 @@
-"""The base of all API types, bounded leaf types, and CEL rules."""
+"""The base of all API types, and bounded leaf types."""
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
-from pydantic.config import JsonDict
+from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
 
+from gaudi_operator.api.schema_keywords import Rule, rules
 from gaudi_runtime.contract.base import Tolerant
-
-
-class Rule(BaseModel):
-    """A CEL rule of the schema. The API server rejects an object that violates it, with `message`.
-
-    With `before`, `oldSelf` is an optional, which is empty when an object is created. The rule can then apply to new
-    objects and exempt objects that are older than the rule.
-    """
-
-    rule: str
-    message: str
-    before: bool = False
-
-    def written(self) -> JsonDict:
-        """Return the rule as an entry of x-kubernetes-validations."""
-        written: JsonDict = {"rule": self.rule, "message": self.message}
-        return written | {"optionalOldSelf": True} if self.before else written
-
-
-def rules(*rules: Rule) -> JsonDict:
-    """Return the schema keywords that make the API server check `rules`, for `json_schema_extra` of a field."""
-    return {"x-kubernetes-validations": [each.written() for each in rules]}
-
-
-MEANT_WHEN_LEFT_OUT = "x-meant-when-left-out"
-"""The keyword of a default that the operator fills in instead of the API server. No published schema contains it."""
-
-
-def meant_when_left_out(schema: JsonDict) -> None:
-    """Remove the default from the schema of a field, for `json_schema_extra`.
-
-    The API server would write the default into every resource, and an operator of another release may reject it.
-    """
-    schema[MEANT_WHEN_LEFT_OUT] = schema.pop("default")
-
-
-def list_map(*keys: str) -> JsonDict:
-    """Return the schema keywords of a list whose entries server-side apply merges by `keys`."""
-    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
-
-
-def validated_by(*checks: Rule) -> ConfigDict:
-    """Return the model configuration that adds CEL rules to the schema. `self` is the object."""
-    return ConfigDict(json_schema_extra=rules(*checks))
 
 
 class ApiModel(Tolerant):
@@ -57,7 +13,7 @@ class ApiModel(Tolerant):
 
 
 def number_as_text(value: Any) -> Any:
-    """Return a whole number as text, and every other value unchanged."""
+    """Return a whole number as text, for base types such as Quantity, and every other value unchanged."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -121,7 +77,7 @@ DataKey = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern
 
 
 class SecretKey(ApiModel):
-    """Key of a Secret in the same namespace. The kubelet reads it, the operator does not."""
+    """Base of references to a key of a Secret in the same namespace. The kubelet reads it, the operator does not."""
 
     model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
     name: ObjectName = Field(description="Name of the Secret.")
@@ -129,7 +85,7 @@ class SecretKey(ApiModel):
 
 
 class ConfigMapKey(ApiModel):
-    """Key of a ConfigMap in the same namespace."""
+    """Base of references to a key of a ConfigMap in the same namespace."""
 
     model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
     name: ObjectName = Field(description="Name of the ConfigMap.")

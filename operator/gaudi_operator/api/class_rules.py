@@ -44,7 +44,7 @@ def _of_sides(what: str) -> str:
 
 @dataclass(frozen=True)
 class Rule:
-    """One limit.
+    """One rule for a limit of a class.
 
     `values` is CEL of the list of texts of SPEC to check, `allowed` is CEL that is true for an allowed text x. LIMIT is
     the value of the class. `condition` is CEL that is true if the limit applies; if it is empty, the limit applies when

@@ -164,7 +164,7 @@ def _kept(definition: str, name: str) -> str:
 
 
 def policies_template() -> str:
-    """Return the admission policies of classes as a template of the chart."""
+    """Return the chart's template of the classes' admission policies, which is generated together with the CRDs."""
     text = yaml.safe_dump_all(class_policies.policies(), sort_keys=False, width=110)
     values = {
         class_policies.NAMESPACES: "{{ .Values.watchNamespaces | toJson }}",

@@ -82,7 +82,7 @@ def rows(schema: Schema, prefix: str = "") -> Iterator[Row]:
 
 
 def messages(schema: Schema, path: str) -> Iterator[str]:
-    """Yield the messages of all CEL rules in `schema`, outermost first, each with the path of its field."""
+    """Yield the rules of the reference page, outermost first: each CEL rule's message with the path of its field."""
     for rule in schema.get("x-kubernetes-validations", ()):
         sentence = rule["message"]
         yield sentence if named_field(sentence) else f"`{path}` {sentence}"

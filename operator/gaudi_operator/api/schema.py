@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from gaudi_operator.api.base import MEANT_WHEN_LEFT_OUT
+from gaudi_operator.api.schema_keywords import MEANT_WHEN_LEFT_OUT
 
 Schema = dict[str, Any]
 

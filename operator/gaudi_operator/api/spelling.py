@@ -35,7 +35,7 @@ class ContractEnum:
 
 
 def is_one_of(field: str, *words: StrEnum) -> str:
-    """Return CEL that is true if the field at this path below self has one of `words`, and false if it is left out.
+    """Return CEL that compares a field below self with `words` in their spelling; false if the field is left out.
 
     The API server does not fill in these fields, so the field and its section may be absent.
     """

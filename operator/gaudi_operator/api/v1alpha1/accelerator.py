@@ -5,7 +5,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from gaudi_operator.api.base import ApiModel, ObjectName, Quantity, Rule, validated_by
+from gaudi_operator.api.base import ApiModel, ObjectName, Quantity
+from gaudi_operator.api.schema_keywords import Rule, validated_by
 from gaudi_runtime.contract.config import Ranks
 
 CARD_RESOURCE = "habana.ai/gaudi"

@@ -9,7 +9,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, StringConstraints
 
-from gaudi_operator.api.base import DNS_LABEL, ApiModel, Rule, number_as_text, validated_by
+from gaudi_operator.api.base import DNS_LABEL, ApiModel, number_as_text
+from gaudi_operator.api.schema_keywords import Rule, validated_by
 from gaudi_operator.api.v1alpha1.scaling import MAX_REPLICAS
 from gaudi_operator.api.v1alpha1.selectors import LabelSelector
 

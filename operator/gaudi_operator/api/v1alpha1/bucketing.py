@@ -8,7 +8,8 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from gaudi_operator.api.base import ApiModel, ConfigMapKey, Rule, meant_when_left_out, rules, validated_by
+from gaudi_operator.api.base import ApiModel, ConfigMapKey
+from gaudi_operator.api.schema_keywords import Rule, meant_when_left_out, rules, validated_by
 from gaudi_operator.api.spelling import ContractEnum, is_one_of
 from gaudi_runtime.contract import bucketing as contract
 from gaudi_runtime.contract.bucketing import Strategy

@@ -4,16 +4,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
 
-from gaudi_operator.api.base import (
-    ApiModel,
-    Rule,
-    ShortText,
-    list_map,
-    meant_when_left_out,
-    number_as_text,
-    rules,
-    validated_by,
-)
+from gaudi_operator.api.base import ApiModel, ShortText, number_as_text
+from gaudi_operator.api.schema_keywords import Rule, list_map, meant_when_left_out, rules, validated_by
 from gaudi_operator.api.spelling import ContractEnum, is_one_of
 from gaudi_operator.api.v1alpha1.pods.containers import Argument, EnvVar, VariableValue
 from gaudi_runtime.contract import bucketing as contract

@@ -5,16 +5,8 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from gaudi_operator.api.base import (
-    AbsolutePath,
-    ApiModel,
-    ImageReference,
-    KeyText,
-    Labels,
-    ObjectName,
-    Quantity,
-    list_map,
-)
+from gaudi_operator.api.base import AbsolutePath, ApiModel, ImageReference, KeyText, Labels, ObjectName, Quantity
+from gaudi_operator.api.schema_keywords import list_map
 from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.network import SHORTEST_PREFIX, ServiceType
 from gaudi_operator.api.v1alpha1.pods.containers import ContainerResources
@@ -85,7 +77,7 @@ class ClassDefaults(ApiModel):
 
 
 class SourceKind(StrEnum):
-    """A place that a model may come from, as in spec.model.source."""
+    """A kind of model source that a class may allow, as in spec.model.source."""
 
     HUGGING_FACE = "HuggingFace"
     CLAIM = "PersistentVolumeClaim"

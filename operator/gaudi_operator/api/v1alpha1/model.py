@@ -12,12 +12,10 @@ from gaudi_operator.api.base import (
     ObjectName,
     Quantity,
     RelativePath,
-    Rule,
     SecretKey,
     ShortText,
-    list_map,
-    validated_by,
 )
+from gaudi_operator.api.schema_keywords import Rule, list_map, validated_by
 from gaudi_runtime.contract import config as contract
 from gaudi_runtime.contract.bucketing import Tokens
 from gaudi_runtime.contract.config import (
@@ -35,7 +33,7 @@ Repository = Annotated[
 
 
 class HuggingFaceSource(ApiModel):
-    """Repository of the Hugging Face hub."""
+    """Model source: a repository of the Hugging Face hub."""
 
     repo: Repository = Field(description="Name of the repository, such as meta-llama/Llama-3.1-8B-Instruct.")
     revision: ShortText = Field(
@@ -48,20 +46,20 @@ class HuggingFaceSource(ApiModel):
 
 
 class ClaimSource(ApiModel):
-    """Folder on a PersistentVolumeClaim in the same namespace."""
+    """Model source: a folder on a PersistentVolumeClaim in the same namespace."""
 
     claim_name: ObjectName = Field(description="Name of the PersistentVolumeClaim.")
     path: RelativePath = Field(".", description="Folder of the checkpoint, relative to the volume.")
 
 
 class HostPathSource(ApiModel):
-    """Folder on the node. The installation must allow it."""
+    """Model source: a folder on the node. The installation must allow it."""
 
     path: AbsolutePath = Field(description="Absolute path of the checkpoint on every node that may run a pod.")
 
 
 class PullPolicy(StrEnum):
-    """When the kubelet pulls an image."""
+    """When the kubelet pulls an image, such as the OCI image of a model source."""
 
     ALWAYS = "Always"
     IF_NOT_PRESENT = "IfNotPresent"
@@ -69,7 +67,7 @@ class PullPolicy(StrEnum):
 
 
 class OciImageSource(ApiModel):
-    """OCI image that contains the files, mounted as an image volume."""
+    """Model source: an OCI image that contains the files, mounted as an image volume."""
 
     reference: ImageReference = Field(
         description="Reference of the image. Only a digest makes sure that all pods and restarts have the same files."
@@ -79,7 +77,7 @@ class OciImageSource(ApiModel):
 
 
 class ModelSource(ApiModel):
-    """Where the files come from. Exactly one source is set."""
+    """Where the files of a model come from. Exactly one source is set."""
 
     model_config = validated_by(
         Rule(
@@ -103,7 +101,7 @@ class ModelSource(ApiModel):
 
 
 class ClaimCache(ApiModel):
-    """PersistentVolumeClaim in the same namespace that keeps downloaded files."""
+    """Model cache: a PersistentVolumeClaim in the same namespace that keeps downloaded files."""
 
     claim_name: ObjectName = Field(
         description="Name of the PersistentVolumeClaim. Use ReadWriteMany if pods run on several nodes."
@@ -111,7 +109,7 @@ class ClaimCache(ApiModel):
 
 
 class PodCache(ApiModel):
-    """Folder on the disk of the node that is deleted with its pod."""
+    """Model cache: a folder on the disk of the node that is deleted with its pod."""
 
     size_limit: Quantity | None = Field(
         None, description="Maximum size of the downloaded files. The free space of the node's disk when left out."
@@ -119,7 +117,7 @@ class PodCache(ApiModel):
 
 
 class FetchCache(ApiModel):
-    """Where downloaded files are kept. At most one place is set."""
+    """Where downloaded files of a model are kept. At most one place is set."""
 
     model_config = validated_by(
         Rule(
@@ -136,7 +134,10 @@ class FetchCache(ApiModel):
 
 
 class Quantization(ApiModel):
-    """Quantized execution. Method inc needs a configuration file in the model's folder that names its measurements."""
+    """Quantized execution of a model.
+
+    Method inc needs a configuration file in the model's folder that names its measurements.
+    """
 
     model_config = validated_by(
         Rule(
@@ -154,7 +155,7 @@ class Quantization(ApiModel):
 
 
 class ItemsPerPrompt(contract.ItemsPerPrompt):
-    """Maximum number of images, videos and audio clips of a prompt. Only with the vllm engine."""
+    """Maximum number of images, videos and audio clips that a model accepts per prompt. Only with the vllm engine."""
 
     model_config = ConfigDict(extra="ignore")
 

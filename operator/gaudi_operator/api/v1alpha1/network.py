@@ -6,7 +6,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from gaudi_operator.api.base import Annotations, ApiModel, Rule, rules, validated_by
+from gaudi_operator.api.base import Annotations, ApiModel
+from gaudi_operator.api.schema_keywords import Rule, rules, validated_by
 from gaudi_operator.api.v1alpha1.selectors import LabelSelector
 
 

@@ -4,7 +4,8 @@ from typing import Any
 
 from pydantic import Field
 
-from gaudi_operator.api.base import ApiModel, Rule, validated_by
+from gaudi_operator.api.base import ApiModel
+from gaudi_operator.api.schema_keywords import Rule, validated_by
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 

@@ -5,7 +5,8 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from gaudi_operator.api.base import ApiModel, Rule, Seconds, meant_when_left_out, validated_by
+from gaudi_operator.api.base import ApiModel, Seconds
+from gaudi_operator.api.schema_keywords import Rule, meant_when_left_out, validated_by
 from gaudi_operator.api.spelling import is_one_of
 
 MAX_REPLICAS = 1000

@@ -5,7 +5,8 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from gaudi_operator.api.base import ApiModel, Labels, LabelValue, Rule, validated_by
+from gaudi_operator.api.base import ApiModel, Labels, LabelValue
+from gaudi_operator.api.schema_keywords import Rule, validated_by
 
 LabelKey = Annotated[
     str,

@@ -4,7 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from gaudi_operator.api.base import ApiModel, ObjectName, Rule, validated_by
+from gaudi_operator.api.base import ApiModel, ObjectName
+from gaudi_operator.api.schema_keywords import Rule, validated_by
 from gaudi_operator.api.spelling import is_one_of
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Parallelism
 from gaudi_operator.api.v1alpha1.autoscaling import Autoscaling

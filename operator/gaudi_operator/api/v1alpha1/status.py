@@ -5,7 +5,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from gaudi_operator.api.base import ApiModel, Count, Percent, list_map
+from gaudi_operator.api.base import ApiModel, Count, Percent
+from gaudi_operator.api.schema_keywords import list_map
 
 Text = Annotated[str, Field(max_length=1024)]
 Word = Annotated[str, Field(max_length=32)]
@@ -157,7 +158,7 @@ class WarmupProgress(ApiModel):
 
 
 class LastTermination(ApiModel):
-    """How the last container of a pod, or the whole pod, ended."""
+    """Status of the last termination: how the last container of a pod, or the whole pod, ended."""
 
     time: Timestamp | None = Field(None, description="Time of the end, as the kubelet reports it.")
     reason: Annotated[str, Field(max_length=64)] = Field(
@@ -214,7 +215,7 @@ class ColdShape(ApiModel):
 
 
 class Recompiles(ApiModel):
-    """Number of compiles that requests waited for, summed over the ready pods."""
+    """Recompiles in the status: compiles that requests waited for, summed over the ready pods."""
 
     since_ready: Count = Field(0, description="Number of compiles since the pods became ready.")
     recent: Count = Field(0, description="Number of compiles in the last five minutes.")
@@ -248,7 +249,7 @@ class RecipeCacheState(ApiModel):
 
 
 class Revisions(ApiModel):
-    """Names of the revisions that decide a rollout."""
+    """Status of the revisions: names of those that decide a rollout."""
 
     current: Revision | None = Field(None, description="Name of the desired revision.")
     stable: Revision | None = Field(
@@ -279,7 +280,7 @@ class RevisionTermination(ApiModel):
 
 
 class BackOff(ApiModel):
-    """Back-off of a revision whose pods ended before one became ready."""
+    """Status of the back-off of a revision whose pods ended before one became ready."""
 
     failures: Count = Field(
         description="Number of consecutive pods or containers that ended. Reset when a pod becomes ready."

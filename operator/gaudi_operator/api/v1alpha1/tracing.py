@@ -6,7 +6,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, StringConstraints
 
-from gaudi_operator.api.base import ApiModel, Percent, Rule, rules
+from gaudi_operator.api.base import ApiModel, Percent
+from gaudi_operator.api.schema_keywords import Rule, rules
 from gaudi_runtime.tracing.collector import GRPC, HTTP, Collector, whole_address
 
 GRPC_PORT = 4317

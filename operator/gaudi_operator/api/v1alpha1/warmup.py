@@ -5,18 +5,8 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from gaudi_operator.api.base import (
-    ApiModel,
-    ObjectName,
-    Percent,
-    Quantity,
-    Rule,
-    Seconds,
-    SecretKey,
-    meant_when_left_out,
-    rules,
-    validated_by,
-)
+from gaudi_operator.api.base import ApiModel, ObjectName, Percent, Quantity, Seconds, SecretKey
+from gaudi_operator.api.schema_keywords import Rule, meant_when_left_out, rules, validated_by
 from gaudi_operator.api.spelling import ContractEnum
 from gaudi_operator.api.v1alpha1.model import OciImageSource
 from gaudi_runtime.contract.config import CaptureOrder, GraphTokens, HttpAddress

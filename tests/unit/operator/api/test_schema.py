@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, StringConstraints, create_model
 
-from gaudi_operator.api.base import ApiModel, Labels, Quantity, Rule, validated_by
+from gaudi_operator.api.base import ApiModel, Labels, Quantity
 from gaudi_operator.api.schema import Schema, SchemaError, structural, without_defaults
+from gaudi_operator.api.schema_keywords import Rule, validated_by
 
 Short = Annotated[str, Field(max_length=8)]
 

@@ -5,8 +5,9 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field, ValidationError
 
-from gaudi_operator.api.base import ApiModel, meant_when_left_out
+from gaudi_operator.api.base import ApiModel
 from gaudi_operator.api.schema import structural
+from gaudi_operator.api.schema_keywords import meant_when_left_out
 from gaudi_operator.api.spelling import ContractEnum, is_one_of
 from gaudi_operator.api.v1alpha1.scaling import WhenNoRoom
 from gaudi_operator.core.rendering.runtime_config import runtime_config

@@ -8,18 +8,8 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, StringConstraints
 
-from gaudi_operator.api.base import (
-    DNS_LABEL,
-    ApiModel,
-    ConfigMapKey,
-    ImageReference,
-    Quantity,
-    Rule,
-    SecretKey,
-    list_map,
-    rules,
-    validated_by,
-)
+from gaudi_operator.api.base import DNS_LABEL, ApiModel, ConfigMapKey, ImageReference, Quantity, SecretKey
+from gaudi_operator.api.schema_keywords import Rule, list_map, rules, validated_by
 from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.pods.volumes import LABEL_OR_ANNOTATION, VolumeMounts
 
@@ -29,19 +19,19 @@ Argument = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 
 
 class EnvSecretKey(SecretKey):
-    """Key of a Secret in the same namespace. Only the kubelet reads it."""
+    """Key of a Secret, as the source of a container's environment variable. Only the kubelet reads it."""
 
     optional: bool | None = Field(None, description="Whether the container starts without the key. Default: false.")
 
 
 class EnvConfigMapKey(ConfigMapKey):
-    """Key of a ConfigMap in the same namespace. Only the kubelet reads it."""
+    """Key of a ConfigMap, as the source of a container's environment variable. Only the kubelet reads it."""
 
     optional: bool | None = Field(None, description="Whether the container starts without the key. Default: false.")
 
 
 class EnvField(ApiModel):
-    """Field of the pod."""
+    """Field of the pod, as the source of a container's environment variable."""
 
     model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
     field_path: Annotated[
@@ -71,7 +61,7 @@ class ResourceName(StrEnum):
 
 
 class EnvResource(ApiModel):
-    """Request or limit of the container."""
+    """Request or limit of a container, as the source of its environment variable."""
 
     model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
     resource: ResourceName = Field(
@@ -80,7 +70,7 @@ class EnvResource(ApiModel):
 
 
 class EnvVarSource(ApiModel):
-    """Source of the value of a variable. Exactly one member is set."""
+    """Source of the value of a container's environment variable. Exactly one member is set."""
 
     model_config = validated_by(
         Rule(

@@ -5,18 +5,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from gaudi_operator.api.base import (
-    VALID_KEYS,
-    Annotations,
-    ApiModel,
-    Labels,
-    ObjectName,
-    Quantity,
-    Rule,
-    list_map,
-    rules,
-    validated_by,
-)
+from gaudi_operator.api.base import VALID_KEYS, Annotations, ApiModel, Labels, ObjectName, Quantity
+from gaudi_operator.api.schema_keywords import Rule, list_map, rules, validated_by
 from gaudi_operator.api.v1alpha1.pods.containers import ContainerResources, SideContainers
 from gaudi_operator.api.v1alpha1.pods.scheduling import Affinity, Toleration, TopologySpreadConstraints
 from gaudi_operator.api.v1alpha1.pods.volumes import OUTSIDE_OF_OURS, Volume, VolumeMounts
@@ -25,13 +15,13 @@ DEFAULT_USER = 65532
 
 
 class Capability(StrEnum):
-    """Linux capability that the runtime container may have."""
+    """Linux capability that spec.pod may give the runtime container."""
 
     SYS_NICE = "SYS_NICE"
 
 
 class SecretName(ApiModel):
-    """Name of a Secret in the same namespace."""
+    """Name of a Secret with which the pod pulls images, in the same namespace."""
 
     name: ObjectName = Field(description="Name of the Secret.")
 

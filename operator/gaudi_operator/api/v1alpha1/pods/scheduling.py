@@ -5,7 +5,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from gaudi_operator.api.base import ApiModel, KeyText, LabelValue, NamespaceName, Rule, list_map, rules, validated_by
+from gaudi_operator.api.base import ApiModel, KeyText, LabelValue, NamespaceName
+from gaudi_operator.api.schema_keywords import Rule, list_map, rules, validated_by
 from gaudi_operator.api.v1alpha1.selectors import (
     NO_VALUES_OF_EXISTENCE,
     VALUES_OF_A_COMPARISON,

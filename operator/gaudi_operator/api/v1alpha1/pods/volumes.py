@@ -10,18 +10,8 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from gaudi_operator.api.base import (
-    DNS_LABEL,
-    AnnotationValue,
-    ApiModel,
-    DataKey,
-    KeyText,
-    ObjectName,
-    Quantity,
-    Rule,
-    rules,
-    validated_by,
-)
+from gaudi_operator.api.base import DNS_LABEL, AnnotationValue, ApiModel, DataKey, KeyText, ObjectName, Quantity
+from gaudi_operator.api.schema_keywords import Rule, rules, validated_by
 from gaudi_runtime.contract.ports import (
     ADAPTERS_PATH,
     CACHE_PATH,
@@ -118,7 +108,7 @@ _MODE = "Permissions of the files, as a decimal number. Default: 420, which is 0
 
 
 class KeyToPath(ApiModel):
-    """Key of a ConfigMap or Secret, and its file."""
+    """Key of a ConfigMap or Secret, and its file in the volume."""
 
     key: DataKey = Field(description="Key of the ConfigMap or Secret.")
     path: FilePath = Field(description="Path of the file, relative to the volume.")
@@ -128,7 +118,7 @@ Items = Annotated[tuple[KeyToPath, ...], Field(max_length=16)]
 
 
 class ConfigMapProjection(ApiModel):
-    """ConfigMap in the same namespace, with a file for each key."""
+    """Part of a projected volume from a ConfigMap in the same namespace, with a file for each key."""
 
     name: ObjectName = Field(description="Name of the ConfigMap.")
     items: Items = Field((), description="Keys that become files. All keys when left out.")
@@ -136,13 +126,16 @@ class ConfigMapProjection(ApiModel):
 
 
 class ConfigMapVolume(ConfigMapProjection):
-    """ConfigMap in the same namespace, with a file for each key."""
+    """Volume from a ConfigMap in the same namespace, with a file for each key."""
 
     default_mode: FileMode | None = Field(None, description=_MODE)
 
 
 class SecretProjection(ApiModel):
-    """Secret in the same namespace, with a file for each key. Only the kubelet reads it."""
+    """Part of a projected volume from a Secret in the same namespace, with a file for each key.
+
+    Only the kubelet reads it.
+    """
 
     name: ObjectName = Field(description="Name of the Secret.")
     items: Items = Field((), description="Keys that become files. All keys when left out.")
@@ -150,7 +143,7 @@ class SecretProjection(ApiModel):
 
 
 class SecretVolume(ApiModel):
-    """Secret in the same namespace, with a file for each key. Only the kubelet reads it."""
+    """Volume from a Secret in the same namespace, with a file for each key. Only the kubelet reads it."""
 
     secret_name: ObjectName = Field(description="Name of the Secret.")
     items: Items = Field((), description="Keys that become files. All keys when left out.")
@@ -165,7 +158,7 @@ class Medium(StrEnum):
 
 
 class EmptyDirVolume(ApiModel):
-    """Folder that is empty at first and deleted with its pod."""
+    """Volume that is empty at first and deleted with its pod."""
 
     medium: Medium | None = Field(
         None,
@@ -178,7 +171,7 @@ class EmptyDirVolume(ApiModel):
 
 
 class ClaimVolume(ApiModel):
-    """PersistentVolumeClaim in the same namespace."""
+    """Volume from a PersistentVolumeClaim in the same namespace."""
 
     claim_name: ObjectName = Field(
         description="Name of the PersistentVolumeClaim. Use ReadWriteMany or ReadOnlyMany if pods run on several nodes."
@@ -276,7 +269,7 @@ class Volume(ApiModel):
 
 
 class VolumeMount(ApiModel):
-    """Mount of a volume in a container, as in a Pod."""
+    """Mount of one of the volumes in a container, as in a Pod."""
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=DNS_LABEL)] = Field(
         description="Name of a volume in spec.pod.volumes."

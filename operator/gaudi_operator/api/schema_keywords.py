@@ -1,0 +1,53 @@
+"""Keywords of Kubernetes in the schema of API types: CEL rules, list maps, and defaults that the operator fills in.
+
+schema.py makes the structural schema of a model from them.
+"""
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.config import JsonDict
+
+
+class Rule(BaseModel):
+    """A CEL rule, the schema keyword x-kubernetes-validations.
+
+    The API server rejects an object that violates it, with `message`.
+
+    With `before`, `oldSelf` is an optional, which is empty when an object is created. The rule can then apply to new
+    objects and exempt objects that are older than the rule.
+    """
+
+    rule: str
+    message: str
+    before: bool = False
+
+    def written(self) -> JsonDict:
+        """Return the rule as an entry of the keyword."""
+        written: JsonDict = {"rule": self.rule, "message": self.message}
+        return written | {"optionalOldSelf": True} if self.before else written
+
+
+def rules(*rules: Rule) -> JsonDict:
+    """Return the schema keywords that make the API server check `rules`, for `json_schema_extra` of a field."""
+    return {"x-kubernetes-validations": [each.written() for each in rules]}
+
+
+MEANT_WHEN_LEFT_OUT = "x-meant-when-left-out"
+"""The keyword of a default that the operator fills in instead of the API server. No published schema contains it."""
+
+
+def meant_when_left_out(schema: JsonDict) -> None:
+    """Replace the schema keyword `default` of a field by MEANT_WHEN_LEFT_OUT, for `json_schema_extra`.
+
+    The API server would write the default into every resource, and an operator of another release may reject it.
+    """
+    schema[MEANT_WHEN_LEFT_OUT] = schema.pop("default")
+
+
+def list_map(*keys: str) -> JsonDict:
+    """Return the schema keywords of a list whose entries server-side apply merges by `keys`."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
+
+
+def validated_by(*checks: Rule) -> ConfigDict:
+    """Return the model configuration that adds the schema keyword of CEL rules to a model. `self` is the object."""
+    return ConfigDict(json_schema_extra=rules(*checks))
