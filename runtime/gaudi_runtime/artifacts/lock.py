@@ -44,8 +44,9 @@ class Turn:
         """Raise ConfigError if another process has acquired the lock too, because the volume's locks do not work."""
         if self._holder.read_text() != self._id:
             raise ConfigError(
-                f"Another process writes into {self._folder} while this one has its lock: locks of this volume work "
-                "only within a node. Mount a volume whose locks work on all nodes, or leave spec.model.cache out."
+                f"Another process writes into {self._folder} although this process holds the lock: locks of this "
+                "volume work only within a node. Mount a volume whose locks work on all nodes, or leave "
+                "spec.model.cache out."
             )
 
     def _sign(self) -> None:

@@ -93,7 +93,7 @@ def inner_corners(levels: Iterable[Level]) -> Iterator[tuple[Level, Iterator[Buc
 
 
 def _corners(level: Level, below: Level | None) -> Iterator[Bucket]:
-    """Yield the uncovered shapes of this level that the level below covers with one sequence less."""
+    """Yield each shape that this level does not cover if the level below covers it with one sequence fewer."""
     queries = (*(query + 1 for query, _ in level.stairs), 1)
     contexts = (0, *(blocks + 1 for _, blocks in level.stairs))
     for query, context in zip(queries, contexts, strict=True):

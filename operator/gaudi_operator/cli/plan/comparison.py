@@ -173,7 +173,7 @@ class Comparison:
 
 COLUMNS = ("graphs", "prompt\npadding", "decode\npadding", "covered", "last\nten", "warm-up\nseconds")
 TITLE = "estimates; padding: padded / real compute, 1.0 is none"
-CAPTION = "last ten: more padded compute without the ten graphs that save least"
+CAPTION = "last ten: growth of the padded compute without the ten graphs that save least"
 
 
 FACTS = (

@@ -94,7 +94,7 @@ def why_too_few_graphs(inference: Inference, said: str) -> str | None:
     return (
         f"spec.warmup.maxGraphTokens {said} leaves {plan.prompt - plan.within} of "
         f"{plural(plan.prompt, 'prompt bucket')} without a graph, but spec.readiness requires "
-        f"{percent} % of prompt graphs: raise it, or lower minCapturedPromptPercent to {most}."
+        f"{percent} % of prompt graphs: raise maxGraphTokens, or lower minCapturedPromptPercent to {most}."
     )
 
 

@@ -143,7 +143,7 @@ class State:
     def criteria(self, revision: str, room: Room) -> Criteria:
         """Return the criteria that decide whether pods of `revision` have a problem."""
         spec = self.inference.spec
-        # Pods restart by the stall timeout of their own revision, not of the current spec.
+        # The stall timeout of a pod is that of the pod's revision, not that of the current spec.
         timeout = next((each.stall_timeout_seconds for each in self.stored if each.name == revision), None)
         return Criteria(
             resource=self.inference.identity.name,

@@ -234,7 +234,7 @@ class Writer:
         await self._server_apply(key, POD.path(key.namespace, action.pod), body, DELETION_COST_MANAGER)
 
     async def _server_apply(self, key: Key, path: str, body: Mapping[str, Any], manager: str) -> dict[str, Any]:
-        """Apply and store an object, and return it. A watch may deliver the object only after the next reconcile."""
+        """Apply and store an object, and return it. The watch may deliver it too late for the next reconcile."""
         # Without force, the apply would conflict forever after another client changed a field.
         query = {"fieldManager": manager, "force": "true"}
         answer = await self._cluster.request("PATCH", path, body, query=query, content_type=SERVER_APPLY)

@@ -62,4 +62,4 @@ def _is_original(file: RemoteFile) -> bool:
 def _stay_inside(repo: str, path: str) -> None:
     parts = PurePosixPath(path)
     if parts.is_absolute() or ".." in parts.parts or not parts.parts:
-        raise ModelUnreadable(f"Repository {repo} lists the file {path!r}, which is outside its folder.")
+        raise ModelUnreadable(f"Repository {repo} lists the file {path!r}, which is outside the repository's folder.")

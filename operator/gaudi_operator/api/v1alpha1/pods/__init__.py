@@ -1,4 +1,4 @@
-"""spec.pod: the settings of the pods, in bounded types with the names of Kubernetes.
+"""spec.pod: the settings of the pods. Types are bounded, and fields have the same names as in Kubernetes.
 
 pod         spec.pod itself
 scheduling  nodes: taints, affinity, spread

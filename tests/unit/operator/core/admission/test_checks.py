@@ -119,7 +119,7 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         },
         "ThresholdsUnreachable",
         "spec.warmup.maxGraphTokens 128 leaves 2 of 4 prompt buckets without a graph, but spec.readiness requires 100 "
-        "% of prompt graphs: raise it, or lower minCapturedPromptPercent to 50.",
+        "% of prompt graphs: raise maxGraphTokens, or lower minCapturedPromptPercent to 50.",
     ),
     "a_pipeline_on_cards": (
         {"accelerator": CARD, "engine": {"name": "vllm"}, "parallelism": {"pipeline": 2}},

@@ -209,7 +209,7 @@ REFUSED: list[tuple[Callable[[Site], None], type[RuntimeStartError], str]] = [
     (
         path_that_leads_out,
         ModelUnreadable,
-        "Repository tiny/model lists the file '../evil.safetensors', which is outside its folder.",
+        "Repository tiny/model lists the file '../evil.safetensors', which is outside the repository's folder.",
     ),
 ]
 
