@@ -31,7 +31,7 @@ NAME, CONTROLLER, NAMESPACES = "NAME-OF-THE-CHART", "CONTROLLER-OF-THE-CHART", "
 def policies(
     name: str = NAME, controller: str = CONTROLLER, namespaces: str | list[str] = NAMESPACES
 ) -> list[Manifest]:
-    """Return the policies and bindings of an installation, for resources in `namespaces`, or in all if it is empty."""
+    """Return the admission policies of classes with their bindings, for resources in `namespaces`; empty means all."""
     return [
         _policy(f"{name}-classes", inference_class.KIND, resource.PLURAL, _class_limits(controller)),
         _binding(f"{name}-classes", namespaces),

@@ -45,7 +45,7 @@ def named_field(message: str) -> str:
 
 
 def without_defaults(schema: Schema) -> Schema:
-    """Return `schema` without defaults. A field of a status is absent until it is reported."""
+    """Return a structural schema without defaults. A field of a status is absent until it is reported."""
     bare = {key: value for key, value in schema.items() if key != "default"}
     return with_children(bare, without_defaults)
 
@@ -66,7 +66,7 @@ def _walked(node: Schema) -> Schema:
 
 
 def with_children(node: Schema, change: Callable[[Schema], Schema]) -> Schema:
-    """Return `node` with `change` applied to each schema directly inside it."""
+    """Return a schema `node` with `change` applied to each schema directly inside it."""
     result = dict(node)
     for key in ("properties", "patternProperties"):
         if key in node:
@@ -113,7 +113,7 @@ def marked_int_or_string(node: Schema) -> Schema:
 
 
 def const_to_enum(node: Schema) -> Schema:
-    """Replace a constant by an enumeration with one value."""
+    """Replace a constant in the schema by an enumeration with one value."""
     return _without(node, "const") | {"enum": [node["const"]]} if "const" in node else node
 
 
@@ -151,7 +151,7 @@ def list_type(node: Schema) -> Schema:
 
 
 def number_format(node: Schema) -> Schema:
-    """Set the format of a number: int32 if the bounds allow it, otherwise int64 or double."""
+    """Set the format of a number in the structural schema: int32 if the bounds allow it, otherwise int64 or double."""
     if node.get("type") == "number":
         return {"format": "double"} | node
     if node.get("type") != "integer":
@@ -181,7 +181,7 @@ def object_default(node: Schema) -> Schema:
 
 
 def unmarked(node: Schema) -> Schema:
-    """Remove the defaults that the operator fills in, after `object_default` has read them."""
+    """Remove the defaults that the operator fills in from the schema, after object_default() has read them."""
     if "properties" not in node:
         return node
     return node | {

@@ -36,7 +36,10 @@ MALFORMED = (YAMLError, OSError, AttributeError, TypeError, ValueError)
 
 @dataclass(frozen=True)
 class Connection:
-    """The connection options of a command line. None means kubectl's default."""
+    """The options that select the cluster of a command: kubeconfig, context and namespace.
+
+    None means kubectl's default.
+    """
 
     kubeconfig: str | None = None
     context: str | None = None
@@ -89,7 +92,7 @@ class Connection:
 
 
 class Cluster:
-    """One namespace of the cluster of the kubeconfig."""
+    """The connection of a command to one namespace of a cluster, as kubeconfig and options select it."""
 
     def __init__(self, connection: Connection) -> None:
         """Open the connection. Raises ConfigError if no cluster is configured."""

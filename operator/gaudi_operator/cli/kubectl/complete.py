@@ -28,7 +28,7 @@ Ask = Callable[[Mapping[str, str]], Iterable[str]]
 
 @dataclass
 class Line:
-    """The parsed words before the incomplete word: command, given values, and the option that needs a value."""
+    """The command line to complete: command, given values, and the option that needs a value."""
 
     command: Any
     given: dict[str, str] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Line:
 
 
 def read(command: Any, words: Sequence[str]) -> Line:
-    """Parse the words of a command line. Unknown words are skipped."""
+    """Parse the words of a command line to complete. Unknown words are skipped."""
     line = Line(command)
     for word in words:
         if line.waiting is not None:
@@ -73,7 +73,10 @@ def _argument(line: Line) -> Any | None:
 
 
 def candidates(command: Any, words: Sequence[str], ask: Mapping[str, Ask]) -> list[str]:
-    """Return the lines to print. `ask` has a function per parameter name that lists values from the cluster."""
+    """Return the completions of a command line as lines to print.
+
+    `ask` has a function per parameter name that lists values from the cluster.
+    """
     *before, begun = words or [""]
     line = read(command, before)
     start, equals, value = begun.partition("=")

@@ -81,7 +81,10 @@ def hardware_report(
 
 
 def trial_pod(name: str, pods: Sequence[Manifest], seconds: int) -> Manifest:
-    """Return a test pod like the youngest pod of the resource, with a deadline of `seconds`. Raises Refused."""
+    """Return the test pod of a hardware report, like the youngest pod of the resource, with a deadline of `seconds`.
+
+    Raises Refused.
+    """
     if not pods:
         raise Refused(
             f'{SINGULAR} "{name}" has no pod from which image, model and node could be copied: scale it to 1 or more'
@@ -114,7 +117,10 @@ def trial_pod(name: str, pods: Sequence[Manifest], seconds: int) -> Manifest:
 
 
 def read_report(log: str) -> HardwareReport:
-    """Return the last report in a log. Raises Refused with the last line of the log if there is no report."""
+    """Return the last hardware report in the log of a test pod.
+
+    Raises Refused with the last line of the log if there is no report.
+    """
     for line in reversed(log.splitlines()):
         with suppress(ValidationError):
             return HardwareReport.model_validate_json(line)
@@ -123,7 +129,7 @@ def read_report(log: str) -> HardwareReport:
 
 
 def about(pod: Manifest, node: Manifest) -> dict[str, str]:
-    """Return facts about the cluster for the report, with facts about the node if the user may read nodes."""
+    """Return facts about the cluster for the hardware report, with facts about the node if the user may read nodes."""
     info: dict[str, Any] = (node.get("status") or {}).get("nodeInfo") or {}
     cards = {
         key: value for key, value in ((node.get("status") or {}).get("allocatable") or {}).items() if "gaudi" in key

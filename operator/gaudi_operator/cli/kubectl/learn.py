@@ -55,7 +55,7 @@ def learn(asked: SelectedResource, form: FormOption = Form.OPTIMAL, apply: Apply
 
 
 def why_unobserved(resource: Manifest, form: Form) -> list[str]:
-    """Return a warning if no canary compares the learned plan with live traffic."""
+    """Return a warning of `kubectl gaudi plan learn` if no canary compares the learned plan with live traffic."""
     seconds = read_inference(resource).spec.rollout.canary.observe_seconds
     return [UNOBSERVED] if form is Form.OPTIMAL and seconds == 0 else []
 

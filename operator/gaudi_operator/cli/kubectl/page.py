@@ -48,7 +48,7 @@ def open_page(asked: SelectedResource, pod: Pod = None, port: Port = 0) -> None:
 
 
 def addresses(lines: Iterable[str]) -> Iterable[str]:
-    """Yield the address of the page after kubectl has started forwarding. Other lines are dropped."""
+    """Yield the address of the warm-up page after kubectl has started forwarding. Other lines are dropped."""
     said = False
     for line in lines:
         found = _FORWARDING.match(line)

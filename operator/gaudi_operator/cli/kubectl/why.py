@@ -65,7 +65,10 @@ _SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
 
 @dataclass(frozen=True)
 class Explanation:
-    """The explanation of a status: the first cause, its evidence, and the next commands. No cause if `ready`."""
+    """The explanation why a resource is not Ready: the first cause, its evidence, and the next commands.
+
+    No cause if `ready`.
+    """
 
     ready: bool
     reason: str
@@ -75,7 +78,7 @@ class Explanation:
 
 
 def explain(resource: Manifest) -> Explanation:
-    """Explain a resource. The cause is Stalled if it is True, because it requires action.
+    """Explain why a resource is not Ready. The cause is Stalled if it is True, because it requires action.
 
     A status of an older spec is not used.
     """
@@ -152,7 +155,7 @@ def why(asked: SelectedResource, output: Output = Form.TEXT) -> None:
 
 
 def lines(name: str, found: Explanation) -> Iterator[str]:
-    """Yield the explanation as lines of text. Each of several sentences has its own line."""
+    """Yield the lines of `kubectl gaudi why`. Each of several sentences has its own line."""
     heading = f'{SINGULAR} "{name}" is {"Ready" if found.ready else "not Ready"} ({found.reason}):'
     first, *more = _SENTENCE_END.split(found.sentence)
     yield from (heading, f"  {first}", *(f"  {each}" for each in more)) if more else (f"{heading} {first}",)

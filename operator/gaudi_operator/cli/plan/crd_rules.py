@@ -23,7 +23,7 @@ _SELF, _OLD_SELF = "self", "oldSelf"
 
 
 def broken_rules(schema: Schema, name: str, spec: object) -> tuple[str, ...]:
-    """Return the sentences of the rules that a new object breaks, each with the path of its field.
+    """Return the sentences of the CRD's rules that a new object breaks, each with the path of its field.
 
     `schema` is the schema of the whole object. The result is empty if a fault of a value prevents the evaluation.
     """
@@ -89,7 +89,7 @@ def _holds(rule: str, optional: bool, value: Any) -> bool:
 
 @cache
 def compile_rule(rule: str, optional: bool) -> cel.Expression:
-    """Compile a rule. With `optional`, its old object is an empty optional, as for a new object."""
+    """Compile a CEL rule of the CRD. With `optional`, its old object is an empty optional, as for a new object."""
     return _environment().compile(f"cel.bind({_OLD_SELF}, optional.none(), {rule})" if optional else rule)
 
 

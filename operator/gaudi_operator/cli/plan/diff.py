@@ -55,7 +55,10 @@ LONGEST_VALUE = 40
 
 @dataclass(frozen=True)
 class Change:
-    """A changed field with its values before and after. None means that the field is not set."""
+    """A difference between two documents: a field with its values before and after.
+
+    None means that the field is not set.
+    """
 
     path: str
     old: Any
@@ -69,7 +72,7 @@ class Change:
 
 @dataclass(frozen=True)
 class PhaseDiff:
-    """The changed and the kept buckets of one phase, in the order of the plan."""
+    """The difference between two plans in one phase: changed and kept buckets, in the order of the plan."""
 
     kept: tuple[Bucket, ...]
     added: tuple[Bucket, ...]
@@ -101,7 +104,7 @@ class PlanDiff:
 
 
 def compare_plans(old: PlanDocument, new: PlanDocument, old_plan: BucketPlan, new_plan: BucketPlan) -> PlanDiff:
-    """Compare two documents and their plans."""
+    """Return the differences between two documents and their plans."""
     return PlanDiff(
         changes=tuple(_changes("", _settings(old), _settings(new))),
         restarts=_restarts(old, new),
@@ -145,7 +148,7 @@ def _restarts(old: PlanDocument, new: PlanDocument) -> bool | None:
 
 @dataclass(frozen=True)
 class Cost:
-    """One figure before and after the change, in `unit` (bytes, blocks, seconds). None means unknown."""
+    """The difference of one figure: before and after, in `unit` (bytes, blocks, seconds). None means unknown."""
 
     name: str
     unit: str
@@ -157,7 +160,7 @@ Costs = tuple[Cost, ...]
 
 
 def compare_forecasts(old: PlanDocument, new: PlanDocument, card: str | None, model: str | None) -> Costs:
-    """Return the figures of both forecasts, in the order of the forecast. Raises ConfigError.
+    """Return the differences between the figures of two forecasts, in the order of the forecast. Raises ConfigError.
 
     Release 1.22 has no forecast, so the figures of a document for this release are unknown.
     """
@@ -173,7 +176,10 @@ def _figures(question: PlanDocument, card: str | None, model: str | None) -> dic
 
 
 def diff_output(old: PlanDocument, new: PlanDocument, card: str | None, model: str | None) -> CommandOutput:
-    """Return the differences of two documents and their cost on this card. Raises ConfigError."""
+    """Return the output of `gaudi-plan diff`: the differences of two documents and their cost on a card.
+
+    Raises ConfigError.
+    """
     old_plan, new_plan = old.plan(), new.plan()
     found = compare_plans(old, new, old_plan, new_plan)
     costs = compare_forecasts(old, new, card, model)

@@ -20,7 +20,7 @@ LONGEST_VALUE = 60
 
 
 class SpecRefused(ConfigError):
-    """The API server would refuse the document. `sentences` are the messages of the broken rules."""
+    """The faults of a document that the API server would refuse. `sentences` are the messages of the broken rules."""
 
     def __init__(self, sentences: tuple[str, ...], document: str = "the document") -> None:
         """Store the sentences and the name of the document."""
@@ -43,7 +43,7 @@ def sentences(items: Iterable[ErrorDetails], above: tuple[str, ...] = (), known:
 
 
 def misspelled(name: object, known: Iterable[str]) -> str:
-    """Return the question "did you mean NAME? " with the closest known name; empty if no name is close."""
+    """Return the correction of a misspelled name in a document: "did you mean NAME? "; empty if no name is close."""
     close = get_close_matches(str(name), list(known), n=1)
     return f"did you mean {close[0]}? " if close else ""
 

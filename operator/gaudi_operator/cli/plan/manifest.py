@@ -26,14 +26,14 @@ UNCHECKED = (
 
 
 class Manifest(NamedTuple):
-    """A resource, and warnings about its manifest."""
+    """A GaudiInference that was read from a manifest, and warnings about the manifest."""
 
     inference: Inference
     warnings: tuple[str, ...]
 
 
 def read_manifest(document: Mapping[str, Any]) -> Manifest:
-    """Return the resource of a new object.
+    """Return the GaudiInference of a manifest, checked like a new object.
 
     Raises SpecRefused if all its faults are broken rules, and otherwise ConfigError: wrong values first, then the
     rules that the API server reports too. It reports no rules with an unknown field.
@@ -53,7 +53,7 @@ def read_manifest(document: Mapping[str, Any]) -> Manifest:
 
 
 def read_stored(document: Mapping[str, Any]) -> Manifest:
-    """Return the resource of a stored object, which the API server has accepted. Raises ConfigError."""
+    """Return the GaudiInference of a stored manifest, which the API server has accepted. Raises ConfigError."""
     inference = _inference(document)
     return Manifest(
         inference,

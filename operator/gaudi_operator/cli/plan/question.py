@@ -39,7 +39,10 @@ Document = dict[str, Any]
 
 
 def read_text(file: Path, limit: int = MAX_DOCUMENT_BYTES) -> str:
-    """Return the UTF-8 text of a file of at most `limit` bytes; "-" is standard input. Raises ConfigError."""
+    """Return the text of a document to plan for, a UTF-8 file of at most `limit` bytes; "-" is standard input.
+
+    Raises ConfigError.
+    """
     if str(file) == "-":
         return _bounded(sys.stdin.buffer, "standard input", limit)
     try:
@@ -117,7 +120,7 @@ def _name(document: Document) -> object:
 
 
 class EstimatedBlocks(NamedTuple):
-    """The estimated KV blocks of a described card and a known model, and the source of the estimate."""
+    """The estimated KV blocks of the document to plan for, and the source of the estimate."""
 
     blocks: int
     source: str
@@ -125,7 +128,7 @@ class EstimatedBlocks(NamedTuple):
 
 @dataclass(frozen=True)
 class PlanDocument:
-    """A bucket policy and limits to plan for, and everything else in the document.
+    """The document to plan for: a bucket policy and limits, and everything else in the document.
 
     `kv_blocks` is None if no device was measured. `estimated` is None if blocks cannot be forecast. `config` is None
     for bare limits. `inference` is None unless the document is a GaudiInference. `manifest_warnings` are about fields
@@ -203,7 +206,9 @@ class PlanDocument:
 
 
 def read_question(document: Document, *, stored: bool = False) -> PlanDocument:
-    """Parse the content of a document. A `stored` document comes from a cluster, so the API server has accepted it.
+    """Return the document to plan for from its parsed content.
+
+    A `stored` document comes from a cluster, so the API server has accepted it.
 
     Raises SpecRefused if all faults of a manifest are broken CEL rules, and otherwise ConfigError.
     """
