@@ -53,7 +53,7 @@ def read_text(file: Path, limit: int = MAX_DOCUMENT_BYTES) -> str:
 
 
 def parse_document(text: str, name: str | None = None) -> Document:
-    """Return the document to plan for. Of several manifests, this is the only GaudiInference or the one called `name`.
+    """Return the document to plan for in a text. Of several, this is the only GaudiInference or the one called `name`.
 
     Raises ConfigError if there is none or more than one, or if the text is no map.
     """
