@@ -100,8 +100,9 @@ def machine(
     context = ["config", "set-context", "--current", "--namespace", namespace, "--kubeconfig", str(kubeconfig)]
     subprocess.run([str(tools().kubectl), *context], check=True, capture_output=True)
     yield found
-    installed.helm("uninstall", RELEASE, "--namespace", OPERATOR_NAMESPACE, "--ignore-not-found")
-    installed.kubectl("delete", "--ignore-not-found", "-f", str(ROOT / "deploy" / "operator.yaml"))
+    # A failed block may leave objects that belong to kubectl or to an earlier release.
+    chart = ("upgrade", RELEASE, str(ROOT / "charts" / "gaudi-operator"), "--install", "--take-ownership")
+    installed.helm(*chart, "--namespace", OPERATOR_NAMESPACE, "--create-namespace", "--set", f"image.prefix={PREFIX}")
     install.install_chart(installed)
 
 

@@ -51,6 +51,7 @@ class Shell:
     def __init__(self, clone: Path, environment: Mapping[str, str]) -> None:
         """Start bash in `clone` with `environment` added to this process's own."""
         self.times: list[tuple[str, float]] = []
+        self._number = 0
         self._port = free_port()
         self._clone = clone
         self._process = subprocess.Popen(
@@ -90,7 +91,9 @@ class Shell:
 
     def execute(self, commands: str, name: str) -> str:
         """Run commands and return their output. Fail with `name` and the output if one of them fails."""
-        script, output = self._clone / ".block.sh", self._clone / ".block.out"
+        self._number += 1
+        stem = f".block-{self._process.pid}-{self._number}"
+        script, output = self._clone / f"{stem}.sh", self._clone / f"{stem}.out"
         script.write_text(f"set -eo pipefail\n{commands}")
         assert self._process.stdin
         assert self._process.stdout
