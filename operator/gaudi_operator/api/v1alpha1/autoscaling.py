@@ -31,14 +31,14 @@ PathSegment = Annotated[str, StringConstraints(min_length=1, max_length=253, pat
 
 
 class ResourceMetricName(StrEnum):
-    """A resource that Kubernetes measures for containers."""
+    """Resource of containers, CPU or memory, that the autoscaler measures."""
 
     CPU = "cpu"
     MEMORY = "memory"
 
 
 class MetricTargetType(StrEnum):
-    """The field of a target that is set."""
+    """Type of a metric's target: the field that is set."""
 
     UTILIZATION = "Utilization"
     VALUE = "Value"
@@ -109,7 +109,7 @@ class PodsMetric(ApiModel):
 
 
 class DescribedObject(ApiModel):
-    """Another object in the same namespace."""
+    """Object in the same namespace whose metric the autoscaler reads."""
 
     api_version: (
         Annotated[
@@ -144,7 +144,7 @@ class ExternalMetric(ApiModel):
 
 
 class MetricType(StrEnum):
-    """The field of a metric that is set."""
+    """Type of a metric of the autoscaler: the field that is set."""
 
     RESOURCE = "Resource"
     CONTAINER_RESOURCE = "ContainerResource"

@@ -79,7 +79,7 @@ SHORTEST_PREFIX = 8
 
 
 class IpBlock(ApiModel):
-    """Range of addresses outside the cluster."""
+    """Range of network addresses outside the cluster."""
 
     cidr: Cidr = Field(description="Range of addresses, such as 10.0.0.0/8.")
     excluded: Annotated[tuple[Cidr, ...], Field(max_length=16)] = Field(

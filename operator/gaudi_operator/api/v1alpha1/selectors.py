@@ -29,7 +29,7 @@ NO_VALUES_OF_EXISTENCE = Rule(
 
 
 class SelectorOperator(StrEnum):
-    """Comparison of a label."""
+    """Operator of a label selector: how a label is compared."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -38,7 +38,7 @@ class SelectorOperator(StrEnum):
 
 
 class LabelRequirement(ApiModel):
-    """Comparison of one label."""
+    """Comparison of one label by a label selector."""
 
     model_config = validated_by(VALUES_OF_A_COMPARISON, NO_VALUES_OF_EXISTENCE)
     key: LabelKey = Field(description="Key of the label.")

@@ -34,7 +34,7 @@ MAX_REVISIONS = 10
 
 
 class ConditionStatus(StrEnum):
-    """Whether a condition is true."""
+    """Status of a condition: whether it is true."""
 
     TRUE = "True"
     FALSE = "False"
@@ -55,7 +55,7 @@ class Condition(ApiModel):
 
 
 class BucketCounts(ApiModel):
-    """Number of buckets of one phase."""
+    """Number of buckets of one phase in the status."""
 
     planned: Count = Field(description="Number of buckets in the plan.")
     warmed: Count = Field(description="Number of planned buckets that are compiled.")
@@ -70,7 +70,7 @@ class VisionCounts(ApiModel):
 
 
 class Buckets(ApiModel):
-    """Number of buckets by phase, of the pod with the least captured graphs."""
+    """Number of buckets in the status by phase, of the pod with the least captured graphs."""
 
     prompt: BucketCounts | None = Field(None, description="Number of prompt buckets.")
     decode: BucketCounts | None = Field(None, description="Number of decode buckets.")
@@ -78,7 +78,7 @@ class Buckets(ApiModel):
 
 
 class CapturedPercent(ApiModel):
-    """Share of planned buckets whose graph is captured, in percent, rounded down."""
+    """Captured share in the status: planned buckets whose graph is captured, in percent, rounded down."""
 
     prompt: Percent | None = Field(
         None, description="Share of planned prompt buckets whose graph is captured, in percent, rounded down."
@@ -89,7 +89,7 @@ class CapturedPercent(ApiModel):
 
 
 class PlanBasis(StrEnum):
-    """Origin of the figures of a plan, least reliable first."""
+    """Origin of the figures of a plan in the status, least reliable first."""
 
     COUNTED = "Counted"
     ESTIMATED = "Estimated"
@@ -113,7 +113,7 @@ class PlanAdvice(ApiModel):
 
 
 class PlanState(ApiModel):
-    """Size and cost of the plan of the spec: an estimate until a pod has warmed up, then its figures."""
+    """Status of the plan of the spec, its size and cost: an estimate until a pod has warmed up, then its figures."""
 
     basis: PlanBasis = Field(
         description="Origin of the figures. Counted: only the buckets are known. Estimated: computed for a described"
@@ -150,7 +150,7 @@ class PlanState(ApiModel):
 
 
 class WarmupProgress(ApiModel):
-    """Progress of the least advanced pod of the current revision."""
+    """Warm-up progress in the status, that of the least advanced pod of the current revision."""
 
     percent: Percent = Field(0, description="Progress of compiling and capturing all buckets, in percent.")
     phase: Word = Field(description="Phase of the least advanced pod.")
@@ -177,7 +177,7 @@ class LastTermination(ApiModel):
 
 
 class PodState(ApiModel):
-    """State of one pod, from its last valid report."""
+    """Status of one pod, from its last valid report."""
 
     name: Annotated[str, Field(max_length=253)] = Field(description="Name of the pod.")
     revision: Revision = Field(description="Revision of the pod.")
@@ -229,7 +229,7 @@ class Recompiles(ApiModel):
 
 
 class RecipeCacheState(ApiModel):
-    """State of the recipe cache for pods of the current revision."""
+    """Status of the recipe cache for pods of the current revision."""
 
     phase: Word = Field(
         description="State of the cache: Empty before a pod has read it, Seeding while a pod compiles its content,"
@@ -259,7 +259,7 @@ class Revisions(ApiModel):
 
 
 class RevisionPhase(StrEnum):
-    """Phase of a revision."""
+    """Phase of a revision in the status."""
 
     SERVING = "Serving"
     ROLLING_OUT = "RollingOut"
@@ -270,7 +270,10 @@ class RevisionPhase(StrEnum):
 
 
 class RevisionTermination(ApiModel):
-    """How a pod of a revision, or a container of it, ended last. It is kept after both are deleted."""
+    """Status of the last termination of a revision: how a pod, or a container of it, ended.
+
+    It is kept after both are deleted.
+    """
 
     time: Timestamp = Field(description="Time of the end.")
     pod: Annotated[str, Field(max_length=253)] = Field(description="Name of the pod.")
@@ -291,7 +294,7 @@ class BackOff(ApiModel):
 
 
 class RevisionStatus(ApiModel):
-    """State of one kept revision."""
+    """Status of one stored revision."""
 
     name: Revision = Field(description="Name of the revision: the hash of its inputs.")
     number: Annotated[int, Field(ge=0)] = Field(
@@ -314,7 +317,7 @@ class RevisionStatus(ApiModel):
 
 
 class GaudiInferenceStatus(ApiModel):
-    """Observed state of a model."""
+    """Status of a GaudiInference: the observed state of a model."""
 
     observed_generation: Generation = Field(0, description="Generation of the spec that this status was computed for.")
     phase: Word = Field(

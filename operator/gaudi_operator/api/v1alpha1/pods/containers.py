@@ -100,7 +100,7 @@ class EnvVar(ApiModel):
 
 
 class Amounts(ApiModel):
-    """Amounts of CPU, memory and disk."""
+    """Amounts of CPU, memory and disk of a container."""
 
     cpu: Quantity | None = Field(None, description="CPU in cores, such as 4 or 500m.")
     memory: Quantity | None = Field(None, description="Memory, such as 256Mi.")

@@ -180,7 +180,7 @@ class ClaimVolume(ApiModel):
 
 
 class PodField(ApiModel):
-    """Field of the metadata of the pod."""
+    """Field of the metadata of the pod, for a file of a volume."""
 
     field_path: Annotated[
         str,
@@ -196,14 +196,14 @@ class PodField(ApiModel):
 
 
 class DownwardFile(ApiModel):
-    """File with a field of the metadata of the pod."""
+    """File of a volume with a field of the metadata of the pod."""
 
     path: FilePath = Field(description="Path of the file, relative to the volume.")
     field_ref: PodField = Field(description="Field of the pod.")
 
 
 class DownwardProjection(ApiModel):
-    """Files with fields of the pod."""
+    """Part of a projected volume: files with fields of the pod."""
 
     items: Annotated[tuple[DownwardFile, ...], Field(max_length=16)] = Field(
         (), description="Files with fields of the pod."
@@ -225,7 +225,7 @@ class Projection(ApiModel):
 
 
 class ProjectedVolume(ApiModel):
-    """Several sources in one folder. A token of the service account is not offered."""
+    """Volume with several sources in one folder. A token of the service account is not offered."""
 
     sources: Annotated[tuple[Projection, ...], Field(min_length=1, max_length=8)] = Field(
         description="Sources of the volume."
