@@ -11,7 +11,7 @@ import itertools
 import random
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -21,6 +21,7 @@ from gaudi_operator.core.names import GATE
 from gaudi_runtime.contract.report import Phase
 from tests.benchmarks.figures import Figure, percentile
 from tests.benchmarks.operator_stage import Stage, all_ready, requests, run_benchmark, running, settled
+from tests.support.background import Background
 from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
 from tests.support.kube_api import KubeApi, condition_of, until
@@ -30,6 +31,8 @@ from tests.support.operator_process import OperatorProcess
 PODS = 50
 RESOURCES = 200
 REST_SECONDS = 20.0
+BARE, BARE_SECONDS = "bare", 0.2
+"""The pod that receives bare writes, and the seconds between their starts."""
 STATUS = "gaudiinferences/status"
 
 
@@ -61,10 +64,7 @@ async def gate_figures(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
     await until(partial(running, kubelet, PODS), f"{PODS} pods", seconds=120)
     await until(partial(settled, operator), "the requests of the start to end", seconds=60)
     before = await requests(operator, STATUS)
-    async with _watching(api) as watch:
-        warmed = await _warm_one_by_one(kubelet)
-        await until(partial(_all_open, watch, warmed), "all gates to open", seconds=60)
-    delays = sorted(watch.opened[name] - when for name, when in warmed.items())
+    delays = await gate_delays(api, kubelet, sorted(kubelet.runtimes), per_second=10, progress_seconds=0.5)
     await until(partial(settled, operator), "the requests to end", seconds=60)
     per_pod = (await requests(operator, STATUS) - before) / PODS
     await api.merge("GaudiInference", "many", {"spec": {"replicas": 0}})
@@ -99,35 +99,82 @@ async def rest_figures(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
     ]
 
 
-async def _warm_one_by_one(kubelet: Kubelet) -> dict[str, float]:
-    """Make a pod warm every 0.1 s on average, in random order, while the others report progress twice a second."""
-    chance = random.Random(1)  # noqa: S311 - the same order in every run
-    names = sorted(kubelet.runtimes)
-    chance.shuffle(names)
-    warmed: dict[str, float] = {}
-    progress = asyncio.create_task(_progress(kubelet, warmed))
-    for name in names:
-        await asyncio.sleep(chance.expovariate(10))
-        warmed[name] = time.monotonic()
-        kubelet.runtime(name).warm()
-    progress.cancel()
-    return warmed
-
-
-async def _progress(kubelet: Kubelet, warmed: dict[str, float]) -> None:
-    for step in itertools.count():
-        for name in kubelet.runtimes:
-            if name not in warmed:
-                kubelet.runtime(name).captured(step % 10, step % 7, Phase.CAPTURING)
-            await asyncio.sleep(0.5 / PODS)
+async def gate_delays(
+    api: KubeApi, kubelet: Kubelet, names: Sequence[str], *, per_second: float, progress_seconds: float
+) -> list[float]:
+    """Return the seconds from the report of each warm pod until a watch shows its gate, sorted."""
+    background, watch = Background(), GateWatch(api)
+    background.spawn(watch.follow())
+    warmed = await warm_one_by_one(kubelet, names, per_second=per_second, progress_seconds=progress_seconds)
+    await until(partial(_all_open, watch, warmed), "all gates to open", seconds=60)
+    await background.stop()
+    background.check()
+    return sorted(watch.opened[name] - when for name, when in warmed.items())
 
 
 @asynccontextmanager
-async def _watching(api: KubeApi) -> AsyncIterator[GateWatch]:
-    watch = GateWatch(api)
-    task = asyncio.create_task(watch.follow())
-    yield watch
-    task.cancel()
+async def bare_writes(stage: Stage) -> AsyncIterator[list[float]]:
+    """Measure the seconds from each write of a condition to a pod of another namespace until a watch shows it."""
+    api = KubeApi(stage.plane.addresses.server, stage.plane.run_dir / "pki", "default")
+    container = {"name": "none", "image": "registry.test/none:1"}
+    await api.create(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": BARE}, "spec": {"containers": [container]}}
+    )
+    found, written = list[float](), dict[str, float]()
+
+    async def watch() -> None:
+        async for event in api.watch("Pod"):
+            number = condition_of(event["object"], GATE).get("message")
+            if number in written:
+                found.append(time.monotonic() - written.pop(number))
+
+    async def write(number: int) -> None:
+        condition = {"type": GATE, "status": "True", "message": str(number)}
+        written[str(number)] = time.monotonic()
+        await api.strategic("Pod", BARE, {"status": {"conditions": [condition]}}, "status")
+
+    async def write_all() -> None:
+        # Writes do not wait for each other, as gates do not. Otherwise a pause of a second would count once.
+        for number in itertools.count():
+            background.spawn(write(number))
+            await asyncio.sleep(BARE_SECONDS)
+
+    background = Background()
+    background.spawn(watch())
+    background.spawn(write_all())
+    yield found
+    await background.stop()
+    background.check()
+    await api.close()
+
+
+async def warm_one_by_one(
+    kubelet: Kubelet, names: Sequence[str], *, per_second: float, progress_seconds: float
+) -> dict[str, float]:
+    """Make one pod after the other warm, in random order, and return the time of each report in monotonic seconds.
+
+    `per_second` pods become warm each second. The others report progress every `progress_seconds`.
+    """
+    chance = random.Random(1)  # noqa: S311 - the same order in every run
+    order = chance.sample(names, len(names))
+    warmed: dict[str, float] = {}
+    background = Background()
+    background.spawn(_progress(kubelet, names, warmed, progress_seconds))
+    for name in order:
+        await asyncio.sleep(chance.expovariate(per_second))
+        warmed[name] = time.monotonic()
+        kubelet.runtime(name).warm()
+    await background.stop()
+    background.check()
+    return warmed
+
+
+async def _progress(kubelet: Kubelet, names: Sequence[str], warmed: dict[str, float], seconds: float) -> None:
+    for step in itertools.count():
+        for name in names:
+            if name not in warmed:
+                kubelet.runtime(name).captured(step % 10, step % 7, Phase.CAPTURING)
+            await asyncio.sleep(seconds / len(names))
 
 
 async def _all_open(watch: GateWatch, warmed: dict[str, float]) -> bool:

@@ -34,10 +34,12 @@ class Stage:
     plane: ControlPlane
 
 
-def run_benchmark(measure: Callable[[Stage], Awaitable[list[Figure]]], lease: Mapping[str, float] = LONG_LEASE) -> int:
+def run_benchmark(
+    measure: Callable[[Stage], Awaitable[list[Figure]]], settings: Mapping[str, float] = LONG_LEASE
+) -> int:
     """Start the environment, measure and print the table.
 
-    Return 1 if a limit is missed. `lease` has the Lease times.
+    Return 1 if a limit is missed. `settings` are settings of the operator, with the Lease times.
     """
     tools()  # builds the tools if needed: inside the namespace nothing can be downloaded
     enter_network_namespace()
@@ -46,7 +48,7 @@ def run_benchmark(measure: Callable[[Stage], Awaitable[list[Figure]]], lease: Ma
         # `kubectl wait` fails on the null conditions that a new definition has at first.
         served = ("api-resources", f"--api-group={GROUP}", "--output=name")
         plane.wait(lambda: NAME in plane.kubectl(*served), f"{NAME} to be served")
-        figures = asyncio.run(_measured(plane, Path(folder), measure, lease))
+        figures = asyncio.run(_measured(plane, Path(folder), measure, settings))
     sys.stdout.write(table(figures) + "\n")
     return int(any(each.missed for each in figures))
 
@@ -59,21 +61,21 @@ async def _measured(
     plane: ControlPlane,
     folder: Path,
     measure: Callable[[Stage], Awaitable[list[Figure]]],
-    lease: Mapping[str, float],
+    settings: Mapping[str, float],
 ) -> list[Figure]:
-    async with _stage(plane, folder, lease) as stage:
+    async with _stage(plane, folder, settings) as stage:
         return await measure(stage)
 
 
 @asynccontextmanager
-async def _stage(plane: ControlPlane, folder: Path, lease: Mapping[str, float]) -> AsyncIterator[Stage]:
+async def _stage(plane: ControlPlane, folder: Path, settings: Mapping[str, float]) -> AsyncIterator[Stage]:
     plane.kubectl("create", "namespace", NAMESPACE)
     for manifest in grants(USER, NAMESPACE):
         plane.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
     kubeconfig = plane.run_dir / "operator.kubeconfig"
     plane.authority.issue("operator", USER)
     plane.kubeconfig_for("operator", kubeconfig)
-    operator = OperatorProcess(kubeconfig, folder / "operator.log", namespace=NAMESPACE, **lease)
+    operator = OperatorProcess(kubeconfig, folder / "operator.log", namespace=NAMESPACE, **settings)
     api = KubeApi(plane.addresses.server, plane.run_dir / "pki", NAMESPACE)
     async with operator, Kubelet(api) as kubelet:
         yield Stage(api, kubelet, operator, plane)

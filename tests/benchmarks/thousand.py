@@ -14,9 +14,7 @@ if a limit is missed.
 """
 
 import asyncio
-import itertools
 import os
-import random
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -28,17 +26,14 @@ from pathlib import Path
 import httpx
 import psutil
 
-from gaudi_operator.core.names import GATE
-from gaudi_runtime.contract.report import Phase
 from localcluster.sandbox import cgroups
 from tests.benchmarks.figures import Figure, percentile, without_pauses
-from tests.benchmarks.gate_latency import GateWatch
+from tests.benchmarks.gate_latency import GateWatch, bare_writes, warm_one_by_one
 from tests.benchmarks.operator_stage import Stage, all_ready, run_benchmark, running, settled
 from tests.support.background import Background
 from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
-from tests.support.kube_api import KubeApi, condition_of, until
-from tests.support.kubelet import Kubelet
+from tests.support.kube_api import KubeApi, until
 
 RETRY_SECONDS = 2.0
 LEASE = {"lease_duration_seconds": 15, "renew_deadline_seconds": 10, "retry_period_seconds": RETRY_SECONDS}
@@ -51,8 +46,6 @@ WARMING, EACH = 25, 20
 DONE_PER_SECOND = 20.0
 PROGRESS_SECONDS = 5.0
 """Seconds between two reports of a pod that warms up: the time of a bucket."""
-BARE, BARE_SECONDS = "bare", 0.2
-"""The pod that receives bare writes, and the seconds between their starts."""
 FIRST_IN_LINE = -10
 """The operator's niceness while gates are measured."""
 CGROUP = "gaudi-bench"
@@ -108,8 +101,10 @@ async def gate_figures(stage: Stage, count: int) -> list[Figure]:
     await until(partial(settled, stage.operator), "the requests of the start to end", seconds=PATIENCE)
     before = await _sent_within(stage)
     with without_pauses():
-        async with _bare_writes(stage) as bare:
-            warmed = await _warm(stage.kubelet, names)
+        async with bare_writes(stage) as bare:
+            warmed = await warm_one_by_one(
+                stage.kubelet, names, per_second=DONE_PER_SECOND, progress_seconds=PROGRESS_SECONDS
+            )
             await until(partial(_seen, watch, set(warmed)), "all gates to open", seconds=PATIENCE)
     await background.stop()
     background.check()
@@ -141,66 +136,6 @@ async def _sent_within(stage: Stage) -> dict[float, float]:
 def _at_most(within: Mapping[float, float], share: float) -> float:
     """Return the lowest bound of the histogram with at least this share."""
     return min(bound for bound, value in within.items() if value >= share * max(within.values()))
-
-
-@asynccontextmanager
-async def _bare_writes(stage: Stage) -> AsyncIterator[list[float]]:
-    """Measure the seconds from each write of a condition to a pod of another namespace until a watch shows it."""
-    api = KubeApi(stage.plane.addresses.server, stage.plane.run_dir / "pki", "default")
-    container = {"name": "none", "image": "registry.test/none:1"}
-    await api.create(
-        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": BARE}, "spec": {"containers": [container]}}
-    )
-    found, written = list[float](), dict[str, float]()
-
-    async def watch() -> None:
-        async for event in api.watch("Pod"):
-            number = condition_of(event["object"], GATE).get("message")
-            if number in written:
-                found.append(time.monotonic() - written.pop(number))
-
-    async def write(number: int) -> None:
-        condition = {"type": GATE, "status": "True", "message": str(number)}
-        written[str(number)] = time.monotonic()
-        await api.strategic("Pod", BARE, {"status": {"conditions": [condition]}}, "status")
-
-    async def write_all() -> None:
-        # Writes do not wait for each other, as gates do not. Otherwise a pause of a second would count once.
-        for number in itertools.count():
-            background.spawn(write(number))
-            await asyncio.sleep(BARE_SECONDS)
-
-    background = Background()
-    background.spawn(watch())
-    background.spawn(write_all())
-    yield found
-    await background.stop()
-    background.check()
-    await api.close()
-
-
-async def _warm(kubelet: Kubelet, names: list[str]) -> dict[str, float]:
-    """Make one pod after the other warm, in random order, while the others report progress."""
-    chance = random.Random(1)  # noqa: S311 - the same order in every run
-    order = chance.sample(names, len(names))
-    warmed: dict[str, float] = {}
-    background = Background()
-    background.spawn(_progress(kubelet, names, warmed))
-    for name in order:
-        await asyncio.sleep(chance.expovariate(DONE_PER_SECOND))
-        warmed[name] = time.monotonic()
-        kubelet.runtime(name).warm()
-    await background.stop()
-    background.check()
-    return warmed
-
-
-async def _progress(kubelet: Kubelet, names: list[str], warmed: dict[str, float]) -> None:
-    for step in itertools.count():
-        for name in names:
-            if name not in warmed:
-                kubelet.runtime(name).captured(step % 10, step % 7, Phase.CAPTURING)
-            await asyncio.sleep(PROGRESS_SECONDS / len(names))
 
 
 async def _seen(watch: GateWatch, names: set[str]) -> bool:
