@@ -16,6 +16,7 @@ BENCHMARKS = (
     "vllm_engine",
     "sim_runtimes",
     "gate_latency",
+    "slow_plans",
     "endpoint_latency",
     "peers",
     "thousand",
