@@ -18,6 +18,8 @@ from gaudi_runtime.errors import PlanImpossible
 
 # From this model length on, the public planner's rules for long contexts apply.
 LONG_MODEL_LEN = 8192
+RANGED_STRATEGIES = (Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE)
+"""The strategies that make values from ranges, in the order of comparisons."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,8 @@ def linear_values(minimum: int, step: int, maximum: int) -> list[int]:
 
     The maximum itself is a value only when it is a multiple of the step. Raises ValueError if minimum > maximum.
     """
-    _check(minimum, step, maximum)
+    _check_order(minimum, maximum)
+    _check_count(minimum, step, maximum)
     if maximum == 0:
         return [0]
     ramp = minimum or step
@@ -220,7 +223,8 @@ def padding_aware_values(minimum: int, step: int, maximum: int, pad_max: int, pa
     pad_max is the largest padding in units of the dimension (0: unlimited up to the maximum), pad_percent in
     percent of the next value, 0 to 50. The maximum always ends the list. Raises ValueError if minimum > maximum.
     """
-    _check(minimum, step, maximum)
+    _check_order(minimum, maximum)
+    _check_count(minimum, step, maximum)
     pad_max = pad_max or maximum
     values = [minimum]
     cursor = minimum
@@ -250,9 +254,13 @@ def next_multiple(value: float, step: int) -> int:
     return math.ceil(value / step) * step
 
 
-def _check(minimum: int, step: int, maximum: int) -> None:
+def _check_order(minimum: int, maximum: int) -> None:
     if minimum > maximum:
         raise ValueError(f"min {minimum} is above max {maximum}; lower min or raise max")
+
+
+def _check_count(minimum: int, step: int, maximum: int) -> None:
+    """Refuse a range with too many multiples of its step."""
     if (maximum - minimum) // step > MAX_VALUES:
         raise ValueError(f"a step of {step} up to {maximum} gives more than {MAX_VALUES} values; choose a larger step")
 
@@ -316,9 +324,10 @@ def _strategy(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> tup
                 exponential_ranges(limits, blocks.count, bounded=blocks.bounded),
                 lambda r: exponential_values(r.min, r.step, r.max, r.limit),
             )
+    *most, last = (as_in_spec(each) for each in Strategy if each is not Strategy.UNIFIED)
     raise PlanImpossible(
         f"{as_in_spec(policy.strategy)} makes no prompt and decode buckets from limits alone; "
-        "choose Exponential, Linear, PaddingAware, File or Optimal",
+        f"choose {', '.join(most)} or {last}",
         "bucketing.strategy",
     )
 

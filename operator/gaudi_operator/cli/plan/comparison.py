@@ -20,6 +20,7 @@ from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.optimal.cost import one_graph
 from gaudi_runtime.planning.optimal.optimizer import BOTH, Optimizer
 from gaudi_runtime.planning.planner import make_plan
+from gaudi_runtime.planning.ranges import RANGED_STRATEGIES
 from gaudi_runtime.traffic.histogram import Traffic
 from gaudi_runtime.units import GIB
 
@@ -36,7 +37,7 @@ def candidate_plans(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Map
 
     Strategy File is included if the policy has a bucket file. Strategies that read ranges use those of the policy.
     """
-    strategies = [Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE]
+    strategies = [*RANGED_STRATEGIES]
     if policy.file is not None:
         strategies.append(Strategy.FILE)
     return {each: _plan(policy.model_copy(update={"strategy": each}), limits, kv_blocks) for each in strategies}

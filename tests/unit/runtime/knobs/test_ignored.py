@@ -7,7 +7,7 @@ import pytest
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.knobs.check import ignored_knobs
 from gaudi_runtime.knobs.table import Home, Knob, knobs
-from gaudi_runtime.planning.ranges import ignored_settings
+from gaudi_runtime.planning.ranges import RANGED_STRATEGIES, ignored_settings
 from tests.unit.runtime.knobs.configs import vllm_config
 
 
@@ -96,7 +96,7 @@ RANGES = [knob for knob in FIELDS if knob.use[0].startswith(("bucketing.prompt."
 
 
 @pytest.mark.parametrize("knob", RANGES, ids=lambda knob: knob.name)
-@pytest.mark.parametrize("strategy", [Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE])
+@pytest.mark.parametrize("strategy", RANGED_STRATEGIES)
 def test_table_and_planner_agree_on_what_a_strategy_reads(knob: Knob, strategy: Strategy) -> None:
     _, phase, dimension, setting = knob.use[0].split(".")
     policy = BucketPolicy.model_validate({"strategy": strategy, phase: {dimension: {setting: 8}}})

@@ -21,6 +21,7 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.coverage import MAX_GAPS, Gap, PhaseCoverage, Uncovered, plan_coverage
 from gaudi_runtime.planning.planner import make_plan
+from gaudi_runtime.planning.ranges import RANGED_STRATEGIES
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 
@@ -50,7 +51,7 @@ def buckets(*dimensions: tuple[int, int]) -> st.SearchStrategy[tuple[Bucket, ...
 PLANS = st.builds(BucketPlan, buckets((1, 6), (1, 18), (0, 8)), buckets((1, 7), (1, 1), (1, 30)))
 POLICIES = st.builds(
     BucketPolicy,
-    strategy=st.sampled_from([Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE]),
+    strategy=st.sampled_from(RANGED_STRATEGIES),
 )
 
 
@@ -166,7 +167,7 @@ RANGES = st.builds(RangeSettings, min=st.integers(1, 6), step=st.integers(1, 6),
 @given(
     st.builds(
         BucketPolicy,
-        strategy=st.sampled_from([Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE]),
+        strategy=st.sampled_from(RANGED_STRATEGIES),
         prompt=st.builds(PromptRanges, batch_size=RANGES, query=RANGES, context=RANGES),
         decode=st.builds(DecodeRanges, batch_size=RANGES, blocks=RANGES),
     ),
@@ -244,7 +245,7 @@ def pieces(strategy: Strategy = Strategy.EXPONENTIAL, **limits: int) -> Uncovere
     return recorded(strategy, prefix_caching=False, splits_prompts=True, gapless=True, **limits)
 
 
-@pytest.mark.parametrize("strategy", [Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE])
+@pytest.mark.parametrize("strategy", RANGED_STRATEGIES)
 @pytest.mark.parametrize("length", [1024, 4096, 8192, 20_096])
 def test_every_piece_of_a_split_prompt_has_a_bucket(strategy: Strategy, length: int) -> None:
     assert pieces(strategy, max_model_len=length, max_num_batched_tokens=min(length, 8192)).prompt.missing == 0

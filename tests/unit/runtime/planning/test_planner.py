@@ -19,9 +19,10 @@ from gaudi_runtime.contract.bucketing import (
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.planner import Sieve, count_candidates, decode_rule, make_plan, plan_of_device, prompt_rule
+from gaudi_runtime.planning.ranges import RANGED_STRATEGIES
 
 LIMITS = Limits(max_model_len=2048, max_num_seqs=4, max_num_batched_tokens=2048, prefix_caching=True)
-RANGED = st.sampled_from([Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE])
+RANGED = st.sampled_from(RANGED_STRATEGIES)
 
 
 def linear(**dimensions: RangeSettings) -> BucketPolicy:
@@ -132,7 +133,7 @@ def test_decode_batches_count_blocks_in_their_own_size() -> None:
     assert {each.phase for each in plan.dropped} <= {BucketPhase.PROMPT, BucketPhase.DECODE}
 
 
-@pytest.mark.parametrize("strategy", [Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE, Strategy.OPTIMAL])
+@pytest.mark.parametrize("strategy", [*RANGED_STRATEGIES, Strategy.OPTIMAL])
 def test_queries_are_multiples_of_the_engines_query_step(strategy: Strategy) -> None:
     queries = {query for _, query, _ in of_device(strategy, query_step=256).prompt}
     assert queries <= {256, 512, 768, 1024}
@@ -337,7 +338,7 @@ def test_pieces_have_all_context_that_fits() -> None:
     assert contexts == [0, 1, 2, 4, 8, 14]
 
 
-@pytest.mark.parametrize("strategy", [Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE])
+@pytest.mark.parametrize("strategy", RANGED_STRATEGIES)
 def test_given_contexts_end_with_the_maximum_of_each_query(strategy: Strategy) -> None:
     policy = BucketPolicy(strategy=strategy, prompt=PromptRanges(context=RangeSettings(max=2)))
     plan = make_plan(policy, PIECES, kv_blocks=64)

@@ -8,6 +8,7 @@ from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.planner import make_plan
+from gaudi_runtime.planning.ranges import RANGED_STRATEGIES
 
 LIMITS = Limits(max_model_len=4096, max_num_seqs=16, max_num_prefill_seqs=4, max_num_batched_tokens=4096)
 PLAN = make_plan(BucketPolicy(), LIMITS, 3000)
@@ -48,7 +49,7 @@ def test_shapes_beyond_the_budget_have_no_cell() -> None:
 
 
 @given(
-    st.sampled_from([Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE]),
+    st.sampled_from(RANGED_STRATEGIES),
     st.booleans(),
     st.integers(1, 32),
     st.integers(64, 3000),
