@@ -49,6 +49,7 @@ def test_strategy_skeleton_makes_ranges_and_values() -> None:
     assert found["doubling_values"](query.min, query.step, query.max) == [128, 256, 512, 1000]
     assert found["doubling_values"](batch.min, batch.step, batch.max) == [1, 2, 4, 8]
     assert found["doubling_values"](0, 1, 3) == [0, 1, 2, 3]
+    assert len(found["doubling_values"](1, 1, 16_000_000)) == 25
 
 
 @pytest.mark.parametrize(("tokens", "reason"), [(512, None), (513, "StepNeverFull")])
