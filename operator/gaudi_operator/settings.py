@@ -76,6 +76,9 @@ class Settings(BaseSettings):
         DEFAULT_CONTROLLER,
         description="Name of this installation: it serves the classes whose spec.controller is this name.",
     )
+    require_class: bool = Field(
+        False, description="Whether a resource without `className` gets pods only if there is a default class."
+    )
     namespace: str = Field("gaudi-system", description="Namespace of the operator, with its Lease.")
     # The library does not decode it: it expects JSON.
     watch_namespaces: Annotated[tuple[str, ...], NoDecode] = Field(
@@ -206,6 +209,7 @@ class Settings(BaseSettings):
             gateways_from=self.gateways_from,
             tracing=self.tracing,
             controller=self.controller,
+            require_class=self.require_class,
         )
 
 

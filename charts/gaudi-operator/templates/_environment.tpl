@@ -22,6 +22,8 @@
   value: {{ .Values.allowHostPath | toJson | quote }}
 - name: GAUDI_OPERATOR_CONTROLLER
   value: {{ .Values.controller | quote }}
+- name: GAUDI_OPERATOR_REQUIRE_CLASS
+  value: {{ .Values.requireClass | quote }}
 - name: GAUDI_OPERATOR_ALLOW_SIMULATION
   value: {{ .Values.allowSimulation | quote }}
 - name: GAUDI_OPERATOR_WATCH_NAMESPACES

@@ -61,11 +61,14 @@ NO_CLASS = Platform()
 
 
 def resolve_class(inference: Inference, observed: Observed, defaults: InstallationDefaults) -> Platform:
-    """Return the class of a resource, or NO_CLASS if the resource names none and there is no default class."""
+    """Return the class of a resource, or NO_CLASS if the resource names none and there is no default class.
+
+    If the installation requires a class, a problem is returned in place of NO_CLASS.
+    """
     asked = inference.spec.class_name
     found = _named(asked, observed) if asked else _default(observed)
     if found is None:
-        return NO_CLASS
+        return Platform(problem=_REQUIRED) if defaults.require_class else NO_CLASS
     if isinstance(found, Problem):
         return Platform(asked, problem=found)
     name = found["metadata"]["name"]
@@ -91,6 +94,11 @@ def resolve_class(inference: Inference, observed: Observed, defaults: Installati
     return Platform(name, says)
 
 
+_REQUIRED = Problem(
+    "ClassRequired",
+    "spec.className is left out, there is no default class, and this installation requires a class: name one (kubectl"
+    " get gic).",
+)
 _UNREADABLE = (
     "Class {} has fields or values that this operator does not know, so its limits are unknown: install the same"
     " release of operator and CustomResourceDefinitions."

@@ -36,6 +36,7 @@ class InstallationDefaults:
     gateways_from: tuple[Client, ...] = ()
     tracing: Tracing | None = None
     controller: str = DEFAULT_CONTROLLER
+    require_class: bool = False
 
     def __hash__(self) -> int:
         """Return a hash of some fields, because the others may contain dictionaries, which have no hash."""

@@ -227,6 +227,12 @@ def test_pull_secrets_and_policy_reach_the_operator(monkeypatch: pytest.MonkeyPa
     assert settings.image_pull_policy == "Always"
 
 
+def test_required_class_reaches_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in environment_of(render(requireClass=True)).items():
+        monkeypatch.setenv(name, value if value is not None else NAMESPACE)
+    assert Settings().defaults().require_class is True
+
+
 def test_helm_test_pod_matches_no_selector(defaults: list[Object]) -> None:
     test, selector = only(defaults, "Pod"), only(defaults, "Deployment")["spec"]["selector"]["matchLabels"]
     assert test["metadata"]["annotations"]["helm.sh/hook"] == "test"

@@ -1,5 +1,6 @@
 """The selection of a resource's class and its defaults (core/classes.py)."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,12 @@ FOR_CHAT = gaudi_class("chat", namespaces={"matchLabels": {"team": "chat"}})
 def platform(*classes: Object, labels: dict[str, str] | None = None, **spec: Any) -> Platform:
     observed = Observed(resource(**spec), classes=classes, namespace_labels=labels or {})
     return resolve_class(inference(**spec), observed, DEFAULTS)
+
+
+def required(*classes: Object, **spec: Any) -> Platform:
+    """Return the class of a resource in an installation that requires a class."""
+    observed = Observed(resource(**spec), classes=classes)
+    return resolve_class(inference(**spec), observed, replace(DEFAULTS, require_class=True))
 
 
 def reason(*classes: Object, labels: dict[str, str] | None = None, **spec: Any) -> str | None:
@@ -64,6 +71,24 @@ def test_two_default_classes_are_reported() -> None:
 
 def test_two_default_classes_do_not_affect_a_named_one() -> None:
     assert reason(DEFAULT, gaudi_class("other", default=True), className="other") is None
+
+
+def test_left_out_class_is_refused_if_required() -> None:
+    assert required(gaudi_class("gold")) == Platform(
+        problem=Problem(
+            "ClassRequired",
+            "spec.className is left out, there is no default class, and this installation requires a class: name one "
+            "(kubectl get gic).",
+        )
+    )
+
+
+def test_default_class_satisfies_the_requirement() -> None:
+    assert required(DEFAULT) == platform(DEFAULT)
+
+
+def test_named_class_satisfies_the_requirement() -> None:
+    assert required(gaudi_class("gold"), className="gold").problem is None
 
 
 def test_class_of_another_namespace_is_refused() -> None:

@@ -199,6 +199,37 @@ def test_resource_waits_for_a_missing_class() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
+def test_resource_without_a_required_class_gets_no_pods() -> None:
+    cluster = Cluster(resource())
+    cluster.defaults = replace(cluster.defaults, require_class=True)
+    cluster.operate()
+    assert pod_names(cluster) == []
+    assert condition(cluster, "PlanAccepted") == ("False", "ClassRequired")
+    assert condition(cluster, "Stalled") == ("True", "ClassRequired")
+
+
+def test_pods_keep_serving_when_a_class_becomes_required() -> None:
+    cluster = served(replicas=2)
+    before = pod_names(cluster)
+    cluster.defaults = replace(cluster.defaults, require_class=True)
+    cluster.change(replicas=4)
+    for _ in range(5):
+        cluster.operate()
+        cluster.controllers()
+    assert pod_names(cluster) == before
+    assert condition(cluster, "PlanAccepted") == ("False", "ClassRequired")
+    assert condition(cluster, "Available")[0] == "True"
+
+
+def test_resource_gets_pods_after_it_names_a_class() -> None:
+    cluster = Cluster(resource(), classes=(gaudi_class(),))
+    cluster.defaults = replace(cluster.defaults, require_class=True)
+    cluster.operate()
+    cluster.change(className="gold")
+    cluster.settle()
+    assert condition(cluster, "Ready") == ("True", "Serving")
+
+
 def test_resource_of_another_installation_is_not_touched() -> None:
     cluster = Cluster(resource(className="gold"), classes=(gaudi_class(controller="example.com/other"),))
     plan = cluster.operate()
