@@ -149,8 +149,16 @@ LIKENESS = 0.7
 def unknown_name(name: str) -> str:
     """Return the error for a knob that does not exist, with the nearest names."""
     near = nearest_names(name)
-    meant = f"the nearest {'name is' if len(near) == 1 else 'names are'} {', '.join(near)}" if near else "none is near"
+    meant = "no name is similar"
+    if near:
+        meant = f"the nearest {'name is' if len(near) == 1 else 'names are'} {', '.join(map(_with_field, near))}"
     return f"{quoted(name)} is not a knob of the engine; {meant} (all are in the manual: Knobs)"
+
+
+def _with_field(name: str) -> str:
+    """Return the name of a knob with the field that sets it, if a field does."""
+    knob = knobs()[name]
+    return f"{name} (set by spec.{knob.use[0]})" if knob.home is Home.FIELD else name
 
 
 def nearest_names(name: str) -> list[str]:

@@ -362,7 +362,7 @@ def _capture(job: Job, step: CaptureStep, budget: CaptureBudget) -> None:
         phase.take(figures["graph_bytes"])
     except DeviceOutOfMemory as error:
         log.warning("Out of device memory at %s bucket %s: %s", step.phase, list(step.bucket), error)
-        phase.fail()
+        phase.fail(str(error))
         return
     except GraphRefused as error:
         phase.refuse(str(error))

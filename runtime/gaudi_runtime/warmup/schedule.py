@@ -210,10 +210,10 @@ class PhaseBudget:
         self.share -= graph_bytes
         self._weight += self._weigh(bucket)
 
-    def fail(self) -> None:
-        """End the phase, because the graph of the step did not fit into device memory."""
+    def fail(self, reason: str) -> None:
+        """End the phase, because the graph of the step did not fit into device memory for this reason."""
         failed = self._queue[0]
-        self._leave("the device ran out of memory while its graph was captured")
+        self._leave(f"the device ran out of memory while its graph was captured ({reason})")
         self.end(f"capture of {self.phase} graphs ended when the device ran out of memory at {tuple(failed)}")
 
     def refuse(self, reason: str) -> None:

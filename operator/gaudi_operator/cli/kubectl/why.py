@@ -137,7 +137,10 @@ def _evidence(status: GaudiInferenceStatus, pod: PodState | None, sentence: str)
                 f"revision {revision.name}: {pause.failures} attempts have ended; the next one starts at {pause.until}"
             )
     if pod:
-        yield f"pod {pod.name}: {pod.phase}, warm-up {pod.warmup_percent} %, {pod.restarts} restarts"
+        yield (
+            f"pod {pod.name}: {pod.phase}, warm-up {pod.warmup_percent} %, "
+            f"readiness gate {'open' if pod.gate else 'closed'}, {pod.restarts} restarts"
+        )
         words = (pod.message, pod.last_termination.message if pod.last_termination else None)
         yield from (f"pod {pod.name}: {each}" for each in words if each and each not in sentence)
 

@@ -102,7 +102,20 @@ def _unscheduled(pod: PodView, criteria: Criteria) -> Problem | None:
     # The deadline for others starts when the operator itself can do nothing more.
     if criteria.room.soon:
         return problem_since("Unschedulable", f"{found} {criteria.room.soon}", criteria.deadlines.now)
-    return problem_since("Unschedulable", f"{found} Free or add cards and memory, or lower spec.replicas.", since)
+    return problem_since("Unschedulable", f"{found} {_advice_on_nodes(said)}", since)
+
+
+def _advice_on_nodes(said: str) -> str:
+    """Return how to help the scheduler, by the reasons in its message."""
+    found = []
+    if "affinity/selector" in said:
+        found.append("change spec.pod.nodeSelector or affinity, or label a node (`kubectl get nodes --show-labels`)")
+    if "untolerated taint" in said:
+        found.append("tolerate the taint in spec.pod.tolerations, or remove it from a node")
+    if "Insufficient" in said or not found:
+        found.append("free or add cards and memory, or lower spec.replicas")
+    advice = "; ".join(found)
+    return f"{advice[0].upper()}{advice[1:]}."
 
 
 def _gated(pod: PodView, since: datetime | None, criteria: Criteria) -> Problem:

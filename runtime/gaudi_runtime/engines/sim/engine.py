@@ -87,7 +87,7 @@ class SimEngine:
             # The reason of the report selects the error. An unknown reason is a crash, as in a real engine.
             known = {error.reason: error for error in errors.RuntimeStartError.__subclasses__()}
             error = known.get(reason, RuntimeError)
-            raise error(f"The simulated checkpoint cannot be loaded: the script sets failLoad={reason}.")
+            raise error(f"The simulated checkpoint cannot be loaded: this is simulated by failLoad={reason}.")
         self._fit(self._card.weights, "the weights")
 
     def profile(self) -> DeviceMemory:

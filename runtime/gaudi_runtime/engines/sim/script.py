@@ -108,16 +108,16 @@ class Faults:
             # Like a fault in a library: no exception, no clean-up, no last report.
             os._exit(SEGFAULT_EXIT)
         if at == script.raise_at_bucket:
-            raise RuntimeError(f"the script sets raiseAtBucket={at}")
+            raise RuntimeError(f"simulated by raiseAtBucket={at}")
         if at == script.oom_at_compile:
-            raise DeviceOutOfMemory(f"the script sets oomAtCompile={at}")
+            raise DeviceOutOfMemory(f"simulated by oomAtCompile={at}")
         return script.slow_seconds if at == script.slow_at_bucket else 0.0
 
     def capturing(self, phase: BucketPhase) -> None:
         """Count a capture. Raises DeviceOutOfMemory by script."""
         at = self._next("capture", phase)
         if at == self.script.oom_at_bucket:
-            raise DeviceOutOfMemory(f"the script sets oomAtBucket={at}")
+            raise DeviceOutOfMemory(f"simulated by oomAtBucket={at}")
 
     def _next(self, verb: str, phase: BucketPhase) -> str:
         self._steps[verb, phase] += 1

@@ -125,7 +125,7 @@ class SimServing:
             text, stops = codecs.getincrementaldecoder("utf-8")("replace"), StopStrings(sampling.stop)
             for position, token in enumerate(cycle(prompt) if sampling.ignore_eos else prompt, start=1):
                 if position == self._script.fail_at_token:
-                    raise RuntimeError(f"the script sets failAtToken={position}")
+                    raise RuntimeError(f"simulated by failAtToken={position}")
                 await self._decode_step(seat, len(prompt) + position)
                 piece = stops.push(text.decode(bytes([token % 256])))
                 # A model would produce its stop token at the end of the prompt.

@@ -42,7 +42,7 @@ def open_checkpoint(path: str) -> Checkpoint:
     """
     folder = Path(path)
     if not folder.is_dir():
-        raise ModelNotFound(f"model.path {path} is not a folder: mount the checkpoint there")
+        raise ModelNotFound(f"There is no folder {path}: check the path in spec.model.source.")
     settings = _read_json(folder, "config.json")
     if "model_type" not in settings:
         raise ModelUnreadable(f"{folder / 'config.json'} has no model_type: it is not a transformers checkpoint")

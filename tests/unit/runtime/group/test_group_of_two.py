@@ -82,7 +82,7 @@ def test_bucket_without_memory_on_one_rank_is_captured_by_none(group: Callable[.
     report = leader.follow(Phase.SERVING)[-1]
     assert report.prompt.captured == 1
     assert "Out of device memory at prompt bucket" in leader.log.read_text()
-    assert ": rank 1: the script sets oomAtBucket=prompt:2" in leader.log.read_text()
+    assert ": rank 1: simulated by oomAtBucket=prompt:2" in leader.log.read_text()
 
 
 def test_rank_that_cannot_load_fails_the_group_with_reason(group: Callable[..., Group]) -> None:

@@ -21,7 +21,7 @@ POOLING = "this release plans and warms up no shapes of pooling models"
 SENTENCES = {
     ("VLLM_DEFRAG_TRESHOLD", "8"): "VLLM_DEFRAG_TRESHOLD "
     + UNKNOWN.format("the nearest names are VLLM_DEFRAG_THRESHOLD, VLLM_DEFRAG"),
-    ("ZZZZ", "1"): f"ZZZZ {UNKNOWN.format('none is near')}",
+    ("ZZZZ", "1"): f"ZZZZ {UNKNOWN.format('no name is similar')}",
     ("VLLM_SKIP_WARMUP", "1"): f"VLLM_SKIP_WARMUP is set by spec.warmup.enabled: {INSTEAD}",
     ("VLLM_PROMPT_BS_BUCKET_MAX", "1"): "VLLM_PROMPT_BS_BUCKET_MAX is set by spec.bucketing.prompt.batchSize.max and "
     f"spec.engine.maxNumPrefillSeqs: {INSTEAD}",

@@ -30,7 +30,7 @@ def test_unexpected_exception_is_logged_with_its_traceback(tmp_path: Path) -> No
         failure = failed(runtime).failure
         assert failure is not None
         assert failure.reason == "Crashed"
-        assert failure.message == "RuntimeError: the script sets raiseAtBucket=decode:1"
+        assert failure.message == "RuntimeError: simulated by raiseAtBucket=decode:1"
         assert "Traceback (most recent call last)" in runtime.log.read_text()
 
 

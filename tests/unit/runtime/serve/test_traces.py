@@ -93,7 +93,7 @@ def test_each_bucket_has_a_span_in_its_stage(story: tuple[Receiver, WarmupReport
 
 def test_graph_that_did_not_fit_is_an_error_with_reason(story: tuple[Receiver, WarmupReport]) -> None:
     (failed,) = [span for span in story[0].named("capture") if span.error is not None]
-    assert failed.error == "the script sets oomAtBucket=decode:3"
+    assert failed.error == "simulated by oomAtBucket=decode:3"
     assert failed.attributes["error.type"] == "DeviceOutOfMemory"
 
 

@@ -37,7 +37,7 @@ def run(budget: CaptureBudget, measure: Callable[[CaptureStep], int | None]) -> 
         steps.append(step)
         graph_bytes = measure(step)
         if graph_bytes is None:
-            budget.phase_budget(step.phase).fail()
+            budget.phase_budget(step.phase).fail("no memory is left")
         else:
             budget.phase_budget(step.phase).take(graph_bytes)
     return steps
@@ -149,7 +149,7 @@ def test_out_of_memory_ends_its_phase_and_names_the_bucket() -> None:
     assert budget.phase_budget(PROMPT).captured == [Bucket(1, 128, 0)]
     after = "capture of prompt graphs ended when the device ran out of memory at (1, 256, 0)"
     assert [(skipped.bucket, skipped.reason) for skipped in budget.skipped()] == [
-        ((1, 256, 0), "the device ran out of memory while its graph was captured"),
+        ((1, 256, 0), "the device ran out of memory while its graph was captured (no memory is left)"),
         ((1, 384, 0), after),
         ((1, 512, 0), after),
     ]

@@ -64,7 +64,7 @@ def test_pod_that_does_not_serve_is_the_evidence() -> None:
     }
     found = explain(shown(WAITS, STALLED, pods=[SERVING, pod]))
     assert found.evidence == (
-        "pod tiny-a-x: Pending, warm-up 0 %, 2 restarts",
+        "pod tiny-a-x: Pending, warm-up 0 %, readiness gate closed, 2 restarts",
         "pod tiny-a-x: no card is free",
         "pod tiny-a-x: exit code 1",
     )
@@ -85,7 +85,7 @@ def test_evidence_repeats_no_sentence() -> None:
     waits = {**POD, "message": "Nothing has moved."}
     assert explain(shown(WAITS, rolled_back, revisions=[failed], pods=[waits])).evidence == (
         "revision b failed (WarmupStalled)",
-        "pod tiny-a-x: Pending, warm-up 0 %, 0 restarts",
+        "pod tiny-a-x: Pending, warm-up 0 %, readiness gate closed, 0 restarts",
     )
 
 

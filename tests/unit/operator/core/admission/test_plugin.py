@@ -42,7 +42,7 @@ def test_contexts_above_the_plugins_limit_are_refused() -> None:
     assert plugin_violation(question_of(CONTEXTS)) == Problem(
         "ThresholdsUnreachable",
         "spec.warmup.maxGraphTokens is left out, so maxNumBatchedTokens 512 counts, which leaves 3 of 16 prompt "
-        "buckets without a graph, but spec.readiness requires 100 % of prompt graphs: raise it, or lower "
+        "buckets without a graph, but spec.readiness requires 100 % of prompt graphs: raise maxGraphTokens, or lower "
         "minCapturedPromptPercent to 81.",
     )
 

@@ -153,6 +153,26 @@ def test_failed_runtime_has_its_own_message() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        ("0/3 nodes are available: 3 Insufficient habana.ai/gaudi.", "Free or add cards and memory, or lower"),
+        (
+            "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.",
+            "Change spec.pod.nodeSelector",
+        ),
+        (
+            "0/1 nodes are available: 1 node(s) had untolerated taint {a: b}.",
+            "Tolerate the taint in spec.pod.tolerations",
+        ),
+    ],
+)
+def test_advice_follows_the_reason_of_the_scheduler(said: str, advice: str) -> None:
+    found = problem_of(unschedulable(31, said), state_of(), ROOM)
+    assert found is not None
+    assert found.message.removeprefix(f"Pod a is unschedulable: {said} ").startswith(advice)
+
+
 def test_stalled_warm_up_is_a_problem() -> None:
     still = view(report=report(Phase.COMPILING, since_progress_seconds=1801))
     where = "in pod a for more than 1800 s, in phase Compiling."
