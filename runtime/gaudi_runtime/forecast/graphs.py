@@ -153,7 +153,7 @@ def _capture(
     while step := budget.next():
         size = graph_bytes(step.phase, step.bucket)
         if size > left:
-            budget.phase_budget(step.phase).fail()
+            budget.phase_budget(step.phase).fail("the estimate does not fit")
         else:
             budget.phase_budget(step.phase).take(size)
             left -= size

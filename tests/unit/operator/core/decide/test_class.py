@@ -218,7 +218,7 @@ def test_pods_keep_serving_when_a_class_becomes_required() -> None:
         cluster.controllers()
     assert pod_names(cluster) == before
     assert condition(cluster, "PlanAccepted") == ("False", "ClassRequired")
-    assert condition(cluster, "Available")[0] == "True"
+    assert status(cluster)["readyReplicas"] == 2
 
 
 def test_resource_gets_pods_after_it_names_a_class() -> None:
