@@ -14,8 +14,9 @@ PAGE = (Path(__file__).parents[5] / "docs" / "how-to" / "model-sources.md").read
 EXAMPLES = [yaml.safe_load(text)["spec"]["model"] for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=["hub", "cache"])
+@pytest.mark.parametrize("example", EXAMPLES, ids=["image", "hub", "cache"])
 def test_example_runs(example: dict[str, Any]) -> None:
     asked = inference(model={**example, "source": {"persistentVolumeClaim": None, **example["source"]}})
-    assert asked.spec.model.source.hugging_face is not None
+    source = asked.spec.model.source
+    assert source.hugging_face or source.oci_image
     assert first_violation(asked, DEFAULTS) is None
