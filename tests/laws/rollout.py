@@ -46,7 +46,10 @@ def _floor(history: History, moment: Moment) -> int:
 
 
 def _found_no_room(history: History, last: Moment) -> bool:
-    """Return True if a desired pod has had no node for the timeout of the spec since the last rollout ended."""
+    """Return True if the operator may have seen, since the last rollout, a pod without a node for the timeout.
+
+    The timeout is that of the spec. The operator may observe late that the pod got a node.
+    """
     seconds = last.spec.get("rollout", {}).get("surgeTimeoutSeconds", 300) - history.lag - 2
     until = last.at
     for moment in reversed(history.moments[: bisect_right(history.moments, last.at, key=lambda each: each.at)]):
@@ -55,7 +58,7 @@ def _found_no_room(history: History, last: Moment) -> bool:
             if until - moment.at >= seconds:
                 return True
             continue
-        until = moment.at
+        until = min(last.at, history.reacted_by(moment.at))
         # The workloads of other revisions are deleted once the rollout is over.
         if moment is not last and list(moment.replica_sets.values()) == [moment.spec.get("replicas", 1)]:
             return False

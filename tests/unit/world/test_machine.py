@@ -44,3 +44,21 @@ def test_no_gate_closes_while_another_pod_may_be_removed() -> None:
             world.do(each)
         world.settle()
         assert broken(world.history) == []
+
+
+def test_pod_admitted_while_its_watch_is_stuck_may_be_replaced_in_place() -> None:
+    """The operator sees a pod without a node for the surge timeout, although the pod was admitted meanwhile."""
+    with World(replicas=2, rollout={"surgeTimeoutSeconds": 30}, **runs("good")) as world:
+        for each in (
+            commands.PassTime(40),
+            commands.AdmitPods(2),
+            commands.ChangeSpec(runs("good-b")),
+            commands.PassTime(15),
+            commands.AdmitPods(None),
+            commands.PassTime(1),
+            commands.BlindWatch("Pod", 20),
+            commands.PassTime(15),
+        ):
+            world.do(each)
+        world.settle()
+        assert broken(world.history) == []

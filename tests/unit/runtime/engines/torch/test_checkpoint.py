@@ -40,7 +40,7 @@ def edit(folder: Path, **changes: Any) -> None:
 
 
 def test_missing_folder_is_not_found(tmp_path: Path) -> None:
-    refuses(tmp_path / "nowhere", ModelNotFound, r"nowhere is not a folder")
+    refuses(tmp_path / "nowhere", ModelNotFound, r"There is no folder .*nowhere")
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
