@@ -111,7 +111,7 @@ def pods_created(pods: Pods) -> int:
         (
             source(MODEL_IMAGE, "no/such/folder"),
             "ModelNotFound",
-            "no/such/folder is not a folder: mount the checkpoint",
+            "no/such/folder: check the path in spec.model.source",
         ),
         (source(DAMAGED_IMAGE), "ModelUnreadable", "model.safetensors is damaged"),
         (source(UNKNOWN_IMAGE), "UnsupportedModel", "model_type oracle"),

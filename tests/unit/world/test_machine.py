@@ -46,7 +46,7 @@ def test_no_gate_closes_while_another_pod_may_be_removed() -> None:
         assert broken(world.history) == []
 
 
-def test_pod_admitted_while_its_watch_is_stuck_may_be_replaced_in_place() -> None:
+def test_rollout_may_go_in_place_while_the_watch_is_stuck() -> None:
     """The operator sees a pod without a node for the surge timeout, although the pod was admitted meanwhile."""
     with World(replicas=2, rollout={"surgeTimeoutSeconds": 30}, **runs("good")) as world:
         for each in (
