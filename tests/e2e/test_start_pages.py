@@ -73,7 +73,7 @@ def hub(node: Node) -> HubState:
 
 @pytest.fixture(scope="module")
 def endpoint(installed: Installed, hub: HubState) -> Iterator[str]:
-    """The address of the hub for pods."""
+    """The address at which pods reach the hub."""
     address = host_address(installed)
     with running(hub, address, address) as found:
         yield found

@@ -124,7 +124,7 @@ def select_modules(parts: Sequence[str]) -> Iterator[tuple[Path, tuple[str, ...]
 
 
 def try_mutants(tests: tuple[str, ...], found: Sequence[Mutant], count: Count, *, fresh: bool) -> None:
-    """Try the changes with these tests. With `fresh`, measure test files again that were not edited."""
+    """Try the changes with these tests. With `fresh`, also measure test files again if they were not edited."""
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(FOLDER / "hypothesis")
     arguments = ["-qq", "--capture=no", "-p", "no:cacheprovider", "-p", "no:xdist", "--override-ini=addopts="]
     arguments += [

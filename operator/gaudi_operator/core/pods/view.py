@@ -25,7 +25,7 @@ ENDED = frozenset({"Succeeded", "Failed"})
 
 @dataclass(frozen=True)
 class ContainerExit:
-    """The end of a container in the view of a pod, as its kubelet reports it. `message` is its last line."""
+    """How a container ended, as the kubelet reports it. `message` is the last line that the container wrote."""
 
     reason: str
     exit_code: int

@@ -1,4 +1,4 @@
-"""decide() stories of which changes create a revision, replace pods, or restart nothing."""
+"""Tests of decide(): which changes create a revision, which replace pods, and which restart nothing."""
 
 from gaudi_operator.core.actions import Delete
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
