@@ -140,7 +140,7 @@ def test_model_that_cannot_load_costs_one_pod_and_rolls_back(
         (
             {"accelerator": {"deviceMemory": "16"}},
             "PlanImpossible",
-            "spec.accelerator.deviceMemory 16 has no room for a single KV block: raise it",
+            "spec.accelerator.deviceMemory 16 is too small for a single KV block: raise it",
         ),
         (
             {"model": {"source": {"ociImage": None, "hostPath": {"path": "/models/tiny"}}}},
