@@ -104,6 +104,8 @@ def machine(
     chart = ("upgrade", RELEASE, str(ROOT / "charts" / "gaudi-operator"), "--install", "--take-ownership")
     installed.helm(*chart, "--namespace", OPERATOR_NAMESPACE, "--create-namespace", "--set", f"image.prefix={PREFIX}")
     install.install_chart(installed)
+    # deploy/operator.yaml restricts the pods of the namespace, and a test of the chart uses the host network.
+    installed.kubectl("label", "namespace", OPERATOR_NAMESPACE, "pod-security.kubernetes.io/enforce-")
 
 
 @pytest.fixture(scope="module")
