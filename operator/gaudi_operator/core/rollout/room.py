@@ -77,8 +77,8 @@ def in_place_soon(rollout: Rollout) -> str:
     """Return the sentence on what happens if no room becomes available for a new pod."""
     return (
         f"If no room becomes available, pods are replaced in place {rollout.surge_timeout_seconds} s after the pod "
-        "became unschedulable "
-        "(spec.rollout.surgeTimeoutSeconds). To wait for room instead, set spec.rollout.whenNoRoom to Wait."
+        "became unschedulable (spec.rollout.surgeTimeoutSeconds). To wait for room instead, set "
+        "spec.rollout.whenNoRoom to Wait."
     )
 
 
