@@ -38,6 +38,8 @@ class Controller:
         if key := self._store.put(manifest):
             within, urgent = after_change(before, manifest, self._store.resource(key)), may_close_gate(before, manifest)
             self.wake(key, within, version_of(manifest), urgent=urgent)
+            if urgent and (worker := self._workers.get(key)):
+                worker.end_back_off()
 
     def gone(self, manifest: Manifest) -> None:
         """Remove a deleted object, and wake its resource."""
@@ -108,7 +110,7 @@ class Controller:
             own = self._reconciler.writer.take_own(key)
             worker.ignore(own.versions)
             if failed:
-                await asyncio.sleep(seconds or 0.0)  # a change does not shorten a back-off
+                await worker.back_off(seconds or 0.0)
             else:
                 await worker.wait(0.0 if own.has_foreign_changes else seconds)
         self._reconciler.reports.follow(key, ())

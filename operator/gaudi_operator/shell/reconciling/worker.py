@@ -25,6 +25,7 @@ class Worker:
     generation: int | None = None
     status_held: datetime | None = None
     _due: asyncio.Event = field(default_factory=asyncio.Event)
+    _gate_may_close: asyncio.Event = field(default_factory=asyncio.Event)
     _timer: asyncio.TimerHandle | None = None
     _because: set[int | None] = field(default_factory=set)
 
@@ -36,6 +37,7 @@ class Worker:
     def begin(self) -> None:
         """Start a reconcile, which covers all changes until now."""
         self.rank = Rank.REST
+        self._gate_may_close.clear()
         self._forget()
 
     def wake(self, seconds: float, version: int | None = None) -> None:
@@ -56,13 +58,17 @@ class Worker:
         if self._because and not self._because.difference(versions):
             self._forget()
 
+    def end_back_off(self) -> None:
+        """End the current back-off, or the next one if a reconcile is running, because a gate may have to close."""
+        self._gate_may_close.set()
+
+    async def back_off(self, seconds: float) -> None:
+        """Wait `seconds` after a failed reconcile, or until end_back_off(). Other changes do not shorten the wait."""
+        await _wait_for(self._gate_may_close, seconds)
+
     async def wait(self, seconds: float | None) -> None:
         """Wait until a reconcile is due, at most `seconds`."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._due.wait()
-        except TimeoutError:
-            pass
+        await _wait_for(self._due, seconds)
 
     def _forget(self) -> None:
         self._because.clear()
@@ -77,3 +83,11 @@ class Worker:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+async def _wait_for(event: asyncio.Event, seconds: float | None) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        pass

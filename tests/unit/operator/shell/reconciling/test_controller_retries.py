@@ -2,6 +2,7 @@
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.actions import Decision, Event, SetGate
+from gaudi_operator.core.gate.condition import GATE
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.shell.client import ApiResponse
 from gaudi_operator.shell.kinds import CONFIG_MAP, POD, SERVICE
@@ -99,6 +100,16 @@ def test_changes_do_not_shorten_the_delay_after_a_failure(operator: Operator) ->
     operator.pass_time(19)
     assert len(operator.decided) == 1
     operator.pass_time(2)
+    assert len(operator.decided) == 2
+
+
+def test_ended_container_ends_the_delay_after_a_failure(operator: Operator) -> None:
+    operator.memory.answers = [ApiResponse(429, b"{}", "20")]
+    operator.observe_objects(operator.resource)
+    gate = {"type": GATE, "status": "True"}
+    operator.observe_objects(
+        operator.memory.exists(manifest(POD, "a", spec={}, status={"conditions": [gate]}), seen=False)
+    )
     assert len(operator.decided) == 2
 
 
