@@ -89,8 +89,3 @@ def test_lower_case_value_makes_a_spec_unreadable(path: str, value: str) -> None
     section, field = path.split(".")
     with pytest.raises(SpecUnreadable, match=rf"^spec\.{section}\.{field} cannot be read .* '{value}'"):
         read_inference(resource(**{section: {field: contract_spelling(value)}}))
-
-
-def test_unknown_value_makes_a_spec_unreadable() -> None:
-    with pytest.raises(SpecUnreadable, match=r"^spec\.rollout\.whenNoRoom cannot be read .* 'ReplaceInPlace' or 'Wa"):
-        read_inference(resource(rollout={"whenNoRoom": "Sideways"}))

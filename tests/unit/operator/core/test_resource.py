@@ -1,4 +1,4 @@
-"""Derived values of a resource are computed once."""
+"""A spec is read or refused, and its derived values are computed once."""
 
 from dataclasses import replace
 from typing import TypeVar
@@ -8,8 +8,9 @@ import pytest
 from gaudi_operator.core.admission.spec_forecast import cached_forecast, forecast_plan, forecast_question
 from gaudi_operator.core.plan_answers import PlanAnswers, PlanQuestion, PlanTooExpensive, Refusal, SynchronousAnswers
 from gaudi_operator.core.rendering.runtime_config import runtime_config
+from gaudi_operator.core.resource import SpecUnreadable, read_inference
 from gaudi_runtime.contract.config import ExecutionMode
-from tests.unit.operator.core.resources import inference
+from tests.unit.operator.core.resources import inference, resource
 
 T = TypeVar("T")
 
@@ -26,6 +27,11 @@ class Counted(SynchronousAnswers):
         """Count the question and return its answer."""
         self.count += 1
         return super().get(question)
+
+
+def test_unknown_value_makes_a_spec_unreadable() -> None:
+    with pytest.raises(SpecUnreadable, match=r"^spec\.rollout\.whenNoRoom cannot be read .* 'ReplaceInPlace' or 'Wa"):
+        read_inference(resource(rollout={"whenNoRoom": "Sideways"}))
 
 
 def test_runtime_config_is_computed_once() -> None:
