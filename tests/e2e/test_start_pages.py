@@ -165,7 +165,7 @@ def pods_of(machine: Machine) -> set[str]:
 
 def fill_models(endpoint: str) -> str:
     """Return the PVC and the Job of the page of Llama, with the hub of this machine."""
-    claim, job = documents(f"{LLAMA}, Keep the weights in a PVC 2")
+    claim, job = documents(f"{LLAMA}, Keep the weights in a PVC 1")
     job["spec"]["template"]["spec"]["containers"][0]["env"].append({"name": "HF_ENDPOINT", "value": endpoint})
     return yaml.safe_dump_all([claim, job])
 
