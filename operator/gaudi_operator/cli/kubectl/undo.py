@@ -1,8 +1,8 @@
 """`kubectl gaudi rollout undo`: change the spec back to the inputs of a stored revision.
 
 The command comes first. The pure functions below it choose the revision to restore and return the undo patch. Users who
-cannot patch the spec, because another tool owns it, set spec.rollout.revision instead (docs/how-to/revisions.md, Going
-back).
+cannot patch the spec, because another tool owns it, set spec.rollout.revision instead (docs/how-to/revisions.md,
+Steering it).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
