@@ -36,8 +36,8 @@ def test_command_of_the_page_prints_what_the_page_shows(example: str) -> None:
 
 
 def test_pages_have_examples_for_all_logs() -> None:
-    assert len(FILES) == 8
-    assert len(COMMANDS) == 12
+    assert len(FILES) == 7
+    assert len(COMMANDS) == 9
 
 
 @pytest.mark.usefixtures("page_files")
