@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from gaudi_operator.api.crd import class_schema, root_schema
-from gaudi_operator.api.reference import rows
+from gaudi_operator.api.reference.tables import rows
 from scripts.generated import ROOT, write_or_check
 
 PAGE = ROOT / "docs" / "contributing" / "fields.md"

@@ -15,7 +15,7 @@ import yaml
 
 from gaudi_operator.api import class_policies
 from gaudi_operator.api.descriptions import with_bounds
-from gaudi_operator.api.reference import class_reference, reference
+from gaudi_operator.api.reference.pages import FOLDER, class_page, pages
 from gaudi_operator.api.schema import Schema, structural, without_defaults
 from gaudi_operator.api.v1alpha1 import inference_class, resource
 from gaudi_operator.api.v1alpha1.inference_class import GaudiInferenceClass
@@ -190,25 +190,34 @@ def artifacts() -> Mapping[str, str]:
         f"crds/{resource.GROUP}_{inference_class.PLURAL}.yaml": class_crd_yaml(),
         "charts/gaudi-operator/templates/crds.yaml": chart_template(),
         "charts/gaudi-operator/templates/class-policies.yaml": policies_template(),
-        "docs/reference/gaudi-inference.md": reference(root_schema()),
-        "docs/reference/gaudi-inference-class.md": class_reference(class_schema()),
+        **pages(root_schema()),
+        "docs/reference/gaudi-inference-class.md": class_page(class_schema()),
         "docs/reference/knobs.md": page(),
     }
     return MappingProxyType(texts)
 
 
 def outdated(root: Path) -> list[str]:
-    """Return the paths of the files under `root` that are outdated."""
-    return [
+    """Return the paths of the files under `root` that are outdated, including pages that are no longer generated."""
+    changed = [
         path for path, text in artifacts().items() if not (root / path).is_file() or (root / path).read_text() != text
     ]
+    return [*changed, *_removed_pages(root)]
+
+
+def _removed_pages(root: Path) -> list[str]:
+    """Return the paths of pages in the folder of the reference that are no longer generated."""
+    found = (path.relative_to(root).as_posix() for path in (root / FOLDER).glob("*.md"))
+    return sorted(path for path in found if path not in artifacts())
 
 
 def write(root: Path) -> None:
-    """Write all generated files under `root`."""
+    """Write all generated files under `root`, and delete pages that are no longer generated."""
     for path, text in artifacts().items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
+    for path in _removed_pages(root):
+        (root / path).unlink()
 
 
 def main(arguments: list[str]) -> int:

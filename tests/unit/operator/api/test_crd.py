@@ -28,8 +28,22 @@ def test_generated_files_are_up_to_date() -> None:
 
 def test_changed_file_is_out_of_date(tmp_path: Path) -> None:
     write(tmp_path)
-    (tmp_path / "docs/reference/gaudi-inference.md").write_text("by hand")
-    assert outdated(tmp_path) == ["docs/reference/gaudi-inference.md"]
+    (tmp_path / "docs/reference/gaudi-inference/model.md").write_text("by hand")
+    assert outdated(tmp_path) == ["docs/reference/gaudi-inference/model.md"]
+
+
+def test_page_that_is_no_longer_generated_is_out_of_date(tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / "docs/reference/gaudi-inference/gone.md").write_text("")
+    assert outdated(tmp_path) == ["docs/reference/gaudi-inference/gone.md"]
+
+
+def test_page_that_is_no_longer_generated_is_deleted(tmp_path: Path) -> None:
+    page = tmp_path / "docs/reference/gaudi-inference/gone.md"
+    page.parent.mkdir(parents=True)
+    page.write_text("")
+    write(tmp_path)
+    assert not page.exists()
 
 
 def test_missing_file_is_out_of_date(tmp_path: Path) -> None:
@@ -42,7 +56,7 @@ def test_check_says_which_file_and_what_to_do(
     monkeypatch.chdir(tmp_path)
     assert main(["--check"]) == 1
     assert (
-        "docs/reference/gaudi-inference.md is out of date: run `make generate` and commit it."
+        "docs/reference/gaudi-inference/model.md is out of date: run `make generate` and commit it."
         in capsys.readouterr().err
     )
 

@@ -1,46 +1,104 @@
-"""The reference page agrees with the schema."""
+"""The reference pages agree with the schema."""
 
-from gaudi_operator.api.reference import reference, rows
-from tests.unit.operator.api.schema_nodes import ROOT, SPEC
+import re
+from typing import Any
 
-PAGE = reference(ROOT)
+import pytest
+
+from gaudi_operator.api.crd import class_schema
+from gaudi_operator.api.reference.kubernetes_types import KUBERNETES_TYPES, KubernetesType
+from gaudi_operator.api.reference.pages import FOLDER, class_page, pages
+from gaudi_operator.api.reference.tables import rows
+from tests.unit.operator.api.schema_nodes import ROOT, SPEC, STATUS
+
+PAGES = {path.removeprefix(f"{FOLDER}/"): text for path, text in pages(ROOT).items()}
+TYPES = PAGES["kubernetes-types.md"]
+ALL = "\n".join(PAGES.values())
+RULES = "x-kubernetes-validations"
 
 
 def test_row_has_type_bounds_default_and_meaning() -> None:
-    assert "| `blockSize` | integer, 1 to 4096 | `128` | Number of tokens per KV block. |" in PAGE
+    assert "| `blockSize` | integer, 1 to 4096 | `128` | Number of tokens per KV block. |" in PAGES["engine.md"]
 
 
 def test_required_field_is_marked() -> None:
-    assert "| `maxModelLen` | integer, 1 to 16777216 | **required** |" in PAGE
+    assert "| `maxModelLen` | integer, 1 to 16777216 | **required** |" in PAGES["model.md"]
 
 
 def test_fixed_length_is_shown_once() -> None:
-    assert "| `coldShapes[].shape` | list of integers, exactly 3 entries |" in PAGE
+    assert "| `coldShapes[].shape` | list of integers, exactly 3 entries |" in PAGES["status.md"]
 
 
 def test_enum_lists_its_values() -> None:
-    assert "| `accessMode` | `ReadWriteMany` or `ReadWriteOnce` | `ReadWriteMany` |" in PAGE
+    assert "| `accessMode` | `ReadWriteMany` or `ReadWriteOnce` | `ReadWriteMany` |" in PAGES["recipe-cache.md"]
 
 
 def test_boolean_default_is_written_as_in_yaml() -> None:
-    assert "| `paused` | boolean | `false` |" in PAGE
+    assert "| `paused` | boolean | `false` |" in PAGES["rollout.md"]
 
 
 def test_entry_of_a_list_has_its_own_rows() -> None:
-    assert "| `env[].valueFrom.secretKeyRef.name` |" in PAGE
+    assert "| `adapters[].source.huggingFace.repo` |" in PAGES["model.md"]
+
+
+@pytest.mark.parametrize("section", [path for path in SPEC if path.count(".") == 1 and "properties" in SPEC[path]])
+def test_index_links_every_section(section: str) -> None:
+    name = section.removeprefix("spec.")
+    assert re.search(rf"^\| \[`{name}`\]\([a-z-]+\.md\)", PAGES["index.md"], re.MULTILINE)
+
+
+def test_index_shows_fields_without_a_section() -> None:
+    assert "| `replicas` | integer, 0 to 1000 | `1` |" in PAGES["index.md"]
 
 
 def test_rule_is_listed_in_its_section() -> None:
-    section = PAGE.split("### spec.rollout\n")[1].split("### ")[0]
-    assert "\n- spec.rollout.maxSurge and maxUnavailable cannot" in section
+    assert "\n- spec.rollout.maxSurge and maxUnavailable cannot" in PAGES["rollout.md"]
+
+
+def test_rule_of_two_sections_is_on_one_page() -> None:
+    sentence = "\n- spec.engine.blockSize must be at most model.maxModelLen."
+    assert [name for name, text in PAGES.items() if sentence in text] == ["engine.md"]
 
 
 def test_rule_of_a_value_names_its_field() -> None:
-    assert "\n- `spec.model.source.hostPath.path` must be" in PAGE
+    assert "\n- `spec.model.source.hostPath.path` must be" in PAGES["model.md"]
 
 
 def test_rule_of_the_name_is_listed() -> None:
-    assert "\n- metadata.name must be" in PAGE
+    assert "\n- metadata.name must be" in PAGES["index.md"]
+
+
+def test_every_rule_is_on_a_page() -> None:
+    rules = [rule["message"] for node in (ROOT, *SPEC.values(), *STATUS.values()) for rule in node.get(RULES, ())]
+    assert [message for message in rules if f"{message}.\n" not in ALL] == []
+
+
+def test_field_of_a_kubernetes_type_names_the_type() -> None:
+    row = next(line for line in PAGES["pod.md"].splitlines() if line.startswith("| `tolerations` |"))
+    assert "list of [Toleration](https://kubernetes.io/" in row
+    assert row.endswith("Tolerations of the pods. [Members](kubernetes-types.md#toleration). |")
+
+
+def test_members_of_a_kubernetes_type_are_listed_once() -> None:
+    assert [name for name, text in PAGES.items() if "tolerationSeconds" in text] == ["kubernetes-types.md"]
+
+
+def test_member_as_in_kubernetes_has_no_meaning() -> None:
+    assert "| `tolerationSeconds` | integer, 0 to 604800 |  |  |" in TYPES
+
+
+def test_member_that_differs_from_kubernetes_has_a_meaning() -> None:
+    assert "| `readOnly` | boolean | `true` | Whether the mount is read-only." in TYPES
+
+
+@pytest.mark.parametrize("kind", KUBERNETES_TYPES, ids=lambda each: each.name)
+def test_listed_kubernetes_type_is_the_type_of_a_field(kind: KubernetesType) -> None:
+    assert f"](kubernetes-types.md#{kind.name.lower()})" in ALL or f"](#{kind.name.lower()})" in TYPES
+
+
+@pytest.mark.parametrize("kind", KUBERNETES_TYPES, ids=lambda each: each.name)
+def test_member_with_another_meaning_is_in_the_schema(kind: KubernetesType) -> None:
+    assert kind.own <= {row.path for row in rows(kind.schema)}
 
 
 def test_every_field_of_a_section_has_a_row() -> None:
@@ -49,7 +107,11 @@ def test_every_field_of_a_section_has_a_row() -> None:
     assert len(list(rows(engine))) == len(below)
 
 
+def test_class_page_links_to_the_kubernetes_types() -> None:
+    assert "[Members](gaudi-inference/kubernetes-types.md#toleration)" in class_page(class_schema())
+
+
 def test_pipe_in_a_text_does_not_break_the_table() -> None:
-    described = {"type": "object", "properties": {"a": {"type": "boolean", "description": "x | y"}}}
+    described: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "boolean", "description": "x | y"}}}
     spec = {"type": "object", "description": "S.", "properties": {"part": described | {"description": "P."}}}
-    assert "| x \\| y |" in reference({"properties": {"spec": spec, "status": spec}})
+    assert "| x \\| y |" in pages({"properties": {"spec": spec, "status": spec}})[f"{FOLDER}/part.md"]

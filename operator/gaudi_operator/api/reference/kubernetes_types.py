@@ -1,0 +1,114 @@
+"""The types of Kubernetes that fields of the API have. The reference pages list their members once.
+
+A type is recognised by its members, because the schema that the API server enforces has no names of types.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from pydantic import BaseModel
+
+from gaudi_operator.api.base import ConfigMapKey, SecretKey
+from gaudi_operator.api.schema import Schema, structural
+from gaudi_operator.api.v1alpha1.autoscaling import Metric, MetricIdentifier, MetricTarget, ScalingRules
+from gaudi_operator.api.v1alpha1.pods.containers import ContainerResources, EnvVar, SideContainer
+from gaudi_operator.api.v1alpha1.pods.pod import SecretName
+from gaudi_operator.api.v1alpha1.pods.scheduling import (
+    Affinity,
+    NodeSelectorTerm,
+    PodAffinityTerm,
+    Toleration,
+    TopologySpreadConstraint,
+)
+from gaudi_operator.api.v1alpha1.pods.volumes import KeyToPath, Volume, VolumeMount
+from gaudi_operator.api.v1alpha1.selectors import LabelSelector
+
+_KUBERNETES = "https://kubernetes.io/docs/reference/kubernetes-api"
+_POD = "core/pod-v1"
+_AUTOSCALER = "autoscaling/horizontal-pod-autoscaler-v2"
+
+
+@dataclass(frozen=True)
+class KubernetesType:
+    """A type of Kubernetes, of which the API offers the members of `model`.
+
+    `page` is the page of the Kubernetes API reference. `restriction` says in sentences what the API does not offer.
+    `own` has the paths of members whose meaning or default differs from that in Kubernetes.
+    """
+
+    name: str
+    model: type[BaseModel]
+    page: str
+    restriction: str = ""
+    own: frozenset[str] = frozenset()
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The structural schema of the members."""
+        return structural(self.model)
+
+    @property
+    def address(self) -> str:
+        """The address of the type in the Kubernetes API reference."""
+        return f"{_KUBERNETES}/{self.page}/#{self.name}"
+
+
+KUBERNETES_TYPES = (
+    KubernetesType("Affinity", Affinity, _POD),
+    KubernetesType("ConfigMapKeySelector", ConfigMapKey, _POD),
+    KubernetesType(
+        "Container",
+        SideContainer,
+        _POD,
+        restriction="Ports, probes and lifecycle hooks are not offered. The operator sets the security context.",
+        own=frozenset({"image", "imagePullPolicy", "env", "volumeMounts"}),
+    ),
+    KubernetesType("EnvVar", EnvVar, _POD),
+    KubernetesType("HPAScalingRules", ScalingRules, _AUTOSCALER, restriction="`tolerance` is not offered."),
+    KubernetesType("KeyToPath", KeyToPath, _POD, restriction="`mode` is not offered."),
+    KubernetesType("LabelSelector", LabelSelector, "definitions/label-selector-v1-meta"),
+    KubernetesType("LocalObjectReference", SecretName, "definitions/local-object-reference-v1"),
+    KubernetesType("MetricIdentifier", MetricIdentifier, _AUTOSCALER),
+    KubernetesType("MetricSpec", Metric, _AUTOSCALER, own=frozenset({"containerResource.container"})),
+    KubernetesType("MetricTarget", MetricTarget, _AUTOSCALER),
+    KubernetesType("NodeSelectorTerm", NodeSelectorTerm, "definitions/node-selector-term-v1"),
+    KubernetesType(
+        "PodAffinityTerm",
+        PodAffinityTerm,
+        _POD,
+        restriction="`matchLabelKeys` and `mismatchLabelKeys` are not offered.",
+        own=frozenset({"labelSelector"}),
+    ),
+    KubernetesType(
+        "ResourceRequirements",
+        ContainerResources,
+        _POD,
+        restriction="Cards are requested by `spec.accelerator`.",
+    ),
+    KubernetesType("SecretKeySelector", SecretKey, _POD, restriction="`optional` is not offered."),
+    KubernetesType("Toleration", Toleration, "definitions/toleration-v1"),
+    KubernetesType(
+        "TopologySpreadConstraint",
+        TopologySpreadConstraint,
+        _POD,
+        own=frozenset({"labelSelector", "matchLabelKeys"}),
+    ),
+    KubernetesType(
+        "Volume",
+        Volume,
+        _POD,
+        restriction="The kinds of volumes are those of the Pod Security level restricted. `hostPath` and tokens of a"
+        " service account are not offered.",
+        own=frozenset({"name", "persistentVolumeClaim.claimName"}),
+    ),
+    KubernetesType("VolumeMount", VolumeMount, _POD, own=frozenset({"name", "readOnly"})),
+)
+"""The types in the order of their names."""
+
+
+def kubernetes_type(schema: Schema) -> KubernetesType | None:
+    """Return the Kubernetes type whose members a structural schema of an object has; None if there is none."""
+    members = schema.get("properties")
+    if members is None:
+        return None
+    return next((each for each in KUBERNETES_TYPES if each.schema["properties"] == members), None)
