@@ -107,32 +107,23 @@ def report(replicas: int, seen: ReadyReplicas, answers: list[Answer], state: dic
 
 
 @pytest.mark.usefixtures("clear")
-@pytest.mark.parametrize(("replicas", "cards", "others"), [(2, 4, 0), (3, 2, 2), (8, 1, 0)])
-def test_upgrade_replaces_one_replica_at_a_time(
-    installed: Installed, namespace: str, replicas: int, cards: int, others: int
+@pytest.mark.parametrize(
+    ("replicas", "cards", "others", "rollout", "missing"),
+    [(2, 4, 0, {}, 1), (3, 2, 2, {}, 1), (8, 1, 0, {}, 1), (8, 1, 0, {"maxUnavailable": "25%"}, 2)],
+)
+def test_upgrade_replaces_as_many_replicas_as_may_be_missing(
+    installed: Installed, namespace: str, replicas: int, cards: int, others: int, rollout: dict[str, Any], missing: int
 ) -> None:
     if others:
         applied(installed, namespace, "others", 1, others)
-    resource = applied(installed, namespace, "full", replicas, cards)
+    resource = applied(installed, namespace, "full", replicas, cards, **rollout)
     client, seen = traffic(installed, namespace, "full"), ReadyReplicas([])
     resource.patch(CHANGE)
     state = seen.until(resource, is_ready)
     answers = client.stop()
     report(replicas, seen, answers, state)
     assert [each.error for each in answers if each.error] == []
-    assert min(ready for _, ready in seen.ready) == replicas - 1
-
-
-@pytest.mark.usefixtures("clear")
-def test_upgrade_replaces_as_many_replicas_as_may_be_missing(installed: Installed, namespace: str) -> None:
-    resource = applied(installed, namespace, "full", 8, 1, maxUnavailable="25%")
-    client, seen = traffic(installed, namespace, "full"), ReadyReplicas([])
-    resource.patch(CHANGE)
-    state = seen.until(resource, is_ready)
-    answers = client.stop()
-    report(8, seen, answers, state)
-    assert [each.error for each in answers if each.error] == []
-    assert min(ready for _, ready in seen.ready) == 6
+    assert min(ready for _, ready in seen.ready) == replicas - missing
 
 
 @pytest.mark.usefixtures("clear")
