@@ -27,8 +27,12 @@ class Pace:
 
 
 DEFAULT_PACE = Pace()
-# The number of simulated steps after which the batches are known well enough. They take seconds.
+
 MOST_STEPS = 2_000_000
+"""The number of simulated steps after which the batches are known well enough. They take seconds."""
+
+MOST_SIMULATED = 200_000
+"""The number of first requests of a trace whose decode steps are simulated. All prompts are counted."""
 
 
 def is_servable(request: Request, limits: Limits) -> bool:
@@ -37,16 +41,20 @@ def is_servable(request: Request, limits: Limits) -> bool:
 
 
 def simulate_decode_steps(
-    requests: Iterable[Request], limits: Limits, kv_blocks: int, pace: Pace = DEFAULT_PACE
+    requests: Iterable[Request],
+    limits: Limits,
+    kv_blocks: int,
+    pace: Pace = DEFAULT_PACE,
+    most_steps: int = MOST_STEPS,
 ) -> Weights:
     """Simulate a server with continuous batching on a trace and return its weighted decode shapes.
 
     A shape is (batch size, 1, KV blocks of the batch), and its weight the number of such steps. Requests that exceed
-    the limits or the `kv_blocks` of the device are skipped. The simulation ends after 2,000,000 steps.
+    the limits or the `kv_blocks` of the device are skipped. The simulation ends after `most_steps` steps.
     """
     # One addition per step, not per sequence, because the start of a request decides at which steps its sequence ends
     # or needs one more block.
-    server = _Server(limits, kv_blocks, pace)
+    server = _Server(limits, kv_blocks, pace, most_steps)
     for request in requests:
         if is_servable(request, limits):
             server.arrive(request)
@@ -55,10 +63,11 @@ def simulate_decode_steps(
 
 
 class _Server:
-    def __init__(self, limits: Limits, kv_blocks: int, pace: Pace) -> None:
+    def __init__(self, limits: Limits, kv_blocks: int, pace: Pace, most_steps: int) -> None:
         self.steps = ShapeCounts()
         self._limits = limits
         self._pace = pace
+        self._most_steps = most_steps
         self._free = kv_blocks
         self._kv_blocks = kv_blocks
         self._now = 0.0
@@ -82,7 +91,7 @@ class _Server:
         self._work(until=float("inf"))
 
     def _work(self, until: float) -> None:
-        while (self._batch or self._waiting) and self._now < until and self._step < MOST_STEPS:
+        while (self._batch or self._waiting) and self._now < until and self._step < self._most_steps:
             while self._waiting and self._admit():
                 pass
             if self._batch:
@@ -128,12 +137,12 @@ class _Server:
             self._growing[grows_at] -= 1
 
 
-# Decode steps are simulated for this many first requests of a trace. All prompts are counted.
-MOST_SIMULATED = 200_000
-
-
 def read_traffic_of_trace(
-    requests: Iterable[Request], limits: Limits, kv_blocks: int, pace: Pace = DEFAULT_PACE
+    requests: Iterable[Request],
+    limits: Limits,
+    kv_blocks: int,
+    pace: Pace = DEFAULT_PACE,
+    most_simulated: int = MOST_SIMULATED,
 ) -> Traffic:
     """Convert the requests of a trace to Traffic in one pass: its prompts, and simulated decode steps.
 
@@ -149,7 +158,7 @@ def read_traffic_of_trace(
             yield request
 
     rest = counted()
-    decode = simulate_decode_steps(islice(rest, MOST_SIMULATED), limits, kv_blocks, pace)
+    decode = simulate_decode_steps(islice(rest, most_simulated), limits, kv_blocks, pace)
     for _ in rest:
         pass
     return Traffic(prompts.weights(), decode)

@@ -4,7 +4,13 @@ from hypothesis import strategies as st
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace
-from gaudi_runtime.traffic.batching import Pace, simulate_decode_steps
+from gaudi_runtime.traffic.batching import (
+    MOST_SIMULATED,
+    MOST_STEPS,
+    Pace,
+    read_traffic_of_trace,
+    simulate_decode_steps,
+)
 from gaudi_runtime.traffic.histogram import Weights
 from gaudi_runtime.traffic.trace import Request
 
@@ -50,6 +56,23 @@ def test_request_longer_than_the_model_is_skipped() -> None:
 
 def test_answer_ends_at_the_model_length() -> None:
     assert sum(steps(Request(0, 60, 1000)).values()) == 3
+
+
+def test_simulation_ends_after_its_maximum_of_steps() -> None:
+    requests = [Request(0, 4, 50), Request(100, 4, 50)]
+    found = simulate_decode_steps(requests, LIMITS, 100, AT_ONCE, most_steps=60)
+    assert sum(found.values()) == 60
+
+
+def test_decode_steps_are_simulated_for_the_first_requests_alone() -> None:
+    requests = [Request(0, 4, 3), Request(100, 8, 3), Request(200, 12, 3)]
+    found = read_traffic_of_trace(requests, LIMITS, 100, AT_ONCE, most_simulated=1)
+    assert found.decode == steps(requests[0])
+    assert found.prompt == {Bucket(1, context, 0): 1 for context in (4, 8, 12)}
+
+
+def test_simulation_covers_200_000_requests_and_2_000_000_steps() -> None:
+    assert (MOST_SIMULATED, MOST_STEPS) == (200_000, 2_000_000)
 
 
 REQUESTS = st.lists(st.builds(Request, st.floats(0, 30), st.integers(1, 70), st.integers(0, 70)), max_size=25)
