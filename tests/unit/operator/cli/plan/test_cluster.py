@@ -94,6 +94,13 @@ def test_namespace_is_chosen(kubeconfig: Path, api_server: int) -> None:
     assert said == "gaudi-plan: there is no GaudiInference llama in namespace other.\n"
 
 
+def test_inference_of_the_cluster_is_forecast(kubeconfig: Path, api_server: int) -> None:
+    Handler.answers = {PATH.format("other"): (200, INFERENCE)}
+    write(kubeconfig, api_server)
+    arguments = ("forecast", "--from-cluster", "llama", "-n", "other", "-o", "json")
+    assert json.loads(CliRunner().invoke(app, arguments).stdout) == answer(INFERENCE, command="forecast")
+
+
 def test_missing_right_is_named(kubeconfig: Path, api_server: int) -> None:
     write(kubeconfig, api_server)
     said = one_sentence(ask("llama", "-n", "secret"))
