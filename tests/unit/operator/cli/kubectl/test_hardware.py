@@ -1,12 +1,17 @@
 """The pod that tries cards, and what is read of it."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from gaudi_operator.cli.kubectl.app import app
 from gaudi_operator.cli.kubectl.hardware import about, read_report, trial_pod, waits_for
 from gaudi_operator.cli.kubectl.options import Refused
 from gaudi_operator.core.names import GROUP_SIZE_ANNOTATION, NAME_LABEL
+from gaudi_runtime.hardware.report import HardwareReport, Outcome, Proof
 from tests.unit.runtime.hardware.test_proofs import facts
 
 
@@ -95,3 +100,66 @@ def test_cards_of_the_node_stand_in_the_report() -> None:
 
 def test_whoever_may_not_read_nodes_gets_the_image_alone() -> None:
     assert about(pod(), {}) == {"image": "hpu:1"}
+
+
+class EndedTrial:
+    """A cluster in which the trial pod ends at once with this log."""
+
+    def __init__(self, log: str) -> None:
+        """Start with the pod of the resource alone."""
+        self.log, self.left = log, list[str]()
+
+    def pods(self, name: str) -> list[Any]:
+        return [pod()]
+
+    def create_pod(self, name: str, pod: Any) -> str:
+        self.left.append("trial")
+        return "trial"
+
+    def pod(self, name: str, trial: str) -> Any:
+        return {**pod(), "status": {"phase": "Succeeded"}}
+
+    def pod_log(self, name: str, trial: str) -> str:
+        return self.log
+
+    def delete_pod(self, name: str, trial: str) -> None:
+        self.left.remove(trial)
+
+    def node(self, name: str) -> Any:
+        return {}
+
+
+@pytest.fixture
+def report_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], tuple[int, list[str]]]:
+    """Run the command, and return its exit code and the trial pods that are left."""
+
+    def run(log: str) -> tuple[int, list[str]]:
+        cluster = EndedTrial(log)
+        monkeypatch.setattr("gaudi_operator.cli.cluster.Cluster", lambda _: cluster)
+        done = CliRunner().invoke(app, ["hardware-report", "chat", "-o", str(tmp_path / "report.json")])
+        return done.exit_code, cluster.left
+
+    return run
+
+
+def proofs(*outcomes: Outcome, ended: str | None = None) -> HardwareReport:
+    """Return a report with proofs of these outcomes."""
+    return facts(proofs=tuple(Proof(name="gate", outcome=each, evidence="") for each in outcomes), ended=ended)
+
+
+EXIT_CODES = [
+    (proofs(Outcome.PROVEN, Outcome.NOT_TRIED), 0),
+    (proofs(Outcome.PROVEN, Outcome.DISPROVEN), 1),
+    (proofs(Outcome.PROVEN, ended="Its process ended with 1."), 1),
+]
+
+
+@pytest.mark.parametrize(("report", "code"), EXIT_CODES, ids=["not tried", "disproven", "ended early"])
+def test_exit_code_is_0_if_no_proof_failed(
+    report_of: Callable[[str], tuple[int, list[str]]], report: HardwareReport, code: int
+) -> None:
+    assert report_of(report.model_dump_json(by_alias=True))[0] == code
+
+
+def test_trial_is_deleted_even_if_it_wrote_no_report(report_of: Callable[[str], tuple[int, list[str]]]) -> None:
+    assert report_of("Killed") == (1, [])
