@@ -6,11 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, Space
 from gaudi_runtime.planning.optimal.cost import typical_cost
+from gaudi_runtime.planning.optimal.optimizer import Optimizer
 from gaudi_runtime.planning.optimal.prior import Kind, geometric_sizes, prior
+from gaudi_runtime.traffic.histogram import Traffic
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 LIMITS = Limits(max_model_len=8192, max_num_seqs=64, max_num_batched_tokens=8192)
@@ -84,6 +87,30 @@ def test_sequences_are_limited_by_the_device_memory() -> None:
     (busiest,) = (kind for kind in prior(DECODE, LIMITS, 128, COST) if kind.name == "64 to 127 sequences")
     assert min(shape.batch_size for shape in busiest.weights) == 4
     assert max(shape.num_blocks for shape in busiest.weights) <= 128
+
+
+LEARNED = Traffic({Bucket(1, 700, 0): 1.0}, {Bucket(2, 1, 9): 1.0})
+
+
+def unobserved(phase: BucketPhase) -> list[Kind]:
+    """Return the kinds of the prior that are added to the learned traffic."""
+    return [kind for kind in Optimizer(LEARNED, LIMITS, 2000).kinds(phase) if kind.name in names(phase, LIMITS)]
+
+
+@pytest.mark.parametrize("phase", list(BucketPhase))
+def test_every_kind_is_added_to_learned_traffic(phase: BucketPhase) -> None:
+    assert [kind.name for kind in unobserved(phase)] == names(phase, LIMITS)
+
+
+@pytest.mark.parametrize("phase", list(BucketPhase))
+def test_prior_has_a_tenth_of_the_compute_of_learned_traffic(phase: BucketPhase) -> None:
+    learned = compute(phase, Kind("learned", LEARNED.shapes_of(phase)))
+    assert sum(compute(phase, kind) for kind in unobserved(phase)) == pytest.approx(learned / 10)
+
+
+@pytest.mark.parametrize("phase", list(BucketPhase))
+def test_prior_may_be_padded_1_25_times_like_exponential(phase: BucketPhase) -> None:
+    assert {kind.most for kind in unobserved(phase)} == {1.25}
 
 
 def test_sizes_are_evenly_spaced_and_end_with_the_maximum() -> None:
