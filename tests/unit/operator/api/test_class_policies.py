@@ -6,10 +6,12 @@ import pytest
 
 from gaudi_operator.api import class_policies
 from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER
+from gaudi_operator.core.rollout.desired_revision import desired_revision
 from tests.support.builders import Object, gaudi_inference
 from tests.support.policy_evaluation import messages
-from tests.unit.operator.core.gaudi_classes import gaudi_class
+from tests.unit.operator.core.gaudi_classes import gaudi_class, judged
 from tests.unit.operator.core.limit_cases import BEYOND, NEEDS_PERMISSION, WITHIN
+from tests.unit.operator.core.resources import DEFAULTS, inference
 
 POLICIES = {
     each["metadata"]["name"].removeprefix("a-"): each
@@ -58,6 +60,16 @@ def test_trial_warns_of_what_the_class_refuses_later(limits: Object, spec: Objec
 def test_trial_does_not_warn_of_what_the_class_allows(limits: Object, spec: Object) -> None:
     new = resource(**spec)
     assert (refused(limits, new=new, trial=True), warned(limits, new=new, trial=True)) == ([], [])
+
+
+def test_policy_evaluates_the_spec_and_operator_the_rendered_pod() -> None:
+    limits = {"images": ["registry.example.com/"]}
+    # The image of the installation is only in the pod.
+    rendered = desired_revision(inference(), (), DEFAULTS)
+    assert (refused(limits), warned(limits)) == ([], [])
+    problem = judged(limits, rendered)
+    assert problem is not None
+    assert problem.message.startswith("spec.server.image ")
 
 
 def test_trial_warns_of_every_write() -> None:
