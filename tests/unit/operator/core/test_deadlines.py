@@ -14,6 +14,7 @@ from gaudi_operator.core.rollout.revision_choice import is_on_trial
 from gaudi_runtime.contract.report import Phase
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
+from tests.unit.operator.core.problems.test_resolution import DEADLINE, kstatus_after, starting
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import NOW, resource
 from tests.unit.operator.core.states import first_problem_of, serving, state_of
@@ -106,3 +107,11 @@ def test_pod_past_its_grace_period_holds_its_cards_briefly(past: int, count: int
     ending = pod(terminating=True)
     ending["metadata"]["deletionTimestamp"] = ago(past)
     assert ending_pods([view(ending)], Observed(resource()), Deadlines(NOW)) == count
+
+
+def test_restarted_operator_continues_the_deadline() -> None:
+    cluster = starting()
+    assert kstatus_after(cluster, DEADLINE - 60) == "InProgress"
+    del cluster.resource["status"]
+    cluster.reports.clear()
+    assert kstatus_after(cluster, DEADLINE) == "Failed"

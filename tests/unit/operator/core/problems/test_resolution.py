@@ -121,14 +121,6 @@ def test_alternating_failures_share_one_deadline() -> None:
     assert [each["lastTransitionTime"] for each in status(cluster)["conditions"] if each["type"] == "Stalled"] == turned
 
 
-def test_restarted_operator_continues_the_deadline() -> None:
-    cluster = starting()
-    assert kstatus_after(cluster, DEADLINE - 60) == "InProgress"
-    del cluster.resource["status"]
-    cluster.reports.clear()
-    assert kstatus_after(cluster, DEADLINE) == "Failed"
-
-
 def test_problem_fixed_in_time_never_stalls() -> None:
     cluster = starting()
     kstatus_after(cluster, DEADLINE - 10)
