@@ -1,15 +1,10 @@
 """Every situation of up to three replicas has the conditions of the truth table, and its sentences agree."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.status.truth_table import (
-    BY_PROBLEM,
-    BY_READY,
     DEADLINE_SECONDS,
-    TABLE,
     UNSCHEDULED_SECONDS,
     Facts,
     Slot,
@@ -22,7 +17,6 @@ from tests.unit.operator.core.status.truth_table import (
 )
 from tests.unit.operator.core.stories import served
 
-PAGE = (Path(__file__).parents[5] / "docs" / "reference" / "conditions.md").read_text()
 STARTS = [(1, 0), (1, 1), (2, 0), (2, 1), (2, 2), (3, 0), (3, 2), (3, 3)]
 SMALL = [each for each in STARTS if each[0] < 3]
 
@@ -77,12 +71,3 @@ def test_conditions_of_no_replicas_are_those_of_the_table(ended: bool) -> None:
     facts = facts_of(cluster, lambda _: 0)
     assert facts.left == (0 if ended else 2)
     assert wrong(cluster, facts) == []
-
-
-def test_manual_states_the_table() -> None:
-    rows = [f"| {kind} | {fact} | {status} | {_in_manual(reason)} |" for kind, fact, _, status, reason in TABLE]
-    assert [row for row in rows if row not in PAGE] == []
-
-
-def _in_manual(reason: str) -> str:
-    return reason if reason in (BY_PROBLEM, BY_READY) else f"`{reason}`"

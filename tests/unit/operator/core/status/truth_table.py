@@ -1,4 +1,6 @@
-"""The truth table of the conditions, as docs/reference/conditions.md states it, and the situations that test it.
+"""The truth table of the conditions, and the situations that test it.
+
+For each condition, the first row whose fact holds decides the status and the reason.
 
 Facts are counted from the objects of the world and from how the situation was made, never from the operator's values.
 """
