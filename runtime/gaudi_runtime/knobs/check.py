@@ -1,8 +1,7 @@
 """Checks of user settings of the engine: one sentence per error, with the remedy (docs/reference/knobs.md).
 
-They find refused entries of engine.settings (Refusals), wrong engine.extraArgs (Further arguments), names that are in
-no row, and valid settings without effect (Warnings). planning/ranges.py reports the ranges that a bucket strategy
-ignores.
+They find refused entries of engine.settings, wrong engine.extraArgs, names that are in no row, and valid settings
+without effect. planning/ranges.py reports the ranges that a bucket strategy ignores.
 """
 
 import re
