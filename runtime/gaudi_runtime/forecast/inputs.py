@@ -47,7 +47,7 @@ class ForecastInputs:
 
     @property
     def captures(self) -> bool:
-        """Whether graphs are captured (docs/internals/warmup.md, Order of start-up)."""
+        """Whether graphs are captured."""
         modes = (ExecutionMode.HPU_GRAPHS, ExecutionMode.TORCH_COMPILE)
         return self.warmup.enabled and self.execution_mode in modes
 
