@@ -49,7 +49,7 @@ class BlockManager:
     def compact(self, threshold: int, most: int) -> dict[int, int]:
         """Move the highest used ids to the lowest free ones if the used range is `threshold` wider than needed.
 
-        Returns old id -> new id, at most `most` pairs (docs/internals/warmup.md, Defragmenter).
+        Returns old id -> new id, at most `most` pairs.
         """
         moves: dict[int, int] = {}
         if self.highest_used - threshold <= self.used:

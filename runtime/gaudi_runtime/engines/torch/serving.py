@@ -21,7 +21,7 @@ from gaudi_runtime.warmup.schedule import SWAP_SIZES
 log = logging.getLogger(__name__)
 
 COMPACT_THRESHOLD = 32
-"""The threshold of BlockManager.compact, in blocks (docs/internals/warmup.md, Defragmenter)."""
+"""The threshold of BlockManager.compact, in blocks."""
 
 
 class Request:

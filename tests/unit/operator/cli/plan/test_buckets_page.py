@@ -37,7 +37,7 @@ def test_command_of_the_page_prints_what_the_page_shows(example: str) -> None:
 
 def test_pages_have_all_their_examples() -> None:
     assert len(FILES) == 4
-    assert len(COMMANDS) == 7
+    assert len(COMMANDS) == 6
 
 
 @pytest.mark.usefixtures("page_files")
