@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_operator.api.crd import NAME
-from gaudi_operator.api.v1alpha1.resource import GROUP
+from gaudi_operator.api.crd import CLASS_NAME, NAME
+from gaudi_operator.api.v1alpha1.inference_class import KIND as CLASS
+from gaudi_operator.api.v1alpha1.resource import API_VERSION, GROUP
 from localcluster import ControlPlane
 from localcluster.errors import LocalClusterError
 from localcluster.programs.build import helm as helm_folder
@@ -68,6 +69,14 @@ def create_model(plane: ControlPlane) -> None:
     # A policy that does not know the kind of its parameters yet refuses everything. The creation itself is retried:
     # a dry run may come before the policy, and the creation after it.
     plane.wait(is_admitted, "the admission policies to know GaudiInferenceClass")
+
+
+def create_class(plane: ControlPlane) -> None:
+    """Create the GaudiInferenceClass `gold`."""
+    served = ("api-resources", f"--api-group={GROUP}", "--output=name")
+    plane.wait(lambda: CLASS_NAME in plane.kubectl(*served), f"{CLASS_NAME} to be served")
+    manifest = {"apiVersion": API_VERSION, "kind": CLASS, "metadata": {"name": "gold"}, "spec": {}}
+    plane.kubectl("create", "-f", "-", stdin=json.dumps(manifest))
 
 
 def uid_of_model(plane: ControlPlane) -> str:
@@ -148,9 +157,11 @@ def test_helm_adopts_objects_that_kubectl_applied(empty: ControlPlane, helm: Hel
 def test_another_release_adopts_the_kept_definition(empty: ControlPlane, helm: Helm) -> None:
     helm("install", *RELEASE, "--create-namespace")
     create_model(empty)
+    create_class(empty)
     created = uid_of_model(empty)
     helm("uninstall", "gaudi-operator", "--namespace", NAMESPACE)
     assert uid_of_model(empty) == created
+    assert empty.kubectl("get", CLASS_NAME, "-o", "name") == f"gaudiinferenceclass.{GROUP}/gold\n"
     left = ("deployments,clusterroles", "-A", "-l", "app.kubernetes.io/instance=gaudi-operator")
     assert empty.kubectl("get", *left) == ""
     helm("install", *RELEASE)

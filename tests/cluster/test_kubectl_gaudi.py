@@ -129,6 +129,28 @@ async def test_rollout_commands_pause_resume_fail_and_retry_with_force(
     assert len(await names_of_revisions(api) - known) == 1
 
 
+async def test_restart_replaces_the_pods_by_a_revision_of_the_history(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, gaudi: Gaudi
+) -> None:
+    kubelet.on_start = lambda runtime: runtime.warm()
+    await api.create(gaudi_inference("tiny"))
+    await until(partial(ready, api), "the resource to be Ready")
+    old = {each["metadata"]["name"] for each in await api.list("Pod", NAME_LABEL)}
+
+    restarted = await gaudi("rollout", "restart", "tiny")
+    assert (restarted.code, restarted.out) == (0, "gaudiinference.inference.gaudi.dev/tiny restarted\n")
+    assert (await gaudi("rollout", "status", "tiny", "--timeout=60s")).code == 0
+    await until(partial(no_pod_of, api, old), "the old pods to end")
+
+    title, _, details = (await gaudi("rollout", "history", "tiny", "--revision=2")).out.partition("\n")
+    assert title == "gaudiinference.inference.gaudi.dev/tiny with revision #2"
+    assert "restartedAt" in yaml.safe_load(details)["inputs"]
+
+
+async def no_pod_of(api: KubeApi, old: set[str]) -> bool:
+    return not old & {each["metadata"]["name"] for each in await api.list("Pod", NAME_LABEL)}
+
+
 def warm_with_traffic(runtime: FakeRuntime) -> None:
     runtime.traffic, runtime.buckets = MET, (COLD,)
     runtime.warm()
