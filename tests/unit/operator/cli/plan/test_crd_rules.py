@@ -42,6 +42,7 @@ def test_every_rule_compiles() -> None:
         compile_rule(rule["rule"], rule.get("optionalOldSelf", False))
 
 
+SHARED = {"name": "shared", "emptyDir": {}}
 MESSAGES = {rule["message"] for rule in rules(SCHEMA)}
 
 
@@ -131,6 +132,19 @@ def test_all_broken_rules_are_said() -> None:
 def test_name_of_the_object_is_judged() -> None:
     (said,) = broken_rules(SCHEMA, "l" * 46, INFERENCE["spec"])
     assert said.startswith("metadata.name")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/models", "/adapters", "/fetched", "/cache", "/recipes", "/recipe-image", "/tmp"),  # noqa: S108
+        *("/etc/gaudi", "/etc/gaudi-revisions", "/etc/gaudi-tls", "/dev", "/proc", "/sys"),
+    ],
+)
+def test_mount_over_a_reserved_path_is_refused(path: str) -> None:
+    mounts = [{"name": "shared", "mountPath": path}]
+    (said,) = broken_rules(SCHEMA, "llama", changed(pod={"volumes": [SHARED], "volumeMounts": mounts})["spec"])
+    assert said.startswith("spec.pod.volumeMounts: mountPath must not be, be inside, or contain ")
 
 
 def test_field_in_a_list_is_named() -> None:

@@ -64,6 +64,10 @@ def side(kind: str, name: str, variable: str) -> dict[str, Any]:
             f"spec.pod.tolerations {CONTROL_PLANE}",
             PLACES,
         ),
+        *(
+            ({"pod": {"tolerations": [{"key": key, "operator": "Exists"}]}}, f"spec.pod.tolerations {key}", PLACES)
+            for key in ("node-role.kubernetes.io/master", "node-role.kubernetes.io/etcd")
+        ),
         ({"pod": {"nodeSelector": {CONTROL_PLANE: ""}}}, f"spec.pod.nodeSelector {CONTROL_PLANE}", PLACES),
         (affinity("Exists"), f"spec.pod.affinity {CONTROL_PLANE}", PLACES),
         (affinity("In"), f"spec.pod.affinity {CONTROL_PLANE}", PLACES),

@@ -210,6 +210,14 @@ def test_other_tolerations_do_not_allow_control_plane_nodes() -> None:
     assert problem.message.startswith(f"spec.pod.nodeSelector {CONTROL_PLANE} ")
 
 
+def test_no_class_allows_a_toleration_without_a_key() -> None:
+    roles = ("control-plane", "master", "etcd")
+    for limits in ({}, {"tolerations": [f"node-role.kubernetes.io/{role}" for role in roles]}):
+        problem = found(limits, pod={"tolerations": [{"operator": "Exists"}]})
+        assert problem is not None
+        assert problem.reason == "ForbiddenByClass"
+
+
 @pytest.mark.parametrize(
     ("spec", "most"),
     [
