@@ -137,7 +137,7 @@ def test_name_of_the_object_is_judged() -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        *("/models", "/adapters", "/fetched", "/cache", "/recipes", "/recipe-image", "/tmp"),  # noqa: S108
+        *("/models", "/adapters", "/fetched", "/cache", "/recipes", "/recipe-image", "/tmp"),
         *("/etc/gaudi", "/etc/gaudi-revisions", "/etc/gaudi-tls", "/dev", "/proc", "/sys"),
     ],
 )
