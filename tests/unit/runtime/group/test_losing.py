@@ -8,6 +8,7 @@ import pytest
 
 from gaudi_runtime.engine_protocol.messages import LeaderMessage, Update, Verb
 from gaudi_runtime.errors import EngineLost
+from gaudi_runtime.group.peers import PACE
 from tests.unit.runtime.group.ends import NO_TIMEOUTS, QUICK, End
 from tests.unit.runtime.group.lead import Lead, group
 
@@ -37,6 +38,10 @@ async def test_silent_rank_is_lost_after_the_timeout() -> None:
             async with lead.rank(1) as rank:
                 assert await rank.is_closed()
         assert str(await lost) == "Rank 1 of this group is lost: it has sent nothing for 0 s."
+
+
+def test_rank_without_a_heartbeat_is_lost_after_30_seconds() -> None:
+    assert PACE.silence == 30
 
 
 async def test_verb_ends_for_all_ranks_when_one_is_lost() -> None:

@@ -11,6 +11,7 @@ from starlette.types import Receive, Scope, Send
 from gaudi_runtime.contract.config import ServingConfig
 from gaudi_runtime.http.connection import ServerLimits, most_connections
 from gaudi_runtime.http.server import http_server
+from gaudi_runtime.http.status_api import STATUS_LIMITS
 from tests.unit.runtime.configs import free_port, sim_config
 
 LIMITS = ServerLimits(4096, 620, drain_seconds=1)
@@ -269,3 +270,14 @@ async def test_connection_with_a_running_request_is_kept() -> None:
 def test_connections_follow_from_the_places(requested: dict[str, int], places: int, connections: int) -> None:
     limits = sim_config(max_num_seqs=places).limits
     assert most_connections(ServingConfig(**requested), limits) == connections
+
+
+def test_slow_clients_have_the_documented_seconds() -> None:
+    found = ServerLimits(header_bytes=1, keep_alive_seconds=1, drain_seconds=1)
+    assert (found.head_seconds, found.body_seconds, found.body_rate) == (10, 60, 16 * 1024)
+    assert (found.discard_seconds, found.reader_seconds) == (5, 60)
+
+
+def test_status_port_has_lower_limits() -> None:
+    found = STATUS_LIMITS
+    assert (found.header_bytes, found.keep_alive_seconds, found.connections) == (8 * 1024, 75, 128)

@@ -116,6 +116,10 @@ def test_another_process_compares_plans_once_an_hour() -> None:
     assert (USUAL_SCHEDULE.ask, USUAL_SCHEDULE.every) == (compare, 3600)
 
 
+def test_first_comparison_needs_ten_minutes_and_1000_batches() -> None:
+    assert (USUAL_SCHEDULE.look, USUAL_SCHEDULE.least_batches) == (600, 1000)
+
+
 def unified() -> BucketPolicy:
     return BucketPolicy(strategy=Strategy.UNIFIED)
 

@@ -10,6 +10,7 @@ from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.errors import TraceUnreadable
 from gaudi_runtime.traffic.batching import read_traffic_of_trace
 from gaudi_runtime.traffic.trace import (
+    WINDOW,
     ColumnNames,
     Request,
     count_requests,
@@ -143,6 +144,10 @@ def test_request_within_the_window_is_sorted() -> None:
 def test_request_outside_of_the_window_is_refused() -> None:
     with pytest.raises(TraceUnreadable, match="more than 2 rows after its place in time; sort it by arrival"):
         list(sort_by_arrival(at(5, 6, 7, 8, 1), window=2))
+
+
+def test_request_may_be_100_000_rows_out_of_order() -> None:
+    assert WINDOW == 100_000
 
 
 def test_halves_are_the_earlier_and_the_later_requests() -> None:

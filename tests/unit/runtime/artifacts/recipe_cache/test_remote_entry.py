@@ -165,6 +165,10 @@ def test_store_that_stops_sending_is_given_up(store: StoreState, tmp_path: Path)
         bring(remote(store, silence_seconds=0.05), tmp_path / "target")
 
 
+def test_store_may_be_silent_for_ten_seconds() -> None:
+    assert SILENCE_SECONDS == 10
+
+
 def test_entry_that_takes_too_long_is_given_up(store: StoreState) -> None:
     times = iter((0.0, 1.0, 5.5))
     with pytest.raises(EntryUnusable, match="it was not read within 5 s"):

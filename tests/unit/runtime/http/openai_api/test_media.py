@@ -14,7 +14,7 @@ from gaudi_runtime.http.metrics import RequestMetrics
 from gaudi_runtime.http.openai_api.body import check_body
 from gaudi_runtime.http.openai_api.errors import InvalidRequest
 from gaudi_runtime.http.openai_api.guard import guarded
-from gaudi_runtime.http.openai_api.media import IMAGES, MOST_MEDIA, MOST_PIXELS, most_pixels
+from gaudi_runtime.http.openai_api.media import IMAGES, MOST_PIXELS, most_pixels
 from tests.unit.runtime.http.openai_api.test_guard import healthy_app
 from tests.unit.runtime.knobs.configs import vllm_config
 
@@ -97,9 +97,9 @@ def test_sizes_of_video_frames_are_added() -> None:
 
 def test_number_of_images_is_limited() -> None:
     one = image(picture(1, 1))
-    assert not refusal_of(chat(*[one] * MOST_MEDIA))
-    assert refusal_of(chat(*[one] * (MOST_MEDIA + 1)))
-    assert refusal_of(chat(image("," * (MOST_MEDIA + 1))))
+    assert not refusal_of(chat(*[one] * 256))
+    assert refusal_of(chat(*[one] * 257))
+    assert refusal_of(chat(image("," * 257)))
 
 
 def test_image_size_is_found_behind_other_metadata() -> None:
