@@ -14,13 +14,13 @@ class Room:
     """The criterion whether new pods have room: the cards that they can expect.
 
     While more are `to_come`, a pod without a node is no problem. `unblock` is the advice on how an upgrade can start
-    without spare cards, or None if no upgrade waits for cards. `soon` says what the operator will do if no cards become
-    free, or is None if it can do nothing.
+    without spare cards, or None if no upgrade waits for cards. `in_place_after` is the number of seconds after which
+    the operator replaces pods in place if a new pod still has no room, or None if it waits.
     """
 
     to_come: bool
     unblock: str | None = None
-    soon: str | None = None
+    in_place_after: int | None = None
 
 
 @dataclass(frozen=True)

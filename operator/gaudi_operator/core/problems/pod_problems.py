@@ -99,9 +99,20 @@ def _unscheduled(pod: PodView, criteria: Criteria) -> Problem | None:
     found = f"Pod {pod.name} is unschedulable: {said}"
     if criteria.room.unblock:
         return problem_since("UpgradeBlocked", f"{found} {criteria.room.unblock}", since)
+def _in_place_soon(what: str, criteria: Criteria) -> str | None:
+    """Return the sentences on the replacement in place if the cause `what` lasts, or None if the rollout waits."""
+    seconds = criteria.room.in_place_after
+    if seconds is None:
+        return None
+    return (
+        f"If {what} for {seconds} s (spec.rollout.surgeTimeoutSeconds), pods are replaced in place. To wait for room "
+        "instead, set spec.rollout.whenNoRoom to Wait."
+    )
+
+
     # The deadline for others starts when the operator itself can do nothing more.
-    if criteria.room.soon:
-        return problem_since("Unschedulable", f"{found} {criteria.room.soon}", criteria.deadlines.now)
+    if soon := _in_place_soon("the pod stays unschedulable", criteria):
+        return problem_since("Unschedulable", f"{found} {soon}", criteria.deadlines.now)
     return problem_since("Unschedulable", f"{found} {_advice_on_nodes(said)}", since)
 
 
@@ -128,7 +139,8 @@ def _gated(pod: PodView, since: datetime | None, criteria: Criteria) -> Problem:
         f"`kubectl describe pod {pod.name}` shows its events."
     )
     # No deadline applies to quota, so problems with a deadline come first.
-    return problem_since(SCHEDULING_GATED, f"{found} {criteria.room.soon or admits}", criteria.deadlines.now)
+    return problem_since(SCHEDULING_GATED, f"{found} {soon or admits}", criteria.deadlines.now)
+    soon = _in_place_soon("the gate stays", criteria)
 
 
 def _unprepared(pod: PodView, criteria: Criteria) -> Problem | None:
@@ -234,8 +246,8 @@ def _refused_pods(replica_set: Manifest, criteria: Criteria) -> Problem | None:
     # An admission rule refuses the pod in any case. A quota has room after old pods are gone.
     if criteria.room.unblock and "quota" in found:
         return problem_since("UpgradeBlocked", f"{said} {criteria.room.unblock}", since)
-    if criteria.room.soon:
-        return problem_since("PodsRefused", f"{said} {criteria.room.soon}", criteria.deadlines.now)
+    if soon := _in_place_soon("the ReplicaSet cannot create pods", criteria):
+        return problem_since("PodsRefused", f"{said} {soon}", criteria.deadlines.now)
     return problem_since("PodsRefused", f"{said} Check the quota and the admission rules of this namespace.", since)
 
 

@@ -17,7 +17,7 @@ from gaudi_operator.core.rollout.planner import (
 from gaudi_operator.core.rollout.replicas import count_pods, ending_pods, full_replicas
 from gaudi_operator.core.rollout.revision import Revision, as_newest
 from gaudi_operator.core.rollout.revision_choice import choose_revision, is_on_trial
-from gaudi_operator.core.rollout.room import in_place_soon, may_go_in_place, stored_answer, unblock, why_in_place
+from gaudi_operator.core.rollout.room import may_go_in_place, stored_answer, unblock, why_in_place
 from gaudi_operator.core.rollout.state import RolloutState, State
 from gaudi_runtime.errors import Problem
 
@@ -84,7 +84,7 @@ def _room(state: State) -> Room:
     return Room(
         to_come=_is_ending(state) or moving,
         unblock=unblock(spec.rollout, spec.replicas, state.inference.identity) if waits else None,
-        soon=in_place_soon(spec.rollout) if asks else None,
+        in_place_after=spec.rollout.surge_timeout_seconds if asks else None,
     )
 
 

@@ -73,15 +73,6 @@ def may_go_in_place(rollout: Rollout, desired: int) -> bool:
     return scaled_amount(rollout.max_unavailable, desired, round_up=False) > 0
 
 
-def in_place_soon(rollout: Rollout) -> str:
-    """Return the sentence on what happens if no room becomes available for a new pod."""
-    return (
-        f"If no room becomes available, pods are replaced in place {rollout.surge_timeout_seconds} s after the pod "
-        "became unschedulable (spec.rollout.surgeTimeoutSeconds). To wait for room instead, set "
-        "spec.rollout.whenNoRoom to Wait."
-    )
-
-
 def unblock(rollout: Rollout, desired: int, owner: Identity) -> str:
     """Return the sentences on why an upgrade waits for room next to the old pods, and on how to unblock it."""
     # The API server refuses ReplaceInPlace next to a maxUnavailable of 0.

@@ -94,7 +94,15 @@ HELD = "Pod a is held by the scheduling gate kueue.x-k8s.io/admission and has no
                 since=NOW,
             ),
         ),
-        (Room(to_come=False, soon="Soon in place."), Problem("SchedulingGated", f"{HELD} Soon in place.", since=NOW)),
+        (
+            Room(to_come=False, in_place_after=300),
+            Problem(
+                "SchedulingGated",
+                f"{HELD} If the gate stays for 300 s (spec.rollout.surgeTimeoutSeconds), pods are replaced in place. "
+                "To wait for room instead, set spec.rollout.whenNoRoom to Wait.",
+                since=NOW,
+            ),
+        ),
         (
             Room(to_come=False, unblock="Free cards."),
             Problem("UpgradeBlocked", f"{HELD} Free cards.", since=NOW - timedelta(seconds=31)),

@@ -265,9 +265,10 @@ def test_deadline_does_not_run_while_the_operator_proceeds() -> None:
     }
     later = NOW + timedelta(seconds=40)
     workload = {"metadata": {"name": "tiny-1"}, "status": {"conditions": [refused]}}
-    found = first_problem_of([], [workload], state_of(now=later), Room(to_come=False, soon="Soon in place."))
+    found = first_problem_of([], [workload], state_of(now=later), Room(to_come=False, in_place_after=90))
     assert found
-    assert (found.reason, found.since, found.message[-14:]) == ("PodsRefused", later, "Soon in place.")
+    assert (found.reason, found.since) == ("PodsRefused", later)
+    assert "If the ReplicaSet cannot create pods for 90 s (spec.rollout.surgeTimeoutSeconds)" in found.message
 
 
 def groups(**rollout: int) -> GroupCluster:
