@@ -25,7 +25,7 @@ spec:
       limits: {memory: 24Mi}
     sharedMemorySize: 1Mi
 YAML
-rolled_back HostOutOfMemory "Raise spec.pod.resources.limits.memory: the container ran out of node memory, not of card memory."
+rolled_back HostOutOfMemory "Its memory limit is 24Mi: raise spec.pod.resources.limits.memory."
 
 look
 finish

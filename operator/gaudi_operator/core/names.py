@@ -4,6 +4,8 @@ FIELD_MANAGER = "gaudi-operator"
 GATE = "inference.gaudi.dev/warmed-up"
 CONTAINER = "runtime"
 
+RECIPE_PVC_SUFFIX = "-recipes"
+
 NAME_LABEL = "inference.gaudi.dev/name"
 REVISION_LABEL = "inference.gaudi.dev/revision"
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"

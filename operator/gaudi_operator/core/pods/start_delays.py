@@ -96,7 +96,5 @@ def why_unprepared(pod: PodView, deadlines: Deadlines) -> str | None:
         return None
     return (
         f"Pod {pod.name} has a node and has waited for its volumes or its network for more than {UNPREPARED_SECONDS} "
-        "s. The "
-        f"events of `kubectl describe pod {pod.name}` name what is missing. A ReadWriteOnce PVC serves the pods of "
-        "one node only: use ReadWriteMany, or spec.pod.nodeSelector."
+        f"s. The events of `kubectl describe pod {pod.name}` name what is missing."
     )

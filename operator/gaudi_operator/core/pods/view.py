@@ -23,6 +23,10 @@ ENDED = frozenset({"Succeeded", "Failed"})
 """The phases of a pod whose containers will not run again."""
 
 
+OUT_OF_MEMORY = "OOMKilled"
+"""The kubelet's reason for a container that the kernel killed for memory."""
+
+
 @dataclass(frozen=True)
 class ContainerExit:
     """How a container ended, as the kubelet reports it. `message` is the last line that the container wrote."""
@@ -33,8 +37,17 @@ class ContainerExit:
     began: datetime | None
     ended: datetime | None
 
+    @property
+    def out_of_memory(self) -> bool:
+        """Whether the kernel killed the container for memory."""
+        return self.reason == OUT_OF_MEMORY
+
     def __str__(self) -> str:
         words = f"{self.reason}, exit code {self.exit_code}"
+        if self.out_of_memory:
+            # The kernel killed the container, so its last line is not the cause.
+            last = f"; last log line: {self.message}" if self.message else ""
+            return f"{words}: the kernel killed the container for memory{last}"
         return f"{words}: {self.message}" if self.message else words
 
 

@@ -3,6 +3,8 @@
 criteria      the facts for judging the pods of one revision, such as canary limits
 pod_problems  all checks of a pod, in order; problems of a whole revision; whether the revision is the cause
 containers    containers that cannot start or end repeatedly
+claims        pods that wait for PersistentVolumeClaims
+spec_fields   the fields of the spec behind the images, claims and limits of a pod
 learned_plan  whether live traffic matches the forecast of a learned plan
 resolution    which problems others may resolve in time, and which need a user at once
 """

@@ -7,25 +7,18 @@ do not flap.
 from collections.abc import Sequence
 
 from gaudi_operator.api.v1alpha1.status import LastTermination
-from gaudi_operator.core.pods.view import PodView, SideContainer
+from gaudi_operator.core.names import CONTAINER
+from gaudi_operator.core.pods.view import OUT_OF_MEMORY, PodView, SideContainer
 from gaudi_operator.core.problems.criteria import Criteria
 from gaudi_operator.core.problems.resolution import problem_since
+from gaudi_operator.core.problems.spec_fields import advise_on_image, advise_on_memory, image_fields
 from gaudi_operator.core.text_formats import one_sentence
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import Problem
 
-_IMAGE = "Check spec.server.image, spec.server.imagePullPolicy and spec.pod.imagePullSecrets."
+_IMAGE = frozenset({"ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName"})
+_WAITING = _IMAGE | {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 _CONTAINER = "Check that the objects named in spec.engine.env, spec.model.source and spec.pod exist in this namespace."
-_WAITING = {
-    "ImagePullBackOff": _IMAGE,
-    "ErrImagePull": _IMAGE,
-    "ErrImageNeverPull": _IMAGE,
-    "InvalidImageName": _IMAGE,
-    "CreateContainerConfigError": _CONTAINER,
-    "CreateContainerError": _CONTAINER,
-    "RunContainerError": _CONTAINER,
-}
-_SIDE_IMAGE = "Check its image and imagePullPolicy, and spec.pod.imagePullSecrets."
 _SIDE_CONTAINER = (
     "Check that the objects named in its env and volumeMounts exist in this namespace, and that its user is not root."
 )
@@ -41,24 +34,27 @@ _HOW = ("terminates", "terminated")
 _COULD = ("cannot", "could not")
 
 
-def container_cannot_start(pod: PodView, _: Criteria) -> Problem | None:
+def container_cannot_start(pod: PodView, criteria: Criteria) -> Problem | None:
     """Return the problem of a runtime container that the kubelet cannot create or whose image it cannot pull."""
     reason = pod.container.waiting_reason if pod.container else None
     if pod.container is None or reason not in _WAITING:
         return None
-    why = f"{one_sentence(pod.container.waiting_message or reason)} {_WAITING[reason]}"
+    said = one_sentence(pod.container.waiting_message or reason)
+    advice = advise_on_image(said, image_fields(criteria.template, CONTAINER)) if reason in _IMAGE else _CONTAINER
+    why = f"{said} {advice}"
     now, later = (f"Pod {pod.name} {could} start its container: {why}" for could in _COULD)
     # The reason has no start time, and changes during one wait (ErrImagePull, ImagePullBackOff).
     return problem_since(reason, now, pod.container_awaited_since, later)
 
 
-def side_container_cannot_start(pod: PodView, _: Criteria) -> Problem | None:
+def side_container_cannot_start(pod: PodView, criteria: Criteria) -> Problem | None:
     """Return the problem of the first init container or sidecar that cannot start. The runtime waits for it."""
     for side in pod.side_containers:
         reason = side.container.waiting_reason
         if reason in _WAITING:
-            advice = _SIDE_IMAGE if _WAITING[reason] == _IMAGE else _SIDE_CONTAINER
-            why = f"{one_sentence(side.container.waiting_message or reason)} {advice}"
+            said = one_sentence(side.container.waiting_message or reason)
+            images = image_fields(criteria.template, side.name)
+            why = f"{said} {advise_on_image(said, images) if reason in _IMAGE else _SIDE_CONTAINER}"
             now, later = (f"Pod {pod.name} {could} start its {_called(side)}: {why}" for could in _COULD)
             return problem_since(reason, now, pod.container_awaited_since, later)
     return None
@@ -72,8 +68,10 @@ def side_container_fails(pod: PodView, criteria: Criteria) -> Problem | None:
             continue
         reason = "SidecarFails" if side.sidecar else "InitContainerFails"
         log = f"Read its log with `kubectl logs {pod.name} -c {side.name} --previous`."
-        said = [f"The {_called(side)} of pod {pod.name} {how} repeatedly. {one_sentence(str(last))}" for how in _HOW]
-        return Problem(reason, f"{said[0]} {log}", said[1])
+        remedy = advise_on_memory(criteria.template, side.name) if last.out_of_memory else ""
+        said = (f"The {_called(side)} of pod {pod.name} {how} repeatedly. {one_sentence(str(last))}" for how in _HOW)
+        now, later = (f"{each} {remedy}".rstrip() for each in said)
+        return Problem(reason, f"{now} {log}", later)
     return None
 
 
@@ -102,7 +100,7 @@ def crash_loop(pod: PodView, criteria: Criteria) -> Problem | None:
         return None
     last = criteria.terminations.get(pod.name)
     said = last.message if last else "The cause of its termination is unknown"
-    reason, advice = _kind_of_crash(last) if last else ("CrashLoopBackOff", ())
+    reason, advice = _kind_of_crash(last, criteria) if last else ("CrashLoopBackOff", ())
     log = f"Read its log with `kubectl logs {pod.name} --previous`."
     return Problem(
         reason,
@@ -111,12 +109,11 @@ def crash_loop(pod: PodView, criteria: Criteria) -> Problem | None:
     )
 
 
-def _kind_of_crash(last: LastTermination) -> tuple[str, Sequence[str]]:
+def _kind_of_crash(last: LastTermination, criteria: Criteria) -> tuple[str, Sequence[str]]:
     """Return the reason of a crash, and the remedy if it is known."""
-    if last.reason == "OOMKilled":
-        return "HostOutOfMemory", (
-            "Raise spec.pod.resources.limits.memory: the container ran out of node memory, not of card memory.",
-        )
+    if last.reason == OUT_OF_MEMORY:
+        memory = advise_on_memory(criteria.template, CONTAINER)
+        return "HostOutOfMemory", (memory, "This is memory of the node, not of the card.")
     if last.phase not in _COMPILING:
         return "CrashLoopBackOff", ()
     # A crash in the kernels of the sampler or the defragmenter is not caused by a bucket.

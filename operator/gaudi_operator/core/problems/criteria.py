@@ -7,6 +7,7 @@ from gaudi_operator.api.v1alpha1.scaling import Canary
 from gaudi_operator.api.v1alpha1.status import LastTermination
 from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.deadlines import Deadlines
+from gaudi_operator.core.observed import Manifest
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,16 @@ class Room:
 class Criteria:
     """The criteria that decide whether pods of one revision have a problem.
 
-    `resource` is the name of the GaudiInference. `terminations` is keyed by pod name. `stall_seconds` is the time
-    without progress after which the runtime itself restarts. `observed` is True if the limits of `canary` apply to the
-    revision. `learned_plan` is True if the revision replaces the stable revision's plan with a plan learned from
-    traffic.
+    `resource` is the name of the GaudiInference. `template` is the pod template of the revision, or empty if it is
+    unknown. `bound_claims` are the PersistentVolumeClaims that are known to be bound. `terminations` is keyed by pod
+    name. `stall_seconds` is the time without progress after which the runtime itself restarts. `observed` is True if
+    the limits of `canary` apply to the revision. `learned_plan` is True if the revision replaces the stable revision's
+    plan with a plan learned from traffic.
     """
 
     resource: str
+    template: Manifest
+    bound_claims: frozenset[str]
     readiness: Readiness
     canary: Canary
     deadlines: Deadlines

@@ -26,6 +26,7 @@ from gaudi_operator.core.pods.start_delays import (
 )
 from gaudi_operator.core.pods.terminations import describe_activity
 from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.problems.claims import advise_on_locks, explain_unbound, is_about_volumes
 from gaudi_operator.core.problems.containers import (
     container_cannot_start,
     crash_loop,
@@ -47,8 +48,6 @@ REPORT_SECONDS = 10.0
 
 FEWEST_ERRORS = 5
 """The minimum number of failed answers before their percentage counts."""
-
-_VOLUME_WORDS = ("persistentvolumeclaim", "volume node affinity", "unbound immediate")
 
 
 def first_problem(pods: Iterable[PodView], replica_sets: Iterable[Manifest], criteria: Criteria) -> Problem | None:
@@ -87,18 +86,19 @@ def _unscheduled(pod: PodView, criteria: Criteria) -> Problem | None:
     said, since = one_sentence(said), unscheduled_since(pod)
     if is_gated(pod):
         return _gated(pod, since, criteria)
-    # The scheduler reports volumes only in its message, not as a reason.
-    if any(word in said.lower() for word in _VOLUME_WORDS):
-        return problem_since(
-            "VolumeNotBound",
-            f"Pod {pod.name} waits for a volume: {said} Check that the PVCs that spec.model, spec.recipeCache and "
-            "spec.pod.volumes name exist, that their storage classes can provide them, and that their volumes are "
-            "reachable from a node with cards.",
-            since,
-        )
+    if is_about_volumes(said):
+        found, others = explain_unbound(pod.name, said, criteria), _remedies_on_nodes(said)
+        rest = f" For the other nodes: {'; '.join(others)}." if others else ""
+        return problem_since("VolumeNotBound", f"{found}{rest}", since)
     found = f"Pod {pod.name} is unschedulable: {said}"
     if criteria.room.unblock:
         return problem_since("UpgradeBlocked", f"{found} {criteria.room.unblock}", since)
+    # The deadline for others starts when the operator itself can do nothing more.
+    if soon := _in_place_soon("the pod stays unschedulable", criteria):
+        return problem_since("Unschedulable", f"{found} {soon}", criteria.deadlines.now)
+    return problem_since("Unschedulable", f"{found} {_advice_on_nodes(said)}", since)
+
+
 def _in_place_soon(what: str, criteria: Criteria) -> str | None:
     """Return the sentences on the replacement in place if the cause `what` lasts, or None if the rollout waits."""
     seconds = criteria.room.in_place_after
@@ -110,23 +110,25 @@ def _in_place_soon(what: str, criteria: Criteria) -> str | None:
     )
 
 
-    # The deadline for others starts when the operator itself can do nothing more.
-    if soon := _in_place_soon("the pod stays unschedulable", criteria):
-        return problem_since("Unschedulable", f"{found} {soon}", criteria.deadlines.now)
-    return problem_since("Unschedulable", f"{found} {_advice_on_nodes(said)}", since)
-
-
 def _advice_on_nodes(said: str) -> str:
-    """Return how to help the scheduler, by the reasons in its message."""
+    """Return how to help the scheduler, as a sentence."""
+    advice = "; ".join(_remedies_on_nodes(said) or [_FREE])
+    return f"{advice[0].upper()}{advice[1:]}."
+
+
+_FREE = "free or add cards and memory, or lower spec.replicas"
+
+
+def _remedies_on_nodes(said: str) -> list[str]:
+    """Return the remedies for the reasons in the scheduler's message that concern nodes."""
     found = []
     if "affinity/selector" in said:
         found.append("change spec.pod.nodeSelector or affinity, or label a node (`kubectl get nodes --show-labels`)")
     if "untolerated taint" in said:
         found.append("tolerate the taint in spec.pod.tolerations, or remove it from a node")
-    if "Insufficient" in said or not found:
-        found.append("free or add cards and memory, or lower spec.replicas")
-    advice = "; ".join(found)
-    return f"{advice[0].upper()}{advice[1:]}."
+    if "Insufficient" in said:
+        found.append(_FREE)
+    return found
 
 
 def _gated(pod: PodView, since: datetime | None, criteria: Criteria) -> Problem:
@@ -138,14 +140,16 @@ def _gated(pod: PodView, since: datetime | None, criteria: Criteria) -> Problem:
         "The pod starts after the quota system that set the gate, such as Kueue, admits it; "
         f"`kubectl describe pod {pod.name}` shows its events."
     )
+    soon = _in_place_soon("the gate stays", criteria)
     # No deadline applies to quota, so problems with a deadline come first.
     return problem_since(SCHEDULING_GATED, f"{found} {soon or admits}", criteria.deadlines.now)
-    soon = _in_place_soon("the gate stays", criteria)
 
 
 def _unprepared(pod: PodView, criteria: Criteria) -> Problem | None:
     said = why_unprepared(pod, criteria.deadlines)
-    return None if said is None else problem_since("PodNotPrepared", said, unprepared_since(pod))
+    if said is None:
+        return None
+    return problem_since("PodNotPrepared", f"{said}{advise_on_locks(criteria)}", unprepared_since(pod))
 
 
 def _workers(pod: PodView, criteria: Criteria) -> Problem | None:

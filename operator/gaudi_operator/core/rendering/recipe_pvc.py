@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from posixpath import basename
 
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RetentionPolicy
+from gaudi_operator.core.names import RECIPE_PVC_SUFFIX
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.quantities import parse_quantity
 from gaudi_operator.core.rendering.metadata import Object, child
@@ -17,7 +18,7 @@ from gaudi_runtime.contract.ports import KEPT_REVISIONS_PATH
 
 def recipe_pvc_name(owner: Identity) -> str:
     """Return the name of the recipe PVC: `<resource>-recipes`."""
-    return f"{owner.name}-recipes"
+    return f"{owner.name}{RECIPE_PVC_SUFFIX}"
 
 
 def recipe_pvc(owner: Identity, cache: RecipeCache, live: Manifest | None) -> Object:

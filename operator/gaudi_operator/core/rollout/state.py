@@ -11,7 +11,7 @@ from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, LastTermina
 from gaudi_operator.core.classes import NO_CLASS, Platform
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.installation import InstallationDefaults
-from gaudi_operator.core.observed import Observed
+from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.criteria import Criteria, Room
 from gaudi_operator.core.problems.resolution import needs_user_action, worst_problem
@@ -147,6 +147,8 @@ class State:
         timeout = next((each.stall_timeout_seconds for each in self.stored if each.name == revision), None)
         return Criteria(
             resource=self.inference.identity.name,
+            template=next((each.template for each in self.revisions if each.name == revision), {}),
+            bound_claims=frozenset(each["metadata"]["name"] for each in self.observed.pvcs if _is_bound(each)),
             readiness=spec.readiness,
             canary=spec.rollout.canary,
             deadlines=self.deadlines,
@@ -190,3 +192,7 @@ class State:
     def serving_updated(self) -> tuple[PodView, ...]:
         """The pods of the current revision that take traffic."""
         return tuple(pod for pod in self.updated if pod.ready)
+
+
+def _is_bound(pvc: Manifest) -> bool:
+    return bool((pvc.get("spec") or {}).get("volumeName"))

@@ -25,7 +25,7 @@ from tests.unit.operator.core.resources import NOW
 from tests.unit.operator.core.states import problem_of, state_of
 
 ROOM = Room(to_come=False)
-IMAGE = "Check spec.server.image, spec.server.imagePullPolicy and spec.pod.imagePullSecrets."
+IMAGE = "Check the image's name and registry, its pull policy and spec.pod.imagePullSecrets."
 READ_LOG = "Read its log with `kubectl logs {}`."
 
 
@@ -108,8 +108,8 @@ def test_container_with_an_unknown_end_is_a_problem() -> None:
 def test_container_out_of_memory_is_a_problem() -> None:
     assert after_end(ended("OOMKilled", 137, "Killed")) == loop(
         "HostOutOfMemory",
-        "OOMKilled, exit code 137: Killed. Raise spec.pod.resources.limits.memory: the container ran out of node "
-        "memory, not of card memory.",
+        "OOMKilled, exit code 137: the kernel killed the container for memory; last log line: Killed. Raise its memory "
+        "limit. This is memory of the node, not of the card.",
     )
 
 
@@ -182,11 +182,10 @@ def exited(code: int, seconds_ago: int, message: str = "") -> Object:
 @pytest.mark.parametrize(("sidecar", "called"), [(False, "init container side"), (True, "sidecar side")])
 def test_unavailable_image_of_a_side_container_is_a_problem(sidecar: bool, called: str) -> None:
     waits = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
-    advice = "Check its image and imagePullPolicy, and spec.pod.imagePullSecrets."
     assert problem_of(with_container(waits, sidecar=sidecar), state_of(), ROOM) == Problem(
         "ImagePullBackOff",
-        f"Pod a cannot start its {called}: no such image. {advice}",
-        f"Pod a could not start its {called}: no such image. {advice}",
+        f"Pod a cannot start its {called}: no such image. {IMAGE}",
+        f"Pod a could not start its {called}: no such image. {IMAGE}",
     )
 
 

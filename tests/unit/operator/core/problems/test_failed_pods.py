@@ -71,7 +71,10 @@ def test_pods_that_served_or_of_other_revisions_are_not_counted() -> None:
 def test_reason_comes_from_the_container_if_the_pod_has_none() -> None:
     killed = {"terminated": {"reason": "OOMKilled", "exitCode": 137, "finishedAt": at(40)}}
     found = view(pod(phase="Failed", state=killed))
-    assert (found.ended, found.ended_at) == ("OOMKilled, exit code 137.", NOW + timedelta(seconds=40))
+    assert (found.ended, found.ended_at) == (
+        "OOMKilled, exit code 137: the kernel killed the container for memory.",
+        NOW + timedelta(seconds=40),
+    )
 
 
 SOME = Problem("Odd", "Look at it.")

@@ -125,25 +125,6 @@ def test_short_scheduling_gate_is_not_a_problem() -> None:
     assert problem_of(held(29), state_of(), ROOM) is None
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        "pod has unbound immediate PersistentVolumeClaims",
-        'persistentvolumeclaim "models" not found',
-        "1 node(s) had volume node affinity conflict",
-    ],
-)
-def test_pod_waiting_for_a_volume_names_it(said: str) -> None:
-    found = problem_of(unschedulable(31, f"0/1 nodes are available: {said}"), state_of(), ROOM)
-    assert found is not None
-    assert found.reason == "VolumeNotBound"
-    assert found.message == (
-        f"Pod a waits for a volume: 0/1 nodes are available: {said}. Check that the PVCs that "
-        "spec.model, spec.recipeCache and spec.pod.volumes name exist, that their storage classes can provide them, "
-        "and that their volumes are reachable from a node with cards."
-    )
-
-
 def test_briefly_unscheduled_pod_has_no_problem() -> None:
     assert problem_of(unschedulable(29), state_of(), ROOM) is None
 

@@ -6,6 +6,7 @@ import pytest
 
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.criteria import Room
+from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, pod, view
@@ -26,9 +27,19 @@ def test_pod_waiting_long_for_volumes_has_a_problem() -> None:
     assert problem_of(unprepared(181), state_of(), ROOM) == Problem(
         "PodNotPrepared",
         "Pod a has a node and has waited for its volumes or its network for more than 180 s. The events of "
-        "`kubectl describe pod a` name what is missing. A ReadWriteOnce PVC serves the pods of one node only: use "
-        "ReadWriteMany, or spec.pod.nodeSelector.",
+        "`kubectl describe pod a` name what is missing.",
         since=NOW - timedelta(seconds=181),
+    )
+
+
+def test_pod_that_waits_for_claims_names_them() -> None:
+    volumes = [{"name": "model", "persistentVolumeClaim": {"claimName": "models"}}]
+    revision = Revision("r1", 1, {}, {"spec": {"volumes": volumes}}, "")
+    found = problem_of(unprepared(181), state_of(stored=(revision,)), ROOM)
+    assert found is not None
+    assert found.message.endswith(
+        "It mounts PersistentVolumeClaim models (spec.model.source.persistentVolumeClaim.claimName). A ReadWriteOnce "
+        "PVC serves the pods of one node only: use ReadWriteMany, or spec.pod.nodeSelector."
     )
 
 

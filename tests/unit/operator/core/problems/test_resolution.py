@@ -234,7 +234,8 @@ def test_long_warm_up_after_a_refusal_is_no_stall() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "reason"), [("no cards", "Unschedulable"), ("unbound immediate", "VolumeNotBound")]
+    ("message", "reason"),
+    [("no cards", "Unschedulable"), ("pod has unbound immediate PersistentVolumeClaims", "VolumeNotBound")],
 )
 def test_unscheduled_pod_waits_since_the_schedulers_decision(message: str, reason: str) -> None:
     since = NOW - timedelta(seconds=40)

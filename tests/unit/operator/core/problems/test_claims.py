@@ -1,0 +1,130 @@
+"""A pod that waits for a volume names its PersistentVolumeClaim and the field that names it."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from gaudi_operator.core.observed import Observed
+from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.problems.criteria import Room
+from gaudi_operator.core.problems.spec_fields import claim_fields
+from gaudi_operator.core.rendering.volumes import volumes
+from gaudi_operator.core.rollout.revision import Revision
+from gaudi_operator.core.rollout.state import State
+from tests.support.builders import Object
+from tests.unit.operator.core.cluster import stamp
+from tests.unit.operator.core.pod_objects import condition, pod, view
+from tests.unit.operator.core.resources import NOW, inference, resource
+from tests.unit.operator.core.states import problem_of, state_of
+
+ROOM = Room(to_come=False)
+MODELS = "spec.model.source.persistentVolumeClaim.claimName"
+DATA = "spec.pod.volumes[data].persistentVolumeClaim.claimName"
+
+
+def unschedulable(said: str) -> PodView:
+    since = stamp(NOW - timedelta(seconds=31))
+    scheduled = condition("PodScheduled", False, "Unschedulable", f"0/1 nodes are available: {said}", since)
+    return view(pod(container=None, phase="Pending", conditions=(scheduled,)))
+
+
+def mounting(*claims: tuple[str, str], bound: tuple[str, ...] = ()) -> State:
+    """Return the state of a revision whose pods mount (volume, claim); `bound` are bound claims of the operator."""
+    found = [{"name": volume, "persistentVolumeClaim": {"claimName": claim}} for volume, claim in claims]
+    known = tuple(_bound(each) for each in bound)
+    state = state_of(stored=(Revision("r1", 1, {}, {"spec": {"volumes": found}}, ""),))
+    return replace(state, observed=Observed(resource(), pvcs=known, now=NOW))
+
+
+def _bound(claim: str) -> Object:
+    return {"metadata": {"name": claim}, "spec": {"volumeName": "pv-1"}}
+
+
+def message(said: str, state: State) -> str:
+    found = problem_of(unschedulable(said), state, ROOM)
+    assert found is not None
+    assert found.reason == "VolumeNotBound"
+    return found.message
+
+
+def test_missing_claim_is_named_with_its_field() -> None:
+    said = 'persistentvolumeclaim "models" not found'
+    assert message(said, mounting(("model", "models"), ("data", "other"))) == (
+        f"Pod a waits for PersistentVolumeClaim models ({MODELS}): 0/1 nodes are available: {said}. Create it in this "
+        "namespace, or correct the field."
+    )
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "pod has unbound immediate PersistentVolumeClaims",
+        "1 node(s) had volume node affinity conflict",
+        "1 node(s) didn't match PersistentVolume's node affinity",
+        "1 node(s) didn't find available persistent volumes to bind",
+    ],
+)
+def test_only_claim_of_a_pod_is_named(said: str) -> None:
+    assert message(said, mounting(("model", "models"))) == (
+        f"Pod a waits for PersistentVolumeClaim models ({MODELS}): 0/1 nodes are available: {said}. Check that it "
+        "exists in this namespace, that its storage class can provide the volume, and that the volume is reachable "
+        "from a node with cards; `kubectl describe pvc models` shows the events."
+    )
+
+
+def test_several_claims_are_listed_with_their_fields() -> None:
+    found = message("pod has unbound immediate PersistentVolumeClaims", mounting(("model", "models"), ("data", "d")))
+    assert found.startswith(f"Pod a waits for one of the PersistentVolumeClaims models ({MODELS}) and d ({DATA}): ")
+    assert "`kubectl describe pvc models d`" in found
+
+
+def test_bound_claim_is_not_blamed() -> None:
+    state = mounting(("model", "models"), ("recipes", "tiny-recipes"), bound=("tiny-recipes",))
+    found = message("pod has unbound immediate PersistentVolumeClaims", state)
+    assert found.startswith(f"Pod a waits for PersistentVolumeClaim models ({MODELS}): ")
+
+
+def test_lack_of_cards_on_other_nodes_is_named_too() -> None:
+    said = "1 node(s) had volume node affinity conflict, 2 Insufficient habana.ai/gaudi"
+    found = message(said, mounting(("model", "models")))
+    assert found.endswith(" For the other nodes: free or add cards and memory, or lower spec.replicas.")
+
+
+def test_pod_of_an_unknown_revision_waits_for_a_volume() -> None:
+    found = message('persistentvolumeclaim "models" not found', state_of())
+    assert found.startswith("Pod a waits for a volume: ")
+    assert found.endswith("Check the volumes of `kubectl describe pod a`.")
+
+
+@pytest.mark.parametrize(
+    ("spec", "claim", "field"),
+    [
+        ({}, "models", MODELS),
+        (
+            {
+                "model": {
+                    "source": {"persistentVolumeClaim": None, "huggingFace": {"repo": "a/b"}},
+                    "cache": {"persistentVolumeClaim": {"claimName": "hub"}},
+                }
+            },
+            "hub",
+            "spec.model.cache.persistentVolumeClaim.claimName",
+        ),
+        (
+            {"model": {"adapters": [{"name": "x", "source": {"persistentVolumeClaim": {"claimName": "lora"}}}]}},
+            "lora",
+            "spec.model.adapters[0].source.persistentVolumeClaim.claimName",
+        ),
+        ({"recipeCache": {"enabled": True}}, "tiny-recipes", "spec.recipeCache"),
+        (
+            {"recipeCache": {"enabled": True, "existingClaim": "shared"}},
+            "shared",
+            "spec.recipeCache.existingClaim",
+        ),
+        ({"pod": {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "d"}}]}}, "d", DATA),
+    ],
+)
+def test_each_rendered_claim_has_the_field_that_names_it(spec: Object, claim: str, field: str) -> None:
+    asked = inference(**spec)
+    assert claim_fields({"spec": {"volumes": volumes(asked, "config")}}, asked.identity.name)[claim] == field

@@ -1,0 +1,117 @@
+"""A problem of an image or of memory names the field of the spec that sets it."""
+
+from typing import Any
+
+import pytest
+
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.core.pods.terminations import terminations
+from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.problems.criteria import Room
+from gaudi_operator.core.rendering.pod_template import pod_template
+from gaudi_operator.core.rollout.revision import Revision
+from tests.support.builders import Object
+from tests.unit.operator.core.pod_objects import pod, view
+from tests.unit.operator.core.resources import DEFAULTS, inference
+from tests.unit.operator.core.states import problem_of, state_of
+
+SERVER = "registry.test/llama"
+MODEL = "registry.test/llama-weights:1"
+SIDE = "registry.test/proxy:2"
+SPEC: dict[str, Any] = {
+    "server": {"image": SERVER},
+    "model": {
+        "source": {"persistentVolumeClaim": None, "ociImage": {"reference": MODEL}},
+        "adapters": [{"name": "sql", "source": {"ociImage": {"reference": "registry.test/sql"}}}],
+    },
+    "pod": {"sidecars": [{"name": "proxy", "image": SIDE, "volumeMounts": []}]},
+}
+
+
+def problem(pod: PodView, spec: dict[str, Any] = SPEC) -> str:
+    """Return the message of the problem of a pod whose revision was rendered from `spec`."""
+    revision = Revision("r1", 1, {}, pod_template(inference(**spec), "r1", "hash", "config", DEFAULTS), "")
+    ends = terminations([pod], GaudiInferenceStatus(), {})
+    found = problem_of(pod, state_of(stored=(revision,), terminations=ends), Room(to_come=False))
+    assert found is not None
+    return found.message
+
+
+def pulling(image: str) -> PodView:
+    return view(pod(state={"waiting": {"reason": "ImagePullBackOff", "message": f'Back-off pulling image "{image}"'}}))
+
+
+def with_sidecar(status: Object) -> PodView:
+    """Return a pod whose sidecar proxy has this status."""
+    manifest = pod(state={"waiting": {"reason": "PodInitializing"}})
+    manifest["spec"] = {"initContainers": [{"name": "proxy", "restartPolicy": "Always"}]}
+    manifest["status"]["initContainerStatuses"] = [{"name": "proxy", **status}]
+    return view(manifest)
+
+
+@pytest.mark.parametrize(
+    ("image", "field", "policy"),
+    [
+        # The kubelet adds the default tag.
+        (f"{SERVER}:latest", "spec.server.image (or the installation's default)", "spec.server.imagePullPolicy"),
+        (MODEL, "spec.model.source.ociImage.reference", "spec.model.source.ociImage.pullPolicy"),
+        (
+            "registry.test/sql:latest",
+            "spec.model.adapters[0].source.ociImage.reference",
+            "spec.model.adapters[0].source.ociImage.pullPolicy",
+        ),
+    ],
+    ids=["server", "model", "adapter"],
+)
+def test_image_that_cannot_be_pulled_names_its_field(image: str, field: str, policy: str) -> None:
+    assert problem(pulling(image)) == (
+        f'Pod a cannot start its container: Back-off pulling image "{image}". The image is set by {field}. Check its '
+        f"name and registry, {policy} and spec.pod.imagePullSecrets."
+    )
+
+
+def test_image_of_a_sidecar_names_its_field() -> None:
+    waits = {"waiting": {"reason": "ErrImagePull", "message": f'failed to pull image "{SIDE}"'}}
+    assert "The image is set by spec.pod.sidecars[proxy].image. Check" in problem(with_sidecar({"state": waits}))
+
+
+def test_unquoted_image_is_one_of_the_pods_images() -> None:
+    found = problem(view(pod(state={"waiting": {"reason": "ErrImagePull", "message": "no such host"}})))
+    assert (
+        "The image is set by one of spec.server.image (or the installation's default), "
+        "spec.model.source.ociImage.reference, spec.model.adapters[0].source.ociImage.reference. Check"
+    ) in found
+
+
+KILLED = {"reason": "OOMKilled", "exitCode": 137, "message": "loading\nshard 3 of 4\n"}
+
+
+def killed(limits: Object) -> str:
+    """Return the message of a runtime that the kernel killed for memory, with these limits."""
+    waits = {"waiting": {"reason": "CrashLoopBackOff"}}
+    return problem(view(pod(state=waits, last_state={"terminated": KILLED})), {"pod": {"resources": limits}})
+
+
+def test_container_killed_for_memory_names_its_limit() -> None:
+    assert killed({"limits": {"memory": "64Gi"}}) == (
+        "The container of pod a terminates repeatedly. OOMKilled, exit code 137: the kernel killed the container for "
+        "memory; last log line: shard 3 of 4. Its memory limit is 64Gi: raise spec.pod.resources.limits.memory. This "
+        "is memory of the node, not of the card. Read its log with `kubectl logs a --previous`."
+    )
+
+
+def test_container_without_a_limit_is_killed_for_its_node() -> None:
+    assert (
+        "It has no memory limit, and its node ran out of memory: set spec.pod.resources.requests.memory."
+    ) in killed({})
+
+
+def test_sidecar_killed_for_memory_names_its_limit() -> None:
+    status = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": KILLED}}
+    sidecar = {"name": "proxy", "image": SIDE, "resources": {"limits": {"memory": "1Gi"}}}
+    found = problem(with_sidecar(status), {"pod": {"sidecars": [sidecar]}})
+    assert (
+        "The sidecar proxy of pod a terminates repeatedly. OOMKilled, exit code 137: the kernel killed the container "
+        "for memory; last log line: shard 3 of 4. Its memory limit is 1Gi: raise "
+        "spec.pod.sidecars[proxy].resources.limits.memory."
+    ) in found
