@@ -68,6 +68,7 @@ NUMBERS: tuple[tuple[str, str, Callable[[Shown], int]], ...] = (
     ("Available", r"(\d+) pods? (?:is|are) ready", lambda s: s.serving),
     ("WarmedUp", r"^(\d+) of \d+ replicas", lambda s: sum(row["gate"] for row in s.current)),
     ("WarmedUp", r"^\d+ of (\d+) replicas", lambda s: s.desired),
+    ("WarmedUp", r"(\d+) pods? (?:is|are) not created yet", lambda s: s.desired - len(s.current)),
     ("Degraded", r"(\d+) replicas? (?:is|are) ready", lambda s: s.serving),
     ("Degraded", r"(\d+) replicas? (?:was|were) lost", lambda s: s.expected - s.serving),
     ("Degraded", r"and (\d+) were before", lambda s: s.expected),
@@ -78,7 +79,7 @@ WAITING: Mapping[str, Callable[[Row], bool]] = {
     "held by scheduling gates": lambda row: row["phase"] == "SchedulingGated",
     "warming up": lambda row: not row["gate"],
     "failed to start or serve": lambda row: row["phase"] == "Failed",
-    "warmed up but not ready": lambda row: row["gate"],
+    "warmed up but not ready": lambda row: row["gate"] or row["phase"] in ("Serving", "Draining"),
 }
 """The state of waiting pods in a message, and a check that holds for the row of each such pod."""
 
@@ -157,6 +158,8 @@ def _between_conditions(s: Shown) -> Iterator[str]:
         yield f"Reconciling says {reconciling[1]}: {reconciling[2]} Ready says {ready[1]}: {ready[2]}"
     if ready[1] == "WarmingUp" and warmed[0] == "True":
         yield f"Ready says that pods warm up, and WarmedUp that all have: {ready[2]} {warmed[2]}"
+    if (ready[1], warmed[1]) in (("WarmingUp", "NoPodWarmingUp"), ("StartingPods", "WarmingUp")):
+        yield f"Ready says {ready[1]}, and WarmedUp says {warmed[1]}: {ready[2]} {warmed[2]}"
     if "older revisions serve until" in ready[2] and not _ready(s.old):
         yield f"Ready says that older pods serve, and none does: {ready[2]} {available[2]}"
     if degraded[1] == "AsExpected" and s.serving < s.expected:

@@ -18,7 +18,11 @@ SAYS = {
     "Reconciling": ("True", "StartingPods", READY),
     "Stalled": ("False", "NotStalled", "No action is required."),
     "Available": ("False", "BelowMinimum", "1 pod is ready (minimum 2)."),
-    "WarmedUp": ("False", "WarmingUp", "1 of 2 replicas of revision new have passed the readiness gate."),
+    "WarmedUp": (
+        "False",
+        "NoPodWarmingUp",
+        "1 of 2 replicas of revision new have passed the readiness gate; 1 is held by scheduling gates.",
+    ),
     "Degraded": ("False", "AsExpected", "No replica is lost, and no pod serves below the thresholds."),
 }
 """The conditions of a model of two replicas, one of which serves and one of which is gated."""
@@ -79,6 +83,14 @@ def test_status_that_agrees_with_itself_has_no_disagreements() -> None:
         (
             unready(READY, "WarmingUp", WarmedUp=("True", "WarmedUp", "All have passed the gate.")),
             "Ready says that pods warm up, and WarmedUp that all have",
+        ),
+        (
+            unready(READY, WarmedUp=("False", "WarmingUp", "1 of 2 replicas have passed the readiness gate.")),
+            "Ready says StartingPods, and WarmedUp says WarmingUp",
+        ),
+        (
+            status(WarmedUp=("False", "NoPodWarmingUp", "1 of 2 replicas; 1 pod is not created yet.")),
+            "WarmedUp says 1, and the fields say 0",
         ),
         (
             {**status(), "expectedReadyReplicas": 2},

@@ -41,7 +41,9 @@ def waits_for(pod: PodView) -> Waiting:
         return Waiting.STARTING
     if pod.report is not None and pod.report.failure is not None:
         return Waiting.FAILED
-    return Waiting.READINESS if pod.gate_open else Waiting.WARMING
+    # A gate may stay closed after the warm-up, for example below the thresholds.
+    ended = pod.gate_open or (pod.report is not None and pod.report.phase in WARMED_UP_PHASES)
+    return Waiting.READINESS if ended else Waiting.WARMING
 
 
 def count_waiting(pods: Iterable[PodView]) -> dict[Waiting, int]:

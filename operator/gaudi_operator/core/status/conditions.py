@@ -9,7 +9,7 @@ AutoscalerActive reports whether the autoscaler of spec.autoscaling works (docs/
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -97,9 +97,13 @@ def describe_progress(s: State) -> tuple[str, str]:
     # Distinguish pods that have not started from pods that compile.
     waiting, missing = count_waiting(s.updated), s.desired - len(s.updated)
     reason = "WarmingUp" if Waiting.WARMING in waiting else "StartingPods"
-    found = [f"{plural(missing, 'pod is', 'pods are')} not created yet"] if missing > 0 else []
-    found += [f"of the others {_waiting_sentence(waiting)} (status.pods has each)"] if waiting else []
-    return reason, f"{serving}; {', '.join(found)}."
+    listed = [f"of the others {_waiting_sentence(waiting)} (status.pods has each)"] if waiting else []
+    return reason, f"{serving}; {', '.join((*_missing_pods(missing), *listed))}."
+
+
+def _missing_pods(count: int) -> Iterator[str]:
+    if count > 0:
+        yield f"{plural(count, 'pod is', 'pods are')} not created yet"
 
 
 def _waiting_sentence(waiting: Mapping[Waiting, int]) -> str:
@@ -164,13 +168,25 @@ def judge_warmed_up(s: State) -> Verdict:
         return Verdict(UNKNOWN, "ScaledToZero", "No replica is desired, so there is nothing to warm up.")
     opened = sum(pod.gate_open for pod in s.updated)
     of = f" of revision {s.current}" if s.current else ""
-    found = f"{opened} of {s.desired} replicas{of} have passed the readiness gate."
+    found = f"{opened} of {s.desired} replicas{of} have passed the readiness gate"
     # A mutable image tag may give pods of one revision different releases.
     releases = sorted({pod.report.releases for pod in s.updated if pod.report and pod.report.releases})
     if opened >= s.desired:
-        return Verdict(TRUE, "WarmedUp", " ".join((found, *releases)))
+        return Verdict(TRUE, "WarmedUp", " ".join((f"{found}.", *releases)))
+    waiting = count_waiting(pod for pod in s.updated if not pod.gate_open)
+    # WarmingUp would contradict Ready while pods have no node or no running container.
+    reason = "WarmingUp" if Waiting.WARMING in waiting else "NoPodWarmingUp"
+    found = f"{found}; {_unopened(s, waiting)}."
     slow = (f"Pod {pod.name}: {said}" for pod in s.updated if (said := slow_bucket(pod, s.deadlines)))
-    return Verdict(FALSE, "WarmingUp", " ".join((found, *islice(slow, 1), *releases)))
+    return Verdict(FALSE, reason, " ".join((found, *islice(slow, 1), *releases)))
+
+
+def _unopened(s: State, waiting: Mapping[Waiting, int]) -> str:
+    """Return what the replicas of the current revision without an open gate wait for."""
+    if s.current is None:
+        return "no pod is created before the spec is accepted (condition PlanAccepted)"
+    others = [_waiting_sentence(waiting)] if waiting else []
+    return ", ".join((*_missing_pods(s.desired - len(s.updated)), *others))
 
 
 def judge_degraded(s: State) -> Verdict:

@@ -49,7 +49,7 @@ def test_message_names_the_bucket_and_stays_constant() -> None:
 def test_slow_bucket_is_in_the_pod_status_and_condition() -> None:
     found = state_of([compiling(90)], desired=1)
     assert pod_states(found)[0].message == SENTENCE
-    assert judge_warmed_up(found).message.endswith(f"the readiness gate. Pod a: {SENTENCE}")
+    assert judge_warmed_up(found).message.endswith(f"the readiness gate; 1 is warming up. Pod a: {SENTENCE}")
 
 
 def test_reconcile_is_scheduled_when_a_bucket_becomes_slow() -> None:

@@ -59,8 +59,8 @@ def ready_pods(count: str, minimum: int) -> str:
     return f"{count} ready (minimum {minimum})."
 
 
-def passed(pods: int) -> str:
-    return f"{pods} of 2 replicas of revision new have passed the readiness gate."
+def passed(pods: int, others: str = "") -> str:
+    return f"{pods} of 2 replicas of revision new have passed the readiness gate{others}."
 
 
 def driven(release: str) -> WarmupReport:
@@ -192,7 +192,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
     (
         "WarmedUp",
         state_of([serving("a", "old"), serving("b")]),
-        Verdict(FALSE, "WarmingUp", passed(1)),
+        Verdict(FALSE, "NoPodWarmingUp", passed(1, "; 1 pod is not created yet")),
     ),
     (
         "WarmedUp",
@@ -202,7 +202,17 @@ TABLE: list[tuple[str, State, Verdict]] = [
     (
         "WarmedUp",
         state_of([warming("a"), serving("b", said=driven("0.30.0"))]),
-        Verdict(FALSE, "WarmingUp", f"{passed(1)} Driven by 0.30.0."),
+        Verdict(FALSE, "WarmingUp", f"{passed(1, '; 1 is warming up')} Driven by 0.30.0."),
+    ),
+    (
+        "WarmedUp",
+        state_of([], current=None, violation=Problem("PlanImpossible", "No bucket is left.")),
+        Verdict(
+            FALSE,
+            "NoPodWarmingUp",
+            "0 of 2 replicas have passed the readiness gate; no pod is created before the spec is accepted (condition "
+            "PlanAccepted).",
+        ),
     ),
     (
         "WarmedUp",

@@ -1,6 +1,7 @@
 """The facts behind the conditions: what is lost, what pods wait for, what is paused, what was measured."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -56,6 +57,27 @@ def test_waiting_pods_are_counted_by_what_they_wait_for() -> None:
     said = verdict("Ready", state_of([gated, nowhere, pulls], desired=3))
     assert said.reason == "StartingPods"
     assert "1 is held by scheduling gates, 1 is without a node and 1 is pulling images" in said.message
+
+
+@pytest.mark.parametrize(
+    ("waits", "what"),
+    [
+        ({"container": None, "conditions": (condition("PodScheduled", False, GATED),)}, "held by scheduling gates"),
+        ({"container": None}, "without a node"),
+        ({"state": {"waiting": {"reason": "ContainerCreating"}}}, "pulling images or starting containers"),
+    ],
+    ids=["gated", "no node", "pulling"],
+)
+def test_pod_without_a_running_container_does_not_warm_up(waits: dict[str, Any], what: str) -> None:
+    said = verdict("WarmedUp", state_of([view(pod("b", revision="new", **waits))], desired=1))
+    assert (said.status, said.reason) == (FALSE, "NoPodWarmingUp")
+    assert said.message.endswith(f"have passed the readiness gate; 1 is {what}.")
+
+
+def test_pod_below_its_thresholds_does_not_warm_up() -> None:
+    few = report(prompt=PhaseProgress(planned=8, warmed=8, captured=5))
+    said = verdict("WarmedUp", state_of([view(pod("a", revision="new"), few)], desired=1))
+    assert (said.reason, "1 is warmed up but not ready" in said.message) == ("NoPodWarmingUp", True)
 
 
 def test_paused_rollout_is_not_reconciling() -> None:

@@ -46,9 +46,9 @@ class Facts:
     """Numbers of pods: `old` of other revisions, `made` of the current one, `expected` to serve by what was before.
 
     An old pod whose ReplicaSet has no replicas any more is not `old_desired`: it is removed without another step.
-    `below` of the serving pods are below the thresholds. `rolled_back` is whether the revision of the spec has failed
-    and an older one runs. `cause` is the reason of a refusal or problem, empty if there is none, and `lasting` whether
-    only a user can resolve it.
+    `opened` pods of the current revision have an open gate. `below` of the serving pods are below the thresholds.
+    `rolled_back` is whether the revision of the spec has failed and an older one runs. `cause` is the reason of a
+    refusal or problem, empty if there is none, and `lasting` whether only a user can resolve it.
     """
 
     wanted: int
@@ -59,6 +59,7 @@ class Facts:
     old_desired: bool
     expected: int
     warming: int
+    opened: int
     below: int
     left: int
     unavailable: int
@@ -139,6 +140,16 @@ TABLE: tuple[tuple[str, str, Holds, str, str], ...] = (
         "StartingPods",
     ),
     ("Ready", "otherwise", _always, "False", "WarmingUp"),
+    ("WarmedUp", "no replica is desired", lambda f: f.wanted == 0, "Unknown", "ScaledToZero"),
+    (
+        "WarmedUp",
+        "the gates of all desired replicas of the current revision are open",
+        lambda f: f.opened >= f.wanted,
+        "True",
+        "WarmedUp",
+    ),
+    ("WarmedUp", "no pod of the current revision warms up", lambda f: not f.warming, "False", "NoPodWarmingUp"),
+    ("WarmedUp", "otherwise", _always, "False", "WarmingUp"),
     ("Stalled", "refused, or a problem that only a person solves", lambda f: f.stalled, "True", BY_READY),
     ("Stalled", "otherwise", _always, "False", "NotStalled"),
     ("Reconciling", "Ready is True", lambda f: f.ready, "False", "Reconciled"),
@@ -268,7 +279,8 @@ def facts_of(cluster: Cluster, expected: Callable[[int], int], *, in_place: bool
         old=len(live) - len(mine),
         old_desired=any(each["spec"]["replicas"] for each in olds),
         expected=expected(len(serving)),
-        warming=sum(map(_warms_up, mine)),
+        warming=sum(_warms_up(cluster, pod) for pod in mine),
+        opened=sum(_is_open(pod) for pod in mine),
         below=sum(_is_short(cluster, pod) for pod in serving),
         left=len(cluster.kind("Pod")),
         unavailable=max(int(in_place), spec.get("rollout", {}).get("maxUnavailable") or 0),
@@ -280,9 +292,18 @@ def _serves(pod: Mapping[str, Any]) -> bool:
     return condition(pod, "Ready").get("status") == "True"
 
 
-def _warms_up(pod: Mapping[str, Any]) -> bool:
-    running = any("running" in each["state"] for each in (pod.get("status") or {}).get("containerStatuses", ()))
-    return running and condition(pod, GATE).get("status") != "True"
+def _is_open(pod: Mapping[str, Any]) -> bool:
+    return condition(pod, GATE).get("status") == "True"
+
+
+def _warms_up(cluster: Cluster, pod: Mapping[str, Any]) -> bool:
+    """Return whether a container of the pod runs, and has reported neither a failure nor the end of its warm-up."""
+    for each in (pod.get("status") or {}).get("containerStatuses", ()):
+        if "running" in each["state"] and not _is_open(pod):
+            sent = cluster.reports.get(pod["metadata"]["uid"])
+            last = sent.report.phase if sent and sent.report and sent.container_id == each["containerID"] else None
+            return last not in (Phase.FAILED, Phase.SERVING)
+    return False
 
 
 def _is_short(cluster: Cluster, pod: Mapping[str, Any]) -> bool:
@@ -314,7 +335,7 @@ def wrong(cluster: Cluster, facts: Facts) -> list[str]:
     status = cluster.resource["status"]
     shown = {each["type"]: each for each in status["conditions"]}
     found = [*violations(cluster.resource), *disagreements(status)]
-    for kind in ("Available", "Degraded", "Ready", "Stalled", "Reconciling"):
+    for kind in ("Available", "Degraded", "Ready", "WarmedUp", "Stalled", "Reconciling"):
         result, reason = expected_of(kind, facts)
         reason = {BY_PROBLEM: facts.problem, BY_READY: shown["Ready"]["reason"]}.get(reason, reason)
         if (shown[kind]["status"], shown[kind]["reason"]) != (result, reason):
