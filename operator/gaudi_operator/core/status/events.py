@@ -75,6 +75,15 @@ def _turns(before: GaudiInferenceStatus, after: GaudiInferenceStatus, updated: I
     return [event for event in turns if not (ready and event.reason == "WarmedUp")]
 
 
+def _cause(condition: Condition) -> tuple[str, ...]:
+    """Return the parts of a condition that identify its cause.
+
+    Messages contain numbers that change with the progress of pods, except those of a refused spec.
+    """
+    refused = condition.type == "PlanAccepted" and condition.status is ConditionStatus.FALSE
+    return (condition.status, condition.reason, *([condition.message] if refused else []))
+
+
 def _last_gate(pods: Iterable[PodView]) -> str:
     """Return an additional sentence about the captured graphs of the pod whose gate opened last."""
     opened = {(since, pod.name): pod for pod in pods if (since := pod.open_since)}
@@ -83,7 +92,7 @@ def _last_gate(pods: Iterable[PodView]) -> str:
 
 def _turn(condition: Condition, was: Condition | None, gate: str) -> Event | None:
     """Return the event of a changed condition. A new reason of a bad status is an event too."""
-    if was is not None and (was.status, was.reason) == (condition.status, condition.reason):
+    if was is not None and _cause(was) == _cause(condition):
         return None
     match condition.type, condition.status:
         case "Ready", ConditionStatus.TRUE:

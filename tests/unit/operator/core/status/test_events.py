@@ -68,6 +68,12 @@ def test_new_words_for_the_same_reason_are_not_told() -> None:
     assert events(before, after, ()) == ()
 
 
+def test_other_fault_of_a_refused_spec_is_told() -> None:
+    before = with_condition("PlanAccepted", Verdict(FALSE, "SettingsWrong", "VLLM_A is unknown."))
+    after = with_condition("PlanAccepted", Verdict(FALSE, "SettingsWrong", "VLLM_B is unknown."))
+    assert events(before, after, ()) == (Event("Warning", "PlanRefused", "VLLM_B is unknown."),)
+
+
 def test_desired_revision_is_told() -> None:
     after = GaudiInferenceStatus(revision=Revisions(current="r2"))
     assert events(NOTHING, after, ()) == (Event("Normal", "RevisionDesired", "Revision r2 will be rolled out."),)
