@@ -62,6 +62,7 @@ def forecast_deployment(question: PlanDocument, card: str | None, model: str | N
         hints=(*question.manifest_warnings, *_hints(question)),
         config=question.config,
         refusal=_refusal(question.inference) if question.inference else None,
+        measured=question.measured,
     )
 
 

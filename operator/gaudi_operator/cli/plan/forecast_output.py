@@ -17,6 +17,7 @@ from gaudi_runtime.catalog.figure import Figure
 from gaudi_runtime.catalog.release_pairs import PAIRS, RELEASES
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.contract.text import on_one_line
 from gaudi_runtime.forecast.result import PhaseForecast
 from gaudi_runtime.knobs.render import render_engine_options
 from gaudi_runtime.planning.coverage import PhaseCoverage
@@ -71,6 +72,9 @@ def _data(foreseen: DeploymentForecast) -> dict[str, Any]:
         "kvBlocks": _figure(found.kv_blocks),
         **{phase.value: _phase(getattr(found, phase.value)) for phase in BucketPhase},
         "warmupSeconds": _figure(found.warmup_seconds),
+        "measured": foreseen.measured.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if foreseen.measured
+        else None,
         "problems": [{"reason": each.reason, "message": each.message} for each in foreseen.problems],
         "notes": found.notes,
         "coverage": _coverage(foreseen),
@@ -128,6 +132,11 @@ def _rows(foreseen: DeploymentForecast) -> Iterator[tuple[object, ...]]:
     yield FIGURE_COLUMNS
     for name, unit, figure in foreseen.figures():
         yield name, unit, figure.value, figure.low, figure.high, figure.confidence.value, figure.source
+    if plan := foreseen.measured:
+        label, source = plan.basis.value.lower(), plan.source or ""
+        yield from (
+            (name, unit, value, value, value, label, source) for name, unit, value in foreseen.measured_figures()
+        )
 
 
 def _print(foreseen: DeploymentForecast, sources: bool) -> None:
@@ -145,6 +154,9 @@ def _print(foreseen: DeploymentForecast, sources: bool) -> None:
     for warning in foreseen.warnings:
         say(f"warning: {warning}", "yellow")
     cited = _print_figures(console, foreseen, sources)
+    if plan := foreseen.measured:
+        figures = ", ".join(f"{name} {amount(value, unit)}" for name, unit, value in foreseen.measured_figures())
+        say(f"{plan.basis.value.lower()} with this spec by {on_one_line(plan.source or 'a pod')}: {figures}")
     for phase in (found.prompt, found.decode):
         if phase:
             say(_graphs(phase, captures=found.captures))

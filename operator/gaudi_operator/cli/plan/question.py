@@ -27,6 +27,7 @@ from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.planning.ranges import ignored_settings
 
 if TYPE_CHECKING:
+    from gaudi_operator.api.v1alpha1.status import PlanState
     from gaudi_operator.core.resource import Inference
     from gaudi_runtime.contract.config import RuntimeConfig
 
@@ -132,7 +133,8 @@ class PlanDocument:
 
     `kv_blocks` is None if no device was measured. `estimated` is None if blocks cannot be forecast. `config` is None
     for bare limits. `inference` is None unless the document is a GaudiInference. `manifest_warnings` are about fields
-    or rules of this GaudiInference that the plan does not consider.
+    or rules of this GaudiInference that the plan does not consider. `measured` is the plan of its status if a pod
+    measured it with this spec.
     """
 
     policy: BucketPolicy
@@ -143,6 +145,7 @@ class PlanDocument:
     config: "RuntimeConfig | None" = None
     inference: "Inference | None" = None
     manifest_warnings: tuple[str, ...] = ()
+    measured: "PlanState | None" = None
 
     @property
     def blocks(self) -> int:
@@ -247,7 +250,18 @@ def _from_manifest(document: Document, *, stored: bool) -> PlanDocument:
         config=config,
         inference=inference,
         manifest_warnings=warnings,
+        measured=_measured(document) if stored else None,
     )
+
+
+def _measured(document: Document) -> "PlanState | None":
+    """Return the plan of the written status if a pod measured it, and if the status is about the present spec."""
+    from gaudi_operator.api.v1alpha1.status import MEASURED_BASES
+    from gaudi_operator.core.resource import read_status
+
+    status = read_status(document)
+    plan = status.plan if status.observed_generation == document["metadata"].get("generation") else None
+    return plan if plan is not None and plan.basis in MEASURED_BASES else None
 
 
 def _from_runtime_config(document: Document) -> PlanDocument:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gaudi_operator.api.v1alpha1.status import PlanState
 from gaudi_operator.cli.plan.figures import PlanFigures
 from gaudi_runtime.catalog.figure import Figure
 from gaudi_runtime.contract.config import RuntimeConfig
@@ -66,7 +67,8 @@ class DeploymentForecast:
     `certain` is False if the missing graphs would fit with the lowest bytes of any source. `unjudged` are the
     thresholds that cannot be judged before a pod has measured. `serves_anyway` is True if pods below a threshold serve.
     `plan_figures` is None without a plan. `config` is None for bare limits. `refusal` is the reason why the operator
-    would refuse the spec. `hints` are advice and never refuse a spec.
+    would refuse the spec. `hints` are advice and never refuse a spec. `measured` is the plan as a pod of the cluster
+    measured it, if any.
     """
 
     forecast: Forecast
@@ -79,6 +81,7 @@ class DeploymentForecast:
     hints: tuple[str, ...] = ()
     config: RuntimeConfig | None = None
     refusal: Problem | None = None
+    measured: PlanState | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -155,6 +158,18 @@ class DeploymentForecast:
             yield from self._phase_figures(phase)
         if self.forecast.warmup_seconds:
             yield "warm-up", "seconds", self.forecast.warmup_seconds
+
+    def measured_figures(self) -> Iterator[tuple[str, str, int]]:
+        """Yield (name, unit, value) of each figure that a pod measured."""
+        plan = self.measured
+        if plan is None:
+            return
+        found = (
+            ("KV blocks", "blocks", plan.kv_blocks),
+            ("graphs", "bytes", plan.graph_bytes),
+            ("warm-up", "seconds", plan.warmup_seconds),
+        )
+        yield from ((name, unit, value) for name, unit, value in found if value is not None)
 
     def _phase_figures(self, phase: BucketPhase) -> Iterator[tuple[str, str, Figure]]:
         found = self.forecast.prompt if phase is BucketPhase.PROMPT else self.forecast.decode

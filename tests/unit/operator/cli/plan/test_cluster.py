@@ -131,3 +131,37 @@ def test_missing_client_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "gaudi_operator.cli.cluster", raising=False)
     monkeypatch.setitem(sys.modules, "kubernetes", None)
     assert "--from-cluster needs the Kubernetes client; install the extra `cli`" in one_sentence(ask("llama"))
+
+
+def measured(generation: int) -> Any:
+    """Return the resource whose status has a plan that a pod measured with the spec of this generation."""
+    plan = {
+        "basis": "Measured",
+        "promptBuckets": 8,
+        "decodeBuckets": 8,
+        "kvBlocks": 4321,
+        "graphBytes": 3 * 2**30,
+        "warmupSeconds": 96,
+        "source": "pod llama-1",
+    }
+    status = {"observedGeneration": generation, "plan": plan}
+    return merged(INFERENCE, {"metadata": {"generation": 2}, "status": status})
+
+
+def forecast(*arguments: str) -> str:
+    return CliRunner().invoke(app, ["forecast", "--from-cluster", "llama", *arguments]).stdout
+
+
+def test_forecast_shows_what_a_pod_measured(kubeconfig: Path, api_server: int) -> None:
+    write(kubeconfig, api_server)
+    Handler.answers[PATH.format("models")] = (200, measured(2))
+    said = "measured with this spec by pod llama-1: KV blocks 4,321, graphs 3.00 GiB, warm-up 96 s"
+    assert said in " ".join(forecast().split())
+    assert json.loads(forecast("-o", "json"))["measured"]["warmupSeconds"] == 96
+    assert "KV blocks,blocks,4321,4321,4321,measured,pod llama-1" in forecast("-o", "csv")
+
+
+def test_forecast_omits_figures_of_an_older_spec(kubeconfig: Path, api_server: int) -> None:
+    write(kubeconfig, api_server)
+    Handler.answers[PATH.format("models")] = (200, measured(1))
+    assert json.loads(forecast("-o", "json"))["measured"] is None
