@@ -44,8 +44,8 @@ def scale_down(**rules: Any) -> dict[str, Any]:
 
 AVERAGE = {"type": "AverageValue", "averageValue": 1}
 UTILIZATION = {"type": "Utilization", "averageUtilization": 50}
-ONE_SOURCE = "needs exactly the field of its type: resource, containerResource, pods, object or external"
-ONE_TARGET = "needs exactly the field of its type: value, averageValue or averageUtilization"
+ONE_SOURCE = "must set the field of its type, and no other: resource, containerResource, pods, object or external"
+ONE_TARGET = "must set the field of its type, and no other: value, averageValue or averageUtilization"
 
 AUTOSCALERS = (
     Bad(

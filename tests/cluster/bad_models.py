@@ -53,7 +53,7 @@ MODELS = (
     Bad("hub_repository_is_a_url", "huggingFace.repo in body should match", source(huggingFace={"repo": "https://x"})),
     Bad(
         "two_caches_named",
-        "spec.model.cache must name one",
+        "spec.model.cache must not set both",
         {
             "model": {
                 "source": {"persistentVolumeClaim": None, "huggingFace": {"repo": "a/b"}},
@@ -76,7 +76,7 @@ MODELS = (
     ),
     Bad(
         "inc_without_configuration",
-        "spec.model.quantization.configFile is needed",
+        "spec.model.quantization.configFile is required",
         {"model": {"quantization": {"method": "inc"}}, "engine": VLLM},
     ),
     Bad(
@@ -132,11 +132,13 @@ ACCELERATORS = (
     Bad("accelerator_missing", "spec.accelerator: Required value", {"accelerator": None}),
     Bad("generation_unknown", 'Unsupported value: "gaudi1"', {"accelerator": {"generation": "gaudi1"}}),
     Bad(
-        "cpu_without_device_memory", "deviceMemory belongs to generation none", {"accelerator": {"deviceMemory": None}}
+        "cpu_without_device_memory",
+        "deviceMemory is required with generation none",
+        {"accelerator": {"deviceMemory": None}},
     ),
     Bad(
         "card_with_device_memory",
-        "deviceMemory belongs to generation none",
+        "deviceMemory is only for generation none",
         {"accelerator": {"generation": "gaudi3"}},
     ),
     Bad(

@@ -31,4 +31,4 @@ class Bad:
 
 CARD = {"generation": "gaudi3", "deviceMemory": None}
 VLLM = {"name": "vllm"}
-NOT_OFFERED = "is not offered by the torch engine"
+NOT_OFFERED = "is not available with the torch engine"

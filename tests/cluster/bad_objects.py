@@ -89,12 +89,12 @@ BUCKETS = (
     Bad("strategy_not_offered", 'Unsupported value: "unified"', {"bucketing": {"strategy": "unified"}}),
     Bad(
         "file_strategy_without_file",
-        "spec.bucketing.file or fileFrom is required with strategy File",
+        "spec.bucketing must set file or fileFrom with strategy File",
         {"bucketing": {"strategy": "File"}},
     ),
     Bad(
         "file_with_another_strategy",
-        "spec.bucketing.file or fileFrom is required with strategy File",
+        "spec.bucketing must set file or fileFrom with strategy File",
         {"bucketing": {"file": "(1, 128, 0)"}},
     ),
     Bad(
@@ -104,7 +104,7 @@ BUCKETS = (
     ),
     Bad(
         "traffic_twice",
-        "spec.bucketing.optimal must name at most one of",
+        "spec.bucketing.optimal must not set both",
         {
             "bucketing": {
                 "strategy": "Optimal",

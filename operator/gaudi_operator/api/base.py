@@ -51,7 +51,7 @@ RelativePath = Annotated[
         json_schema_extra=rules(
             Rule(
                 rule="!self.startsWith('/') && !self.split('/').exists(part, part == '..')",
-                message="must be a relative path without '..': it is relative to its folder",
+                message="must be a relative path: remove '..' and a leading '/'",
             )
         )
     ),

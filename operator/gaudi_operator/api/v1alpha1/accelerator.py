@@ -26,9 +26,14 @@ class Accelerator(ApiModel):
 
     model_config = validated_by(
         Rule(
-            rule="(self.generation == 'none') == has(self.deviceMemory)",
-            message="spec.accelerator.deviceMemory belongs to generation none, and only to it:"
-            " the memory of a card is measured",
+            rule="self.generation != 'none' || has(self.deviceMemory)",
+            message="spec.accelerator.deviceMemory is required with generation none: set the memory for weights and KV"
+            " cache, such as 8Gi",
+        ),
+        Rule(
+            rule="self.generation == 'none' || !has(self.deviceMemory)",
+            message="spec.accelerator.deviceMemory is only for generation none, because pods measure the memory of"
+            " cards: remove it",
         ),
         Rule(
             rule="!has(self.resourceClaimTemplateName) || self.generation != 'none'",

@@ -53,7 +53,7 @@ class MetricTarget(ApiModel):
             rule="has(self.value) == (self.type == 'Value')"
             " && has(self.averageValue) == (self.type == 'AverageValue')"
             " && has(self.averageUtilization) == (self.type == 'Utilization')",
-            message="needs exactly the field of its type: value, averageValue or averageUtilization",
+            message="must set the field of its type, and no other: value, averageValue or averageUtilization",
         )
     )
     type: MetricTargetType = Field(description="Which of the other fields is set: Utilization, Value or AverageValue.")
@@ -162,7 +162,7 @@ class Metric(ApiModel):
     model_config = validated_by(
         Rule(
             rule=" && ".join(f"has(self.{each}) == (self.type == '{each[0].upper()}{each[1:]}')" for each in _SOURCES),
-            message=f"needs exactly the field of its type: {', '.join(_SOURCES[:-1])} or {_SOURCES[-1]}",
+            message=f"must set the field of its type, and no other: {', '.join(_SOURCES[:-1])} or {_SOURCES[-1]}",
         )
     )
     type: MetricType = Field(

@@ -82,12 +82,12 @@ class OptimalSettings(contract.OptimalSettings):
             Rule(
                 rule="[has(self.promptGraphs) || has(self.decodeGraphs), has(self.graphBytes), "
                 "has(self.warmupSeconds)].filter(given, given).size() <= 1",
-                message="spec.bucketing.optimal takes one kind of budget: promptGraphs and decodeGraphs, graphBytes, "
+                message="spec.bucketing.optimal must set only one budget: promptGraphs and decodeGraphs, graphBytes, "
                 "or warmupSeconds",
             ),
             Rule(
                 rule="!(has(self.traffic) && has(self.trafficFrom))",
-                message="spec.bucketing.optimal must name at most one of traffic and trafficFrom",
+                message="spec.bucketing.optimal must not set both traffic and trafficFrom: remove one",
             ),
         ),
     )
@@ -102,11 +102,11 @@ class Bucketing(contract.BucketPolicy):
         **validated_by(
             Rule(
                 rule=f"{is_one_of('strategy', Strategy.FILE)} == (has(self.file) || has(self.fileFrom))",
-                message="spec.bucketing.file or fileFrom is required with strategy File, and only allowed with it",
+                message="spec.bucketing must set file or fileFrom with strategy File, and neither with any other",
             ),
             Rule(
                 rule="!(has(self.file) && has(self.fileFrom))",
-                message="spec.bucketing must name one of file and fileFrom",
+                message="spec.bucketing must not set both file and fileFrom: remove one",
             ),
             Rule(
                 rule=f"!has(self.optimal) || {is_one_of('strategy', Strategy.OPTIMAL)}",
@@ -114,7 +114,7 @@ class Bucketing(contract.BucketPolicy):
             ),
             Rule(
                 rule=f"{is_one_of('strategy', Strategy.PADDING_AWARE)} || {_nowhere('padMax', 'padPercent')}",
-                message="spec.bucketing: padMax and padPercent are only for strategy PaddingAware",
+                message="spec.bucketing: padMax and padPercent are only for strategy PaddingAware: remove them",
             ),
         ),
     )

@@ -39,23 +39,23 @@ class Engine(ApiModel):
         ),
         Rule(
             rule="!has(self.maxNumBatchedTokens) || self.maxNumBatchedTokens >= self.blockSize",
-            message="spec.engine.maxNumBatchedTokens must be at least blockSize: no prompt bucket would fit",
+            message="spec.engine.maxNumBatchedTokens must be at least blockSize: no prompt bucket fits otherwise",
         ),
         Rule(
             rule="self.name == 'torch' || !has(self.compileBackend)",
-            message="spec.engine.compileBackend is only for the torch engine",
+            message="spec.engine.compileBackend is only for the torch engine: remove it",
         ),
         Rule(
             rule="self.name == 'vllm' || !has(self.extraArgs) || self.extraArgs.size() == 0",
-            message="spec.engine.extraArgs is only for the vllm engine",
+            message="spec.engine.extraArgs is only for the vllm engine: remove it",
         ),
         Rule(
             rule="self.name == 'sim' || !has(self.simulation)",
-            message="spec.engine.simulation is only for the sim engine",
+            message="spec.engine.simulation is only for the sim engine: remove it",
         ),
         Rule(
             rule=f"self.name != 'torch' || !{is_one_of('executionMode', ExecutionMode.LAZY)}",
-            message="spec.engine.executionMode Lazy is not offered by the torch engine:"
+            message="spec.engine.executionMode Lazy is not available with the torch engine:"
             " use HpuGraphs, TorchCompile or Eager",
         ),
     )
@@ -114,7 +114,7 @@ class Engine(ApiModel):
         json_schema_extra=rules(
             Rule(
                 rule="self.all(key, key.matches('^(--)?[A-Za-z][A-Za-z0-9_-]*$'))",
-                message="every name must be that of a variable like VLLM_DEFRAG_THRESHOLD or of an argument like"
+                message="every name must be a variable such as VLLM_DEFRAG_THRESHOLD or an argument such as"
                 " --async-scheduling",
             )
         ),

@@ -122,7 +122,7 @@ class FetchCache(ApiModel):
     model_config = validated_by(
         Rule(
             rule="!(has(self.persistentVolumeClaim) && has(self.emptyDir))",
-            message="spec.model.cache must name one of persistentVolumeClaim and emptyDir",
+            message="spec.model.cache must not set both persistentVolumeClaim and emptyDir: remove one",
         )
     )
     persistent_volume_claim: ClaimCache | None = Field(
@@ -142,7 +142,7 @@ class Quantization(ApiModel):
     model_config = validated_by(
         Rule(
             rule="self.method != 'inc' || has(self.configFile)",
-            message="spec.model.quantization.configFile is needed when method is inc",
+            message="spec.model.quantization.configFile is required when method is inc",
         )
     )
     method: QuantizationMethod = Field(
@@ -192,7 +192,8 @@ class Model(ApiModel):
         ),
         Rule(
             rule="self.kvCacheDtype == 'auto' || (has(self.quantization) && self.quantization.method == 'inc')",
-            message="spec.model.kvCacheDtype fp8 and fp8PerToken need quantization.method inc, which has the scales",
+            message="spec.model.kvCacheDtype fp8 and fp8PerToken require quantization.method inc, which provides their"
+            " scales",
         ),
         Rule(
             rule="!(has(self.cache) && (has(self.cache.persistentVolumeClaim) || has(self.cache.emptyDir))) ||"

@@ -119,7 +119,8 @@ class NetworkAccess(ApiModel):
     model_config = validated_by(
         Rule(
             rule="!self.allowAllClients || !has(self.clients) || self.clients.size() == 0",
-            message="spec.networkAccess.clients has no effect while allowAllClients is true: set it to false",
+            message="spec.networkAccess.clients has no effect while allowAllClients is true: remove clients, or set"
+            " allowAllClients to false",
         )
     )
 

@@ -64,13 +64,13 @@ class GaudiInference(ApiModel):
     model_config = validated_by(
         Rule(
             rule=f"size(self.metadata.name) <= {MAX_NAME_LENGTH}",
-            message=f"metadata.name must be at most {MAX_NAME_LENGTH} characters: the names of"
-            " pods are longer, and are label values",
+            message=f"metadata.name must be at most {MAX_NAME_LENGTH} characters, because longer names of pods are not"
+            " valid label values",
         ),
         Rule(
             rule=f"self.spec.parallelism.nodes == 1 || size(self.metadata.name) <= {MAX_GROUP_NAME_LENGTH}",
             message=f"metadata.name must be at most {MAX_GROUP_NAME_LENGTH} characters with spec.parallelism.nodes"
-            " above 1: the names of groups and their pods are longer",
+            " above 1, because longer names of groups and pods are not valid label values",
         ),
         Rule(
             rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",

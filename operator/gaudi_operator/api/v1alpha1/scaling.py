@@ -71,7 +71,8 @@ class Rollout(ApiModel):
     model_config = validated_by(
         Rule(
             rule=f"!({_NONE_MISSING} && string(self.maxSurge) in {_ZERO})",
-            message="spec.rollout.maxSurge and maxUnavailable cannot both be 0: no pod could ever be replaced",
+            message="spec.rollout.maxSurge and maxUnavailable cannot both be 0, because no pod could be replaced: raise"
+            " one of them",
         ),
         Rule(
             rule=f"!({_NONE_MISSING} && {is_one_of('whenNoRoom', WhenNoRoom.REPLACE_IN_PLACE)})",

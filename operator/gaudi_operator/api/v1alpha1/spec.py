@@ -28,7 +28,7 @@ def _not_with_torch(is_used: str, path: str) -> Rule:
     """Return the rule that rejects a feature of the vllm engine for the torch engine. `is_used` is CEL."""
     return Rule(
         rule=f"self.engine.name != 'torch' || !({is_used})",
-        message=f"spec.{path} is not offered by the torch engine: use engine vllm",
+        message=f"spec.{path} is not available with the torch engine: remove it, or use engine vllm",
     )
 
 
@@ -48,7 +48,8 @@ class GaudiInferenceSpec(ApiModel):
             rule="self.accelerator.generation == 'none' || has(self.accelerator.resourceClaimTemplateName) ||"
             " self.parallelism.tensor * self.parallelism.pipeline * self.parallelism.data"
             " <= 8 * self.parallelism.nodes",
-            message="spec.parallelism needs more than 8 cards per node: lower tensor, pipeline or data, or raise nodes",
+            message="spec.parallelism needs more than 8 cards per node (tensor x pipeline x data / nodes): lower"
+            " tensor, pipeline or data, or raise nodes",
         ),
         Rule(
             rule="self.engine.blockSize <= self.model.maxModelLen",
@@ -57,7 +58,7 @@ class GaudiInferenceSpec(ApiModel):
         Rule(
             rule="self.engine.name != 'torch' || self.parallelism.tensor * self.parallelism.pipeline *"
             " self.parallelism.data == 1",
-            message="spec.parallelism must be 1 in every direction with the torch engine: use engine vllm",
+            message="spec.parallelism must have tensor, pipeline and data 1 with the torch engine: use engine vllm",
         ),
         _not_with_torch("has(self.model.quantization)", "model.quantization"),
         _not_with_torch("has(self.engine.slidingWindowSlices)", "engine.slidingWindowSlices"),
@@ -79,13 +80,13 @@ class GaudiInferenceSpec(ApiModel):
             rule="self.engine.name != 'vllm' || self.engine.?chunkedPrefill.orValue(true) ||"
             " self.engine.?maxNumBatchedTokens.orValue(self.model.maxModelLen) >= self.model.maxModelLen",
             message="spec.engine.maxNumBatchedTokens must be at least model.maxModelLen when chunkedPrefill is false:"
-            " a longer prompt fits into no step",
+            " a prompt is then processed in one step. Raise it, or set chunkedPrefill to true",
         ),
         Rule(
             rule="self.engine.name != 'vllm' || self.engine.maxNumSeqs <= (has(self.engine.maxNumBatchedTokens) ?"
             " self.engine.maxNumBatchedTokens : self.model.maxModelLen)",
             message="spec.engine.maxNumSeqs must be at most maxNumBatchedTokens (maxModelLen when left out) with the"
-            " vllm engine: every running sequence needs one token of a step",
+            " vllm engine, because every running sequence needs one token per step: lower maxNumSeqs",
         ),
         Rule(
             rule="self.engine.name != 'vllm' || self.accelerator.generation != 'none' ||"
@@ -96,8 +97,9 @@ class GaudiInferenceSpec(ApiModel):
             rule="self.engine.prefixCaching || self.engine.?chunkedPrefill.orValue("
             "self.engine.?maxNumBatchedTokens.orValue(self.model.maxModelLen) < self.model.maxModelLen) ||"
             " !self.?bucketing.?prompt.?context.hasValue()",
-            message="spec.bucketing.prompt.context needs engine.prefixCaching, engine.chunkedPrefill or an"
-            " engine.maxNumBatchedTokens below model.maxModelLen: without them prompts have no context",
+            message="spec.bucketing.prompt.context requires engine.prefixCaching, engine.chunkedPrefill or an"
+            " engine.maxNumBatchedTokens below model.maxModelLen, because other prompts have no context: remove it, or"
+            " set one of them",
         ),
     )
     class_name: ObjectName | None = Field(

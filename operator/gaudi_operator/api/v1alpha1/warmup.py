@@ -40,17 +40,17 @@ class RecipeObjectStore(ApiModel):
     model_config = validated_by(
         Rule(
             rule="!(has(self.s3) && has(self.tokenSecretRef))",
-            message="spec.recipeCache.objectStore must name at most one of s3 and tokenSecretRef",
+            message="spec.recipeCache.objectStore must not set both s3 and tokenSecretRef: remove one",
         ),
         Rule(
             rule="!has(self.tokenSecretRef) || self.url.startsWith('https://')",
             message="spec.recipeCache.objectStore.url must start with https:// if tokenSecretRef is set:"
-            " others could read the token",
+            " http:// would expose the token",
         ),
         Rule(
             rule="self.url.startsWith('https://') || self.?insecure.orValue(false)",
-            message="spec.recipeCache.objectStore.url must start with https://: recipes are code that pods run, and"
-            " everyone on the network path could change them. insecure true allows http://",
+            message="spec.recipeCache.objectStore.url must start with https://, because recipes are code that pods run:"
+            " use https://, or set insecure to true if the network is trusted",
         ),
     )
     url: HttpAddress = Field(

@@ -104,8 +104,8 @@ def text_is_missing(inference: Inference, _: InstallationDefaults) -> Problem | 
 
 
 def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
-    release = " is not built in this release"
-    unsimulated = " is not built for the sim engine: leave it out, or use engine vllm."
+    release = " is not implemented in this release"
+    unsimulated = " is not implemented for the sim engine: leave it out, or use engine vllm."
     simulated = spec.engine.name is EngineName.SIM
     several = f"{release}: use the same Secret and key everywhere."
     ranks = spec.parallelism

@@ -100,11 +100,11 @@ def _wrong_host_paths(view: PodView, policy: PodPolicy) -> Iterator[Problem]:
             )
         groups |= {group for each in leave for group in each.groups}
     if mounted and (wrong := _wrong_group(view.spec.security_context, groups)):
-        yield Problem("HostPathNotAllowed", f"{wrong} (spec.pod), where a folder of the node is mounted: {_FIXED}.")
+        yield Problem("HostPathNotAllowed", f"spec.pod: {wrong} in a pod that mounts a folder of the node: {_FIXED}.")
 
 
 _FIXED = (
-    f"the group of the pods is {DEFAULT_USER} there, so that pods cannot read the files of others; remove it, or "
+    f"such pods run with group {DEFAULT_USER}, so that they cannot read the files of others. Remove the setting, or "
     "install the operator with that group in allowHostPath"
 )
 

@@ -22,12 +22,12 @@ def drafts_cannot_be_verified(inference: Inference, _: InstallationDefaults) -> 
     if asked is None or spec.engine.name is not EngineName.VLLM:
         return None
     if on_cpu(spec.accelerator):
-        return Problem("NotBuilt", f"{_SETTING} with generation none is not built in this release: leave it out.")
+        return Problem("NotBuilt", f"{_SETTING} with generation none is not implemented in this release: leave it out.")
     if asked.method != NGRAM:
         return Problem(
             "NotBuilt",
-            f"{_SETTING}: method {asked.method} is not built in this release, for {why_refused(asked.method)}; use "
-            f"method {NGRAM}.",
+            f"{_SETTING}: method {asked.method} is not implemented in this release, because "
+            f"{why_refused(asked.method)}; use method {NGRAM}.",
         )
     wrong = _wrong(inference, asked)
     return Problem("SettingsWrong", f"{_SETTING}: {wrong}") if wrong else None

@@ -209,7 +209,7 @@ def test_what_the_operator_refuses_is_refused() -> None:
     found = asked(several)
     assert found["problems"][0]["reason"] == "NotBuilt"
     assert ended(several) == ("REFUSED", 4)
-    assert "why: spec.model.quantization is not built" in plan(several, command="forecast").stdout
+    assert "why: spec.model.quantization is not implemented" in plan(several, command="forecast").stdout
 
 
 CARD: dict[str, Any] = {

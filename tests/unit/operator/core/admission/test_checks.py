@@ -31,8 +31,8 @@ def hub_adapter(name: str, secret: str) -> dict[str, Any]:
     return {"name": name, "source": {"huggingFace": hub}}
 
 
-NOT_BUILT = "is not built in this release"
-NOT_SIMULATED = "is not built for the sim engine: leave it out, or use engine vllm."
+NOT_BUILT = "is not implemented in this release"
+NOT_SIMULATED = "is not implemented for the sim engine: leave it out, or use engine vllm."
 
 
 def no_room(memory: str, least: str) -> str:

@@ -215,8 +215,8 @@ def test_allowed_groups_come_from_the_entry(pod: dict[str, Any], refused: str | 
 def test_cluster_assigned_group_is_refused_with_its_reason() -> None:
     assert violation_of(AllowedHostPath("/models"), model=MODELS, pod={"userFromCluster": True}) == Problem(
         "HostPathNotAllowed",
-        "userFromCluster is not allowed (spec.pod), where a folder of the node is mounted: the group of the pods is "
-        "65532 there, so that pods cannot read the files of others; remove it, or install the operator with that "
+        "spec.pod: userFromCluster is not allowed in a pod that mounts a folder of the node: such pods run with group "
+        "65532, so that they cannot read the files of others. Remove the setting, or install the operator with that "
         "group in allowHostPath.",
     )
 
@@ -227,7 +227,10 @@ def test_group_of_a_stored_template_is_checked(field: str, value: object) -> Non
     rendered["spec"]["securityContext"][field] = value
     found = PodPolicy("models", (AllowedHostPath("/"),)).why_not(stored(rendered))
     assert found is not None
-    assert found.message.partition(" is not allowed (spec.pod)")[0] in ("group 6", "supplementalGroups 6")
+    assert found.message.partition(" is not allowed in a pod")[0] in (
+        "spec.pod: group 6",
+        "spec.pod: supplementalGroups 6",
+    )
 
 
 def test_unreadable_template_is_refused() -> None:

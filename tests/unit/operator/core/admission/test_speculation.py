@@ -34,13 +34,13 @@ def ngram(tokens: int) -> dict[str, Any]:
 def test_other_methods_than_ngram_are_refused(method: str, why: str) -> None:
     assert refused({"method": method, "num_speculative_tokens": 2}, **SPLIT, maxNumBatchedTokens=512) == Problem(
         "NotBuilt",
-        f"{SETTING}: method {method} is not built in this release, for {why}; use method ngram.",
+        f"{SETTING}: method {method} is not implemented in this release, because {why}; use method ngram.",
     )
 
 
 def test_drafts_without_a_card_are_refused() -> None:
     assert refused(ngram(2), card=False) == Problem(
-        "NotBuilt", f"{SETTING} with generation none is not built in this release: leave it out."
+        "NotBuilt", f"{SETTING} with generation none is not implemented in this release: leave it out."
     )
 
 
