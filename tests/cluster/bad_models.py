@@ -164,7 +164,7 @@ ACCELERATORS = (
     ),
     Bad(
         "parallelism_with_torch",
-        "spec.parallelism must be 1",
+        "spec.parallelism must have tensor",
         {"parallelism": {"data": 2}},
     ),
 )

@@ -117,7 +117,7 @@ BUCKETS = (
     ),
     Bad(
         "optimal_with_two_budgets",
-        "spec.bucketing.optimal takes",
+        "spec.bucketing.optimal must set only one",
         {
             "bucketing": {
                 "strategy": "Optimal",
@@ -142,7 +142,7 @@ BUCKETS = (
     ),
     Bad(
         "context_without_prefix_caching",
-        "spec.bucketing.prompt.context needs",
+        "spec.bucketing.prompt.context requires",
         {"bucketing": {"strategy": "Linear", "prompt": {"context": {"max": 4}}}, "engine": {"chunkedPrefill": False}},
     ),
 )
