@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from demo.install import Installed
 from localcluster import tools
@@ -13,6 +14,7 @@ from tests.support.shell import Shell, make_clone, search_path, table_of_times
 
 NAME = "tiny-torch-cpu"
 PAGE = (ROOT / QUICKSTART).read_text()
+KUBECONFIG = Path(".cache/gaudi-operator/run/demo/kubeconfig")
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +22,7 @@ def home(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Path
     """A home folder in which `make demo` has left its kubeconfig and its programs."""
     home = tmp_path_factory.mktemp("home")
     cache = home / ".cache" / "gaudi-operator"
-    kubeconfig = cache / "run" / "demo" / "kubeconfig"
+    kubeconfig = home / KUBECONFIG
     kubeconfig.parent.mkdir(parents=True)
     kubeconfig.write_bytes(installed.kubeconfig.read_bytes())  # the page changes its namespace
     (cache / "bin").symlink_to(tools().bin_dir)
@@ -56,13 +58,24 @@ def test_answer_is_streamed_to_its_end(outputs: dict[str, str]) -> None:
 
 
 def test_upgrade_creates_a_second_revision(outputs: dict[str, str]) -> None:
-    numbers = re.findall(r"^\W*(\d+)\b", outputs["Upgrade it 1"].partition("REVISION")[2], re.MULTILINE)
+    numbers = re.findall(r"^\W*(\d+)\b", outputs["Upgrade it 2"].partition("REVISION")[2], re.MULTILINE)
     assert numbers == ["1", "2"]
 
 
+def test_no_request_fails_during_the_upgrade(outputs: dict[str, str]) -> None:
+    assert re.search(r"^[1-9]\d* requests, 0 failed$", outputs["Upgrade it 3"], re.MULTILINE)
+
+
 def test_undo_ends_with_a_complete_rollout(outputs: dict[str, str]) -> None:
-    assert "successfully rolled out" in outputs["Upgrade it 2"]
+    assert "successfully rolled out" in outputs["Upgrade it 4"]
 
 
 def test_why_finds_nothing_wrong_with_a_ready_model(outputs: dict[str, str]) -> None:
     assert NAME in outputs["Find out why a model is not ready 1"]
+
+
+@pytest.mark.usefixtures("outputs")
+def test_context_does_not_stay_on_the_deleted_namespace(home: Path) -> None:
+    config = yaml.safe_load((home / KUBECONFIG).read_text())
+    contexts = {each["name"]: each["context"] for each in config["contexts"]}
+    assert contexts[config["current-context"]]["namespace"] == "default"

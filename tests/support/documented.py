@@ -85,6 +85,8 @@ IN_QUICKSTART = tuple(
         "Ask it 1",
         "Upgrade it 1",
         "Upgrade it 2",
+        "Upgrade it 3",
+        "Upgrade it 4",
         "Find out why a model is not ready 1",
         "Remove it 1",
     )
