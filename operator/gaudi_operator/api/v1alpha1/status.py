@@ -301,9 +301,13 @@ class RevisionStatus(ApiModel):
         description="Number of the revision. It grows whenever a revision becomes the desired one."
     )
     phase: RevisionPhase = Field(
-        description="Phase of the revision. Serving: rolled out. RollingOut: rollout in progress. ScalingDown:"
-        " replaced, with pods left. Failed: failed, and paused or with pods left. RolledBack: failed,"
-        " without pods. Kept: neither running nor desired."
+        description="Phase of the revision. Serving: rolled out, or being replaced while its pods receive traffic."
+        " RollingOut: rollout in progress. ScalingDown: replaced, with pods left that receive no traffic."
+        " Failed: failed, and paused or with pods left. RolledBack: failed, without pods. Kept: neither"
+        " running nor desired."
+    )
+    served: bool = Field(
+        False, description="Whether a pod of the revision was ready at any time. A canary counts once it has passed."
     )
     created: Timestamp | None = Field(None, description="Time at which the revision was created.")
     reason: Annotated[str, Field(max_length=64)] | None = Field(
@@ -374,3 +378,8 @@ class GaudiInferenceStatus(ApiModel):
     pods: Annotated[tuple[PodState, ...], Field(max_length=MAX_PODS)] = Field(
         (), description="Up to 20 pods, those that are not ready first."
     )
+
+    @property
+    def served_revisions(self) -> frozenset[str]:
+        """The names of the listed revisions that had a ready pod at any time."""
+        return frozenset(each.name for each in self.revisions if each.served)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gaudi_operator.api.v1alpha1.status import RevisionStatus
 from gaudi_operator.cli.kubectl.options import Refused, SelectedResource, with_resource
 from gaudi_operator.core.names import CONTAINER, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
@@ -19,7 +20,7 @@ from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.contract.text import on_one_line
 
 NONE = "<none>"
-HEADER = ("REVISION", "NAME", "PHASE", "CREATED", "FAILED")
+HEADER = ("REVISION", "NAME", "PHASE", "SERVED", "CREATED", "FAILED")
 UNSAID = (None, "0")
 """The values of an unset revision option. kubectl uses 0."""
 
@@ -75,20 +76,23 @@ def stored_of(asked: SelectedResource) -> tuple[Revision, ...]:
 
 def rows(resource: Manifest, stored: Sequence[Revision]) -> Iterator[Sequence[str]]:
     """Yield the rows of the rollout history: the header, then a row per stored revision, oldest first."""
-    phases = _phases(resource)
+    shown = _shown(resource)
     yield HEADER
     for each in sorted(stored, key=lambda revision: revision.number):
         failed = each.failure.reason if each.failure else NONE
-        yield str(each.number), each.name, phases.get(each.name, NONE), each.created or NONE, failed
+        row = shown.get(each.name)
+        phase, served = (row.phase.value, "yes" if row.served else "no") if row else (NONE, NONE)
+        yield str(each.number), each.name, phase, served, each.created or NONE, failed
 
 
 def details(resource: Manifest, revision: Revision) -> dict[str, Any]:
     """Return one stored revision in detail, as `kubectl gaudi rollout history --revision` prints it."""
-    failure = revision.failure
+    failure, row = revision.failure, _shown(resource).get(revision.name)
     return {
         "revision": revision.number,
         "name": revision.name,
-        "phase": _phases(resource).get(revision.name, NONE),
+        "phase": row.phase.value if row else NONE,
+        "served": row.served if row else NONE,
         "created": revision.created or NONE,
         **({"failed": f"{failure.reason}: {failure.message}"} if failure else {}),
         "image": _image(revision.template),
@@ -103,8 +107,9 @@ def aligned_lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _phases(resource: Manifest) -> dict[str, str]:
-    return {each.name: each.phase.value for each in read_status(resource).revisions}
+def _shown(resource: Manifest) -> dict[str, RevisionStatus]:
+    """Return the revisions of the status by name. The status has no row for the oldest revisions of a long history."""
+    return {each.name: each for each in read_status(resource).revisions}
 
 
 def _image(template: Mapping[str, Any]) -> str:
@@ -113,14 +118,18 @@ def _image(template: Mapping[str, Any]) -> str:
 
 
 def find_revision(stored: Sequence[Revision], asked: str) -> Revision:
-    """Return the revision that a rollout command selects by name or number (--revision).
+    """Return the revision that a rollout command selects by name or number (--revision, --to-revision).
 
-    Raises Refused if it is not stored.
+    Raises Refused if it is not stored, or now has another number.
     """
     for key in (lambda each: each.name, lambda each: str(each.number)):
         for revision in stored:
             if key(revision) == asked:
                 return revision
+    for revision in stored:
+        if asked in map(str, revision.former_numbers):
+            now = f"revision {asked} has run again since and is now revision {revision.number}"
+            raise Refused(f"{now}: use {revision.number}, or its name {revision.name}, which never changes")
     kept = ", ".join(f"{each.number} ({each.name})" for each in reversed(stored)) or "none"
     raise Refused(f"revision {asked} is not kept: choose one of {kept}")
 

@@ -2,7 +2,7 @@
 
 The command comes first. The pure functions below it choose the revision to restore and return the undo patch. Users who
 cannot patch the spec, because another tool owns it, set spec.rollout.revision instead (docs/how-to/revisions.md,
-Steering it).
+Control a rollout).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from gaudi_operator.cli.kubectl.options import Refused, SelectedResource, with_r
 from gaudi_operator.cli.kubectl.rollout import UNSAID, MergePatch, find_revision, refuse_if_paused, stored_of
 from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.resource import read_inference
+from gaudi_operator.core.resource import read_inference, read_status
 from gaudi_operator.core.rollout.inputs import read_inputs, revision_inputs
 from gaudi_operator.core.rollout.revision import Revision
 
@@ -24,7 +24,8 @@ TRY_AGAIN: MergePatch = {"metadata": {"annotations": {FAILURE_ANNOTATION: None}}
 """The patch of a ControllerRevision that removes its failure, so that the operator tries the revision again."""
 
 ToRevision = Annotated[
-    str | None, typer.Option("--to-revision", help="Number or name of the revision. Defaults to the previous one.")
+    str | None,
+    typer.Option(help="Number or name of the revision. Defaults to the newest other revision that served."),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Go back even if the revision has failed before.")]
 
@@ -59,17 +60,30 @@ def undo_target(resource: Manifest, stored: Sequence[Revision], asked: str | Non
 
 
 def previous_revision(resource: Manifest, stored: Sequence[Revision]) -> Revision:
-    """Return the revision that undo restores without --to-revision: the newest good one that is not desired.
+    """Return the revision that undo restores without --to-revision.
 
-    `stored` is newest first. After a rollback, undo thus restores the revision that runs.
+    This is the newest revision that served, has not failed and is not desired. `stored` is newest first. After a
+    rollback, undo thus restores the revision that runs.
 
     Raises Refused if there is no such revision, SpecUnreadable if another release wrote an unreadable spec.
     """
-    desired = _desired(resource, stored)
-    for revision in stored:
-        if revision is not desired and revision.failure is None:
+    desired, served = _desired(resource, stored), read_status(resource).served_revisions
+    others = [each for each in stored if each is not desired]
+    for revision in others:
+        if revision.name in served and revision.failure is None:
             return revision
-    raise Refused("there is no earlier revision to go back to that has not failed")
+    raise Refused(_no_previous(others))
+
+
+def _no_previous(others: Sequence[Revision]) -> str:
+    if not others:
+        return "there is no earlier revision to restore"
+    found = ", ".join(f"revision {each.number} ({each.name}) {_why_not_selected(each)}" for each in reversed(others))
+    return f"no earlier revision served without a failure: {found}. To restore one of them, use --to-revision"
+
+
+def _why_not_selected(revision: Revision) -> str:
+    return f"failed ({revision.failure.reason})" if revision.failure else "is not recorded as served"
 
 
 def why_not_back(revision: Revision) -> str | None:

@@ -12,7 +12,13 @@ from dataclasses import asdict, dataclass
 import typer
 
 from gaudi_operator.api.v1alpha1.resource import SINGULAR
-from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus, GaudiInferenceStatus, PodState
+from gaudi_operator.api.v1alpha1.status import (
+    Condition,
+    ConditionStatus,
+    GaudiInferenceStatus,
+    PodState,
+    RevisionPhase,
+)
 from gaudi_operator.cli.kubectl.options import Form, Output, SelectedResource, with_resource
 from gaudi_operator.cli.kubectl.terminal import console, paragraphs
 from gaudi_operator.core.names import NAME_LABEL
@@ -94,7 +100,8 @@ def explain(resource: Manifest) -> Explanation:
     cause = next((each for each in map(conditions.get, ("Stalled", "PlanAccepted")) if each and _tells(each)), ready)
     if cause is None:
         return Explanation(False, "NoStatus", "The status has no conditions yet.", next=(EVENTS.format(**place),))
-    pod = next((each for each in status.pods if not each.ready), None)
+    concerned = _concerned(status, cause.message)
+    pod = next((each for each in concerned.pods if not each.ready), None)
     commands = NEXT.get(cause.reason, _OTHERWISE)
     # Without a pod, describe the workload that could not create a pod.
     possible = [each for each in commands if pod or "{pod}" not in each] or [WORKLOAD, EVENTS]
@@ -103,7 +110,7 @@ def explain(resource: Manifest) -> Explanation:
         ready=False,
         reason=on_one_line(cause.reason),
         sentence=on_one_line(cause.message),
-        evidence=tuple(map(on_one_line, _evidence(status, pod, cause.message))),
+        evidence=tuple(map(on_one_line, _evidence(concerned, pod, cause.message))),
         next=tuple(on_one_line(each.format(**words)) for each in possible),
     )
 
@@ -126,13 +133,29 @@ def _doubts(conditions: Mapping[str, Condition]) -> Iterator[str]:
             yield on_one_line(f"{kind}: {found.reason}: {found.message}")
 
 
+def _concerned(status: GaudiInferenceStatus, sentence: str) -> GaudiInferenceStatus:
+    """Return the status with only the revisions that a cause concerns, and their pods, the most relevant pod first.
+
+    A cause concerns the current revision, the revisions that serve, and those that its `sentence` names.
+    """
+    current = status.revision.current
+    serving = {each.name for each in status.revisions if each.phase is RevisionPhase.SERVING}
+    named = {each.name for each in status.revisions if re.search(rf"\b{re.escape(each.name)}\b", sentence)}
+    names = {current, *serving, *named}
+    pods = (each for each in status.pods if each.revision in names)
+    revisions = tuple(each for each in status.revisions if each.name in names)
+    ordered = sorted(pods, key=lambda pod: (pod.name not in sentence, pod.revision != current))
+    return status.model_copy(update={"revisions": revisions, "pods": tuple(ordered)})
+
+
 def _evidence(status: GaudiInferenceStatus, pod: PodState | None, sentence: str) -> Iterator[str]:
     """Yield the evidence for the cause, without repeating its sentence."""
     for revision in status.revisions:
         if revision.reason:
             what = f"revision {revision.name} failed ({revision.reason})"
             yield what if not revision.message or revision.message in sentence else f"{what}: {revision.message}"
-        if pause := revision.back_off:
+        # A failed revision is not tried again.
+        elif pause := revision.back_off:
             yield (
                 f"revision {revision.name}: {pause.failures} attempts have ended; the next one starts at {pause.until}"
             )

@@ -108,10 +108,7 @@ def _desired_children(
     policy = state.rollout.policy
     owner, autoscaling = inference.identity, inference.spec.autoscaling
     children = [
-        *(
-            controller_revision(owner, each.name, each.number, each.data, each.failure)
-            for each in state.rollout.revisions_to_record
-        ),
+        *(controller_revision(owner, each) for each in state.rollout.revisions_to_record),
         *([service_account(owner)] if _own_account_is_used(owner.name, running) else []),
         *(config_map(owner, revision.config) for revision in running if revision.config),
         *([network_policy(inference, state.defaults)] if inference.spec.network_access.enabled else []),

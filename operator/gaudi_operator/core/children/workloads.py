@@ -10,20 +10,17 @@ from typing import Any
 from gaudi_operator.core.names import DESIRED_ANNOTATION, IN_PLACE_ANNOTATION
 from gaudi_operator.core.rendering.metadata import Object, child, revision_labels
 from gaudi_operator.core.resource import Identity
-from gaudi_operator.core.rollout.controller_revision import failure_annotations
+from gaudi_operator.core.rollout.controller_revision import history_annotations
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_runtime.errors import Problem
 
 
-def controller_revision(
-    owner: Identity, revision: str, number: int, data: dict[str, Any], failure: Problem | None = None
-) -> Object:
-    """Build the ControllerRevision that stores the revision of a workload.
+def controller_revision(owner: Identity, revision: Revision) -> Object:
+    """Build the ControllerRevision that stores a revision.
 
-    `data` is {inputs, template, config} and immutable. `number` grows each time the revision is selected to run.
+    Its data is immutable. Its number grows each time the revision is selected to run.
     """
-    name, body = f"{owner.name}-{revision}", {"data": data, "revision": number}
-    return child("apps/v1", "ControllerRevision", name, owner, body, revision, failure_annotations(failure))
+    name, body = f"{owner.name}-{revision.name}", {"data": revision.data, "revision": revision.number}
+    return child("apps/v1", "ControllerRevision", name, owner, body, revision.name, history_annotations(revision))
 
 
 def workload_name(owner: Identity, revision: str) -> str:

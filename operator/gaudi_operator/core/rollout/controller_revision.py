@@ -1,7 +1,8 @@
-"""Revisions as stored in ControllerRevisions, with their inputs, their rendering and their failure.
+"""Revisions as stored in ControllerRevisions, with their inputs, their rendering and their history.
 
-A failure is stored as an annotation, so that no operator retries the revision on its own (docs/how-to/revisions.md,
-When a revision fails).
+Annotations store the history. A failure is stored so that no operator retries the revision on its own
+(docs/how-to/revisions.md, When a revision fails). Former numbers are stored so that commands can name the current
+number to a user who read an older list of revisions.
 """
 
 import json
@@ -10,14 +11,27 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from gaudi_operator.core.names import FAILURE_ANNOTATION, REVISION_LABEL
+from gaudi_operator.core.names import (
+    FAILURE_ANNOTATION,
+    FORMER_NUMBERS_ANNOTATION,
+    REVISION_LABEL,
+)
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.rollout.revision import FromClass, Group, Revision
 from gaudi_operator.core.text_formats import canonical_json
 from gaudi_runtime.contract.base import Tolerant
 from gaudi_runtime.errors import Problem
 
-MAX_REASON, MAX_MESSAGE = 64, 1024
+MAX_REASON, MAX_MESSAGE, MAX_FORMER_NUMBERS = 64, 1024, 10
+
+
+def history_annotations(revision: Revision) -> dict[str, str]:
+    """Return the annotations of the ControllerRevision: the failure and the former numbers."""
+    former = ",".join(map(str, revision.former_numbers[-MAX_FORMER_NUMBERS:]))
+    return {
+        **failure_annotations(revision.failure),
+        **({FORMER_NUMBERS_ANNOTATION: former} if former else {}),
+    }
 
 
 def failure_annotations(failure: Problem | None) -> dict[str, str]:
@@ -44,6 +58,16 @@ def read_failure(annotations: Mapping[str, str]) -> Problem | None:
 
 _MOST_NUMBER = 2**62
 """The limit of revision numbers. The next number must also fit into 64 bits."""
+
+_MOST_FORMER_TEXT = MAX_FORMER_NUMBERS * len(f"{_MOST_NUMBER},")
+"""The maximum length of recorded former numbers. An annotation may have 256 KiB."""
+
+
+def read_former_numbers(annotations: Mapping[str, str]) -> tuple[int, ...]:
+    """Return the recorded former numbers, oldest first. Other texts, which users may write, are skipped."""
+    parts = annotations.get(FORMER_NUMBERS_ANNOTATION, "")[:_MOST_FORMER_TEXT].split(",")
+    return tuple(int(each) for each in parts if each.isascii() and each.isdecimal())[-MAX_FORMER_NUMBERS:]
+
 
 _MOST_VOLUMES = 1_000
 """The maximum number of volumes. Pods of the operator have far fewer volumes, and every reconcile reads all of them."""
@@ -105,7 +129,7 @@ def stored_revisions(manifests: Iterable[Manifest]) -> tuple[Revision, ...]:
 def _read(manifest: Manifest) -> Revision | None:
     """Return the revision, or None if an operator did not write it, because users may create ControllerRevisions."""
     name, number = (manifest["metadata"].get("labels") or {}).get(REVISION_LABEL), manifest.get("revision", 0)
-    data = manifest.get("data") or {}
+    data, annotations = manifest.get("data") or {}, manifest["metadata"].get("annotations") or {}
     try:
         _Data.model_validate(data)
     except ValidationError:
@@ -119,8 +143,9 @@ def _read(manifest: Manifest) -> Revision | None:
         template=data.get("template", {}),
         config=data.get("config", ""),
         group=Group(data["group"]["size"], data["group"]["worker"]) if data.get("group") else None,
-        failure=read_failure(manifest["metadata"].get("annotations") or {}),
+        failure=read_failure(annotations),
         created=manifest["metadata"].get("creationTimestamp"),
+        former_numbers=read_former_numbers(annotations),
         kept=data,
         from_class=FromClass(data["class"]["name"], data["class"].get("values", {})) if data.get("class") else None,
     )

@@ -51,10 +51,10 @@ class FromClass:
 class Revision:
     """One revision: its inputs, its rendered pod template and configuration, and its failure.
 
-    `number` orders revisions by the time when they were last selected to run. `kept` is the data of the
-    ControllerRevision, if one exists. `template` is a pod template in wire form. With a `group`, it is the template of
-    the leader. `config` is a RuntimeConfig as JSON text, because the API server may format numbers of an object
-    differently and a hash of the text names the ConfigMap.
+    `number` orders revisions by the time when they were last selected to run, and `former_numbers` are the numbers
+    that it had before, oldest first. `kept` is the data of the ControllerRevision, if one exists. `template` is a pod
+    template in wire form. With a `group`, it is the template of the leader. `config` is a RuntimeConfig as JSON text,
+    because the API server may format numbers of an object differently and a hash of the text names the ConfigMap.
     """
 
     name: str
@@ -64,6 +64,7 @@ class Revision:
     config: str
     failure: Problem | None = None
     created: str | None = None
+    former_numbers: tuple[int, ...] = ()
     group: Group | None = None
     kept: dict[str, Any] | None = None
     from_class: FromClass | None = None
@@ -143,7 +144,9 @@ class Revision:
 def as_newest(revision: Revision, stored: tuple[Revision, ...]) -> Revision:
     """Return a revision with the highest number of all revisions, because it is selected to run now."""
     newest = newest_number(stored)
-    return revision if revision.number >= newest else replace(revision, number=newest + 1)
+    if revision.number >= newest:
+        return revision
+    return replace(revision, number=newest + 1, former_numbers=(*revision.former_numbers, revision.number))
 
 
 def newest_number(stored: tuple[Revision, ...]) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from gaudi_operator.api.v1alpha1.scaling import OnFailure
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.criteria import Room
@@ -23,7 +24,7 @@ from gaudi_runtime.errors import Problem
 def choose_revision(state: State, desired: Revision, room: Room) -> RevisionChoice:
     """Select the revision to run now. `desired` is the revision that the spec asks for."""
     spec, stable = state.inference.spec, state.before.revision.stable
-    good = last_good(desired.name, state.stored, stable, state.pods, state.forbidden)
+    good = last_good(desired.name, state.stored, state.before, state.pods, state.forbidden)
     # Without a good revision, a rollback would leave no pods at all.
     if desired.failure is None and good is not None and desired.name != stable and not spec.rollout.paused:
         desired = replace(desired, failure=_failure(desired.name, state, room))
@@ -56,23 +57,25 @@ _NEXT = (
 def last_good(
     failed: str,
     stored: Iterable[Revision],
-    stable: str | None,
+    before: GaudiInferenceStatus,
     pods: Iterable[PodView],
     forbidden: Collection[str] = (),
 ) -> Revision | None:
-    """Return the revision for a rollback: the stable revision, or else the newest revision with pods that were ready.
+    """Return the revision for a rollback: the stable revision, or else the newest revision that served.
 
-    A `forbidden` revision qualifies only while it has such pods, because it gets no new ones.
+    The written status `before` names both. `rollout undo` selects only revisions that served, too. A `forbidden`
+    revision qualifies only while it has pods that were ready, because it gets no new ones.
     """
-    served = {pod.revision for pod in pods if pod.active and pod.served}
+    stable = before.revision.stable
+    serving = {pod.revision for pod in pods if pod.active and pod.served}
     others = [
         revision
         for revision in stored
         if revision.name != failed
         and revision.failure is None
-        and (revision.name not in forbidden or revision.name in served)
+        and (revision.name not in forbidden or revision.name in serving)
     ]
-    proven = [revision for revision in others if revision.name == stable or revision.name in served]
+    proven = [each for each in others if each.name in {stable, *serving, *before.served_revisions}]
     return next((revision for revision in proven if revision.name == stable), next(iter(proven), None))
 
 

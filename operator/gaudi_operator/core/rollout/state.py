@@ -67,7 +67,7 @@ class RolloutState:
 
     @property
     def revisions_to_record(self) -> list[Revision]:
-        """The revisions whose number or failure may have to be written. A failed revision comes first."""
+        """The revisions whose number or history may have to be written. A failed revision comes first."""
         failed = [self.choice.desired] if self.choice and self.choice.rolled_back else []
         return [*failed, *([self.current] if self.current else [])]
 
@@ -125,6 +125,12 @@ class State:
     def stable(self) -> str | None:
         """The name of the last revision that was rolled out completely."""
         return self.current if self.rollout.is_over else self.before.revision.stable
+
+    @property
+    def served_revisions(self) -> frozenset[str]:
+        """The names of the revisions that had a ready pod at any time. A canary on trial does not count."""
+        serves = not self.rollout.policy.trial and any(pod.served for pod in self.updated)
+        return self.before.served_revisions | ({self.current} if self.current and serves else set())
 
     def brings_learned_plan(self, revision: str | None) -> bool:
         """Return True if `revision` has a plan learned from traffic and the stable revision has another plan."""

@@ -22,6 +22,7 @@ from gaudi_operator.core.gate.judgement import BELOW_THRESHOLD
 from gaudi_operator.core.pods.progress import Waiting, count_waiting
 from gaudi_operator.core.pods.slow_bucket import slow_bucket
 from gaudi_operator.core.pods.view import ENDED, PodView
+from gaudi_operator.core.rendering.execution_mode import on_cpu
 from gaudi_operator.core.rollout.planner import RolloutProgress
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.text_formats import parse_timestamp, timestamp
@@ -69,7 +70,10 @@ def _zero(s: State) -> Verdict:
 
 def _terminating(s: State, left: int) -> str:
     end = "terminating" if sum(pod.terminating for pod in s.pods) >= left else "about to be deleted"
-    return f"1 pod is {end} and holds its cards." if left == 1 else f"{left} pods are {end} and hold their cards."
+    found = f"{plural(left, 'pod is', 'pods are')} {end}"
+    if on_cpu(s.inference.spec.accelerator):
+        return f"{found}."
+    return f"{found} and {'holds its' if left == 1 else 'hold their'} cards."
 
 
 def _ending(s: State) -> int:

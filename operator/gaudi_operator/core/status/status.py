@@ -178,6 +178,7 @@ def _state(state: State, revision: Revision) -> RevisionStatus:
         name=revision.name,
         number=revision.number,
         phase=_revision_phase(state, revision),
+        served=revision.name in state.served_revisions,
         created=revision.created,
         reason=failure.reason if failure else None,
         message=failure.message if failure else None,
@@ -193,4 +194,6 @@ def _revision_phase(state: State, revision: Revision) -> RevisionPhase:
         return RevisionPhase.FAILED if current or has_pods else RevisionPhase.ROLLED_BACK
     if current:
         return RevisionPhase.SERVING if revision.name == state.stable else RevisionPhase.ROLLING_OUT
+    if any(pod.revision == revision.name for pod in state.serving):
+        return RevisionPhase.SERVING
     return RevisionPhase.SCALING_DOWN if has_pods else RevisionPhase.KEPT

@@ -7,6 +7,7 @@ from gaudi_operator.core.names import (
     DELETION_COST_ANNOTATION,
     DESIRED_ANNOTATION,
     FAILURE_ANNOTATION,
+    FORMER_NUMBERS_ANNOTATION,
     GATE,
     GROUP_INDEX_LABEL,
     GROUP_NAME_LABEL,
@@ -71,6 +72,7 @@ ANNOTATIONS: dict[str, Write] = {
     "desired replicas": annotated("ReplicaSet", DESIRED_ANNOTATION),
     "why in place": annotated("ReplicaSet", IN_PLACE_ANNOTATION),
     "failure": annotated("ControllerRevision", FAILURE_ANNOTATION),
+    "former numbers": annotated("ControllerRevision", FORMER_NUMBERS_ANNOTATION),
     "deletion cost": annotated("Pod", DELETION_COST_ANNOTATION),
     "group": grouped,
 }

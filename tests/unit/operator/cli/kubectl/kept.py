@@ -42,6 +42,12 @@ def shown(*conditions: tuple[str, bool, str, str], restarted: str | None = None,
     return {**manifest, "status": {**known, **status}}
 
 
+def served_by(*names: str, **spec: Any) -> Object:
+    """A resource whose status says that these revisions have served."""
+    rows = [{"name": name, "number": 1, "phase": "Kept", "served": True} for name in names]
+    return {**resource(**spec), "status": {"revisions": rows}}
+
+
 def revision(
     name: str, number: int, failure: Problem | None = None, restarted: str | None = None, **spec: Any
 ) -> Revision:

@@ -1,5 +1,7 @@
 """The kept revisions as rows and as a document, and the patches of pause, resume and restart."""
 
+from dataclasses import replace
+
 import pytest
 
 from gaudi_operator.cli.kubectl.options import Refused
@@ -14,6 +16,7 @@ from gaudi_operator.cli.kubectl.rollout import (
     rows,
 )
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
+from gaudi_operator.core.rollout.revision import Revision
 from tests.unit.operator.cli.kubectl.kept import FAILURE, NEWER, revision, shown
 from tests.unit.operator.core.resources import resource
 
@@ -35,15 +38,30 @@ def test_revision_not_kept_is_refused_with_those_that_are() -> None:
         find_revision((SECOND, FIRST), "9")
 
 
-STORED = (revision("b", 12, FAILURE, **NEWER), revision("a", 2))
-STATUS = shown(revisions=[{"name": "b", "number": 12, "phase": "RolledBack"}])
+def test_former_number_is_refused_with_the_current_one() -> None:
+    again = replace(FIRST, number=3, former_numbers=(1,))
+    with pytest.raises(Refused) as refused:
+        find_revision((again, SECOND), "1")
+    assert str(refused.value) == (
+        "revision 1 has run again since and is now revision 3: use 3, or its name a, which never changes"
+    )
+
+
+STORED = (revision("b", 12, FAILURE, **NEWER), revision("a", 2), revision("0", 1))
+STATUS = shown(
+    revisions=[
+        {"name": "b", "number": 12, "phase": "RolledBack"},
+        {"name": "a", "number": 2, "phase": "Serving", "served": True},
+    ]
+)
 
 
 def test_rows_are_oldest_first_with_the_phase_of_the_status() -> None:
     assert list(rows(STATUS, STORED)) == [
         HEADER,
-        ("2", "a", "<none>", "2026-08-01T12:00:00Z", "<none>"),
-        ("12", "b", "RolledBack", "2026-08-01T12:00:00Z", "WarmupStalled"),
+        ("1", "0", "<none>", "<none>", "2026-08-01T12:00:00Z", "<none>"),
+        ("2", "a", "Serving", "yes", "2026-08-01T12:00:00Z", "<none>"),
+        ("12", "b", "RolledBack", "no", "2026-08-01T12:00:00Z", "WarmupStalled"),
     ]
 
 
@@ -64,6 +82,11 @@ def test_details_say_image_inputs_and_why_it_failed() -> None:
     assert shown_["failed"] == "WarmupStalled: No progress in pod tiny-b-x."
     assert shown_["image"] == "runtime:1"
     assert shown_["inputs"]["engine"]["maxNumSeqs"] == 8
+
+
+@pytest.mark.parametrize(("kept", "served"), [*zip(STORED, (False, True, "<none>"), strict=True)])
+def test_details_report_whether_the_revision_served(kept: Revision, served: object) -> None:
+    assert details(STATUS, kept)["served"] == served
 
 
 def test_details_of_a_good_revision_say_nothing_of_failure() -> None:

@@ -18,11 +18,13 @@ from gaudi_operator.core.resource import SpecUnreadable, read_inference
 from gaudi_operator.core.rollout.inputs import revision_inputs, revision_name, stored_form
 from gaudi_operator.core.rollout.revision import Revision
 from tests.support.builders import Object, patched
-from tests.unit.operator.cli.kubectl.kept import FAILURE, NEWER, revision
+from tests.unit.operator.cli.kubectl.kept import FAILURE, NEWER, revision, served_by
 from tests.unit.operator.core.resources import CARD, resource
 
 FIRST = revision("a", 1)
 SECOND = revision("b", 2, **NEWER)
+NOW, NOW_NEWER = served_by("a", "b"), served_by("a", "b", **NEWER)
+"""Resources of which revisions a and b have served. The spec of the first asks for a, that of the second for b."""
 PAUSED = resource(rollout={"paused": True})
 RESTARTED = {RESTARTED_AT_ANNOTATION: "2026-08-01T12:00:00Z"}
 RESOURCES = {
@@ -112,37 +114,52 @@ def test_section_that_was_unknown_when_it_was_stored_goes() -> None:
 
 
 def test_undo_goes_back_to_the_revision_before_the_desired_one() -> None:
-    assert previous_revision(resource(**NEWER), (SECOND, FIRST)) is FIRST
+    assert previous_revision(NOW_NEWER, (SECOND, FIRST)) is FIRST
 
 
 @pytest.mark.parametrize(("asked", "found"), [(None, FIRST), ("0", FIRST), ("2", SECOND)])
 def test_undo_to_0_is_undo_without_a_revision(asked: str | None, found: Revision) -> None:
-    assert undo_target(resource(**NEWER), (SECOND, FIRST), asked) is found
+    assert undo_target(NOW_NEWER, (SECOND, FIRST), asked) is found
 
 
 def test_undo_of_an_undo_goes_forth_again() -> None:
     again = revision("a", 3)
-    assert previous_revision(resource(), (again, SECOND)) is SECOND
+    assert previous_revision(NOW, (again, SECOND)) is SECOND
 
 
 def test_undo_after_a_rollback_takes_what_runs_in_its_stead() -> None:
     runs, failed = revision("a", 3), revision("b", 2, FAILURE, **NEWER)
-    assert previous_revision(resource(**NEWER), (runs, failed)) is runs
+    assert previous_revision(NOW_NEWER, (runs, failed)) is runs
 
 
 def test_undo_of_a_pin_goes_back_to_the_one_before() -> None:
-    pinned = resource(**NEWER, rollout={"revision": "0123456789"})
+    pinned = served_by("0123456789", "b", rollout={"revision": "0123456789"}, **NEWER)
     assert previous_revision(pinned, (revision("0123456789", 3), SECOND)) is SECOND
 
 
 def test_undo_passes_over_revisions_that_failed() -> None:
     failed = revision("b", 2, FAILURE, engine={"maxNumSeqs": 9})
-    assert previous_revision(resource(**NEWER), (revision("c", 3, **NEWER), failed, FIRST)) is FIRST
+    assert previous_revision(NOW_NEWER, (revision("c", 3, **NEWER), failed, FIRST)) is FIRST
+
+
+def test_undo_skips_revisions_that_never_served() -> None:
+    waited = revision("w", 2, engine={"maxNumSeqs": 9})
+    assert previous_revision(NOW_NEWER, (revision("c", 3, **NEWER), waited, FIRST)) is FIRST
 
 
 def test_undo_without_an_earlier_revision_is_refused() -> None:
     with pytest.raises(Refused, match="no earlier revision"):
-        previous_revision(resource(), (FIRST,))
+        previous_revision(NOW, (FIRST,))
+
+
+def test_undo_without_a_served_revision_names_the_others() -> None:
+    failed = revision("b", 2, FAILURE, engine={"maxNumSeqs": 9})
+    with pytest.raises(Refused) as refused:
+        previous_revision(NOW_NEWER, (revision("c", 3, **NEWER), failed, revision("w", 1)))
+    assert str(refused.value) == (
+        "no earlier revision served without a failure: revision 1 (w) is not recorded as served, revision 2 (b) "
+        "failed (WarmupStalled). To restore one of them, use --to-revision"
+    )
 
 
 def test_failed_revision_is_warned_of() -> None:

@@ -79,6 +79,39 @@ def test_revision_that_was_given_up_is_evidence() -> None:
     assert found.next == ("kubectl gaudi rollout history tiny -n models", "kubectl gaudi rollout undo tiny -n models")
 
 
+def test_failure_of_another_revision_is_no_evidence() -> None:
+    failed = {"name": "b", "number": 2, "phase": "RolledBack", "reason": "WarmupStalled", "message": "Nothing moved."}
+    assert explain(shown(WAITS, STALLED, revisions=[failed])).evidence == ()
+
+
+BACK_OFF = {"failures": 4, "since": "2026-08-01T12:07:12Z", "until": "2026-08-01T12:07:52Z"}
+RETRY = "revision a: 4 attempts have ended; the next one starts at 2026-08-01T12:07:52Z"
+
+
+@pytest.mark.parametrize(("phase", "name"), [("RollingOut", "a"), ("Serving", "b")])
+def test_retry_of_a_current_or_serving_revision_is_evidence(phase: str, name: str) -> None:
+    tried = {"name": name, "number": 2, "phase": phase, "backOff": BACK_OFF}
+    assert explain(shown(WAITS, revisions=[tried])).evidence == (RETRY.replace("a:", f"{name}:"),)
+
+
+def test_failed_revision_has_no_next_attempt() -> None:
+    failed = {"name": "b", "number": 2, "phase": "RolledBack", "reason": "CrashLoopBackOff", "backOff": BACK_OFF}
+    rolled_back = ("Stalled", True, "RolledBack", "Revision b failed.")
+    assert explain(shown(WAITS, rolled_back, revisions=[failed])).evidence == ("revision b failed (CrashLoopBackOff)",)
+
+
+def test_pod_of_an_older_revision_is_no_evidence() -> None:
+    old = {**POD, "name": "tiny-b-x", "revision": "b"}
+    found = explain(shown(WAITS, STALLED, pods=[old, POD]))
+    assert found.evidence == ("pod tiny-a-x: Pending, warm-up 0 %, readiness gate closed, 0 restarts",)
+
+
+def test_pod_that_the_cause_names_comes_first() -> None:
+    other = {**POD, "name": "tiny-a-w"}
+    found = explain(shown(WAITS, STALLED, pods=[other, POD]))
+    assert found.next == ("kubectl describe pod tiny-a-x -n models",)
+
+
 def test_evidence_repeats_no_sentence() -> None:
     failed = {"name": "b", "number": 2, "phase": "Failed", "reason": "WarmupStalled", "message": "Nothing has moved."}
     rolled_back = ("Stalled", True, "RolledBack", "Revision b failed (WarmupStalled): Nothing has moved.")

@@ -35,7 +35,7 @@ def children(example: str) -> dict[str, Any]:
         "network policy": network_policy(given, DEFAULTS),
         "budget": pod_disruption_budget(given, spec.replicas, 0),
         "config": config_map(owner, "{}"),
-        "revision": controller_revision(owner, "r1", 1, {"config": "{}"}, None),
+        "revision": controller_revision(owner, Revision("r1", 1, {}, {}, "{}", kept={"config": "{}"})),
     }
     if spec.parallelism.nodes > 1:
         group = Group(spec.parallelism.nodes, worker_template(template))

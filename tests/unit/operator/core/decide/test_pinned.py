@@ -1,5 +1,6 @@
 """spec.rollout.revision: pods run a kept revision, regardless of the other fields of the spec."""
 
+from gaudi_operator.core.rollout.controller_revision import stored_revisions
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.stories import condition, revisions, served, status
 
@@ -46,6 +47,14 @@ def test_pinned_revision_becomes_the_newest() -> None:
     cluster.change(rollout={"revision": first})
     cluster.settle()
     assert next((row["name"], row["number"]) for row in status(cluster)["revisions"]) == (first, 3)
+
+
+def test_pinned_revision_keeps_its_former_number() -> None:
+    cluster, first, _ = upgraded_once()
+    cluster.change(rollout={"revision": first})
+    cluster.settle()
+    kept = next(each for each in stored_revisions(cluster.kind("ControllerRevision")) if each.name == first)
+    assert kept.former_numbers == (1,)
 
 
 def test_unknown_pinned_revision_names_the_kept_ones() -> None:

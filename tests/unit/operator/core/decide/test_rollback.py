@@ -119,6 +119,12 @@ def test_history_has_the_phase_of_each_revision() -> None:
     assert status(cluster)["phase"] == "RolledBack"
 
 
+def test_history_marks_only_the_revision_that_served() -> None:
+    cluster, good, bad = failing()
+    cluster.settle()
+    assert {row["name"]: row["served"] for row in status(cluster)["revisions"]} == {good: True, bad: False}
+
+
 def test_failed_revision_is_not_retried() -> None:
     cluster, good, _ = failing()
     cluster.settle()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, Revisions
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, RevisionPhase, Revisions, RevisionStatus
 from gaudi_operator.core.names import REVISION_LABEL
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.view import PodView
@@ -28,34 +28,43 @@ def revision(name: str, number: int, failure: Problem | None = None) -> Revision
     return Revision(name, number, {}, {}, "", failure)
 
 
+def written(stable: str | None, *served: str) -> GaudiInferenceStatus:
+    """Return a written status with this stable revision, in which these revisions have served."""
+    rows = tuple(RevisionStatus(name=name, number=1, phase=RevisionPhase.KEPT, served=True) for name in served)
+    return GaudiInferenceStatus(revision=Revisions(stable=stable), revisions=rows)
+
+
 NEW, GOOD, OLDER = revision("new", 3), revision("old", 2), revision("older", 1)
 FAILED = revision("new", 3, FAILURE)
 ONE = {"replicas": 1}
 
 
 @pytest.mark.parametrize(
-    ("stored", "stable", "pods", "found"),
+    ("stored", "before", "pods", "found"),
     [
-        ([NEW, GOOD, OLDER], "old", [], "old"),
-        ([NEW, GOOD, OLDER], "older", [OLD], "older"),
-        ([NEW, GOOD, OLDER], None, [OLD], "old"),
-        ([NEW, GOOD, OLDER], None, [warming("o", "old")], None),
-        ([NEW, revision("old", 2, FAILURE), OLDER], "old", [OLD], None),
-        ([NEW], "new", [], None),
-        ([NEW, OLDER], "old", [], None),
+        ([NEW, GOOD, OLDER], written("old"), [], "old"),
+        ([NEW, GOOD, OLDER], written("older"), [OLD], "older"),
+        ([NEW, GOOD, OLDER], written(None), [OLD], "old"),
+        ([NEW, GOOD, OLDER], written(None), [warming("o", "old")], None),
+        ([NEW, revision("old", 2, FAILURE), OLDER], written("old"), [OLD], None),
+        ([NEW], written("new"), [], None),
+        ([NEW, OLDER], written("old"), [], None),
+        ([NEW, GOOD, OLDER], written(None, "older"), [], "older"),
+        ([NEW, GOOD, OLDER], written("older", "old"), [], "older"),
+        ([NEW, revision("old", 2, FAILURE), OLDER], written(None, "old"), [], None),
     ],
 )
-def test_last_good_revision_is_the_stable_or_a_serving_one(
-    stored: list[Revision], stable: str | None, pods: list[PodView], found: str | None
+def test_last_good_revision_is_the_stable_or_one_that_served(
+    stored: list[Revision], before: GaudiInferenceStatus, pods: list[PodView], found: str | None
 ) -> None:
-    good = last_good("new", stored, stable, pods)
+    good = last_good("new", stored, before, pods)
     assert (good.name if good else None) == found
 
 
 @pytest.mark.parametrize(("pods", "found"), [([OLD], "old"), ([warming("o", "old")], "older"), ([], "older")])
 def test_forbidden_revision_is_good_only_while_its_pods_serve(pods: list[PodView], found: str) -> None:
     older = serving("older-pod", "older")
-    good = last_good("new", [NEW, GOOD, OLDER], "old", [*pods, older], {"old"})
+    good = last_good("new", [NEW, GOOD, OLDER], written("old", "old"), [*pods, older], {"old"})
     assert good
     assert good.name == found
 
@@ -64,7 +73,7 @@ def chosen(
     desired: Revision = NEW, stored: tuple[Revision, ...] = (NEW, GOOD), **rollout: Any
 ) -> tuple[str, bool, str]:
     """Return the revision to run, whether the rollout is paused, and the failure."""
-    before = GaudiInferenceStatus(revision=Revisions(stable="old"))
+    before = written("old")
     state = state_of((STALLED, OLD), inference=inference(rollout=rollout), stored=stored, before=before)
     choice = choose_revision(state, desired, Room(to_come=False))
     return choice.current.name, choice.on_hold, choice.desired.failure.reason if choice.desired.failure else ""
@@ -112,7 +121,7 @@ def test_reverted_stable_revision_is_not_on_trial() -> None:
 
 def test_rollback_skips_a_forbidden_revision() -> None:
     serving_older = serving("o", "older")
-    before = GaudiInferenceStatus(revision=Revisions(stable="old"))
+    before = written("old")
     forbidden = {"old": Problem("HostPathNotAllowed", "This installation allows no hostPath.")}
     stored = (NEW, GOOD, OLDER)
     state = state_of((STALLED, serving_older), stored=stored, before=before, forbidden=forbidden)
@@ -121,7 +130,7 @@ def test_rollback_skips_a_forbidden_revision() -> None:
 
 @pytest.mark.parametrize(("pods", "is_reported"), [((OLD, STALLED), False), ((OLD,), True)])
 def test_finished_rollback_is_a_problem(pods: tuple[PodView, ...], is_reported: bool) -> None:
-    before = GaudiInferenceStatus(revision=Revisions(stable="old"))
+    before = written("old")
     sets = tuple(
         {"metadata": {"name": f"tiny-{each.revision}", "labels": {REVISION_LABEL: each.revision}}, "spec": ONE}
         for each in pods

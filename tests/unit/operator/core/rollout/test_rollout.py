@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, Revisions
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, RevisionPhase, Revisions, RevisionStatus
 from gaudi_operator.core.names import REVISION_LABEL
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.view import PodView
@@ -84,6 +84,27 @@ def test_upgrade_is_blocked_while_no_old_pod_may_be_removed(
 def test_pods_are_replaced_in_place_without_room() -> None:
     found = rolled_out([*OLDS, without_node()], IN_PLACE)
     assert (found.rollout.in_place is not None, reason(found)) == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("pods", "rollout", "served"),
+    [
+        ([*OLDS, warming("n1")], {}, False),
+        ([*OLDS, PROVEN], {}, True),
+        ([*OLDS, PROVEN], {"canary": {"observeSeconds": 7200}}, False),
+    ],
+    ids=["no pod was ready", "canary is ready", "canary is observed"],
+)
+def test_revision_is_marked_as_served_after_its_trial(
+    pods: list[PodView], rollout: dict[str, Any], served: bool
+) -> None:
+    assert ("new" in rolled_out(pods, rollout).served_revisions) is served
+
+
+def test_revision_stays_marked_as_served_without_pods() -> None:
+    row = RevisionStatus(name="new", number=2, phase=RevisionPhase.KEPT, served=True)
+    before = GaudiInferenceStatus(revision=Revisions(stable="old"), revisions=(row,))
+    assert "new" in rolled_out(OLDS, before=before).served_revisions
 
 
 def test_terminating_pod_may_make_room() -> None:

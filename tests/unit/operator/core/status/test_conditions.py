@@ -16,7 +16,7 @@ from gaudi_runtime.errors import Problem
 from tests.support.conformance import violations
 from tests.unit.operator.core.pod_objects import pod, view
 from tests.unit.operator.core.reports import report
-from tests.unit.operator.core.resources import NOW, inference
+from tests.unit.operator.core.resources import CARD, NOW, inference
 from tests.unit.operator.core.states import (
     DONE,
     IMPOSSIBLE,
@@ -81,13 +81,18 @@ TABLE: list[tuple[str, State, Verdict]] = [
         Verdict(
             TRUE,
             "Serving",
-            "1 replica serves revision new. 1 pod is terminating and holds its cards.",
+            "1 replica serves revision new. 1 pod is terminating.",
         ),
     ),
     ("Ready", EMPTY, AT_REST),
     (
         "Ready",
         state_of([view(pod(terminating=True)), view(pod("evicted", phase="Failed"))], DONE, desired=0),
+        Verdict(FALSE, "ScalingDown", "No replica is desired. 1 pod is terminating."),
+    ),
+    (
+        "Ready",
+        state_of([view(pod(terminating=True))], DONE, desired=0, inference=inference(accelerator=CARD)),
         Verdict(FALSE, "ScalingDown", "No replica is desired. 1 pod is terminating and holds its cards."),
     ),
     (

@@ -10,7 +10,7 @@ from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.status.status import revision_states, throttle_status
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.resources import NOW
-from tests.unit.operator.core.states import serving, state_of
+from tests.unit.operator.core.states import serving, state_of, warming
 
 FAILURE = Problem("WarmupStalled", "No progress in pod a.")
 
@@ -24,7 +24,8 @@ def revision(name: str, number: int = 1, failure: Problem | None = None) -> Revi
     [
         ("new", [serving()], None, "new", RevisionPhase.SERVING),
         ("new", [serving()], None, "old", RevisionPhase.ROLLING_OUT),
-        ("old", [serving(revision="old")], None, "old", RevisionPhase.SCALING_DOWN),
+        ("old", [serving(revision="old")], None, "old", RevisionPhase.SERVING),
+        ("old", [warming(revision="old"), serving()], None, "old", RevisionPhase.SCALING_DOWN),
         ("old", [serving()], None, "new", RevisionPhase.KEPT),
         ("new", [], FAILURE, "old", RevisionPhase.FAILED),
         ("old", [serving(revision="old")], FAILURE, "new", RevisionPhase.FAILED),
