@@ -194,6 +194,19 @@ async def _start(
     return started
 
 
+def model_port_limits(config: RuntimeConfig) -> ServerLimits:
+    """Return the limits of the connections of the model port (docs/reference/openai-api.md)."""
+    return ServerLimits(
+        header_bytes=64 * 1024,
+        # Idle connections are kept longer than load balancers keep theirs. A server that closes one first may meet a
+        # request that is already on its way.
+        keep_alive_seconds=620,
+        drain_seconds=config.serving.drain_seconds,
+        connections=most_connections(config.serving, config.limits),
+        linger_seconds=LINGER_SECONDS,
+    )
+
+
 async def _serve_model(
     config: RuntimeConfig,
     started: StartedEngine,
@@ -213,18 +226,10 @@ async def _serve_model(
     async with (
         _application(config, engine, status, metrics, signals, traces) as app,
         ended_when_lost(engine.until_lost if isinstance(engine, PartsCanDie) else None, status.board),
-        # Idle connections are kept longer than load balancers keep theirs. A server that closes one first may meet a
-        # request that is already on its way.
         http_server(
             app,
             serving.model_port,
-            ServerLimits(
-                65536,
-                620,
-                serving.drain_seconds,
-                connections=most_connections(serving, config.limits),
-                linger_seconds=LINGER_SECONDS,
-            ),
+            model_port_limits(config),
             signature,
             certificate,
         ),

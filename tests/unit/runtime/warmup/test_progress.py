@@ -1,10 +1,21 @@
-"""The lines of logs 000 and 002, identical to those of the public servers."""
+"""What a warm-up publishes: log lines identical to those of the public servers, and the buckets left out."""
+
+import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.contract.report import BucketPhase, VisionBucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
+from gaudi_runtime.contract.report import BucketPhase, Skipped, VisionBucket
 from gaudi_runtime.memory_split import GraphPool
+from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.units import GIB
-from gaudi_runtime.warmup.progress import captured_line, finished_line, graph_shares_line, step_line, vision_line
+from gaudi_runtime.warmup.progress import (
+    Progress,
+    captured_line,
+    finished_line,
+    graph_shares_line,
+    step_line,
+    vision_line,
+)
 
 PROMPT = BucketPhase.PROMPT
 
@@ -39,6 +50,16 @@ def test_graph_shares_are_those_of_the_reference_logs() -> None:
 def test_last_line_has_seconds_and_memory() -> None:
     line = finished_line(49.2, int(14.19 * GIB))
     assert line == "Warmup finished in 49 secs, allocated 14.19 GiB of device memory"
+
+
+@pytest.mark.parametrize(("left_out", "named"), [(3, 3), (60, 50)])
+async def test_report_names_fifty_of_all_buckets_left_out(left_out: int, named: int) -> None:
+    board = ReportBoard("0" * 64)
+    progress = Progress(board, BucketPlan((), ()), captures=True)
+    for query in range(1, left_out + 1):
+        progress.skipped([Skipped(phase=PROMPT, bucket=Bucket(1, query, 0), reason="memory")])
+    report = board.report()
+    assert (len(report.skipped), report.skipped_total) == (named, left_out)
 
 
 def test_run_of_the_vision_tower_names_size_and_items() -> None:

@@ -1,0 +1,32 @@
+"""The limits of slow and many clients that the manual states are those of the model port and the status port."""
+
+from pathlib import Path
+
+import pytest
+
+from gaudi_runtime.http.connection import ServerLimits
+from gaudi_runtime.http.openai_api.tokenizing import TOKENIZING_SECONDS
+from gaudi_runtime.http.status_api import STATUS_LIMITS
+from gaudi_runtime.serve import model_port_limits
+from tests.unit.runtime.configs import sim_config
+
+PAGE = (Path(__file__).parents[4] / "docs" / "reference" / "openai-api.md").read_text()
+MODEL: ServerLimits = model_port_limits(sim_config())
+KIB = 1024
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        f"| a head | {MODEL.head_seconds:.0f} s, {MODEL.header_bytes // KIB} KiB "
+        f"(status port: {STATUS_LIMITS.header_bytes // KIB} KiB) |",
+        f"| a body | {MODEL.body_seconds:.0f} s, and one second more for each {MODEL.body_rate // KIB} KiB received;",
+        f"| a body whose request was answered already | {MODEL.discard_seconds:.0f} s |",
+        f"| a client that does not read its answer | {MODEL.reader_seconds:.0f} s |",
+        f"| an idle connection | {MODEL.keep_alive_seconds} s (status port: {STATUS_LIMITS.keep_alive_seconds} s) |",
+        f"(status port: {STATUS_LIMITS.connections}) |",
+        f"the request had no tokens after {TOKENIZING_SECONDS:.0f} s |",
+    ],
+)
+def test_manual_states_the_limit(row: str) -> None:
+    assert row in PAGE
