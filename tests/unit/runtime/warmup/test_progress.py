@@ -1,4 +1,4 @@
-"""What a warm-up publishes: log lines identical to those of the public servers, and the buckets left out."""
+"""The log lines of a warm-up, identical to those of the public servers, and the buckets that are left out."""
 
 import pytest
 
