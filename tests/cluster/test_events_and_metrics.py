@@ -4,7 +4,7 @@ import json
 from functools import partial
 
 from tests.cluster.conftest import USER, Kubectl, NewOperator
-from tests.cluster.pods import all_running, gate, leads, pod_ready, ready, running, stalled
+from tests.cluster.pods import all_running, gate, leads, ready, running, stalled
 from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
 from tests.support.kube_api import KubeApi, Object, until
@@ -29,12 +29,15 @@ async def test_repeated_event_becomes_a_series(api: KubeApi, kubelet: Kubelet, o
     await api.create(gaudi_inference("tiny"))
     await until(partial(events_with, api, "Ready"), "the event Ready")
     pod = await running(api, kubelet)
-    await kubelet.restart(pod)
-    await until(partial(not_ready, api), "the resource not to be Ready")
-    kubelet.runtime(pod).warm()
-    await until(partial(pod_ready, api, pod), "the pod to be Ready again")
-    (event,) = await until(partial(event_series, api, "Ready", 2), "a second Ready in the same event")
-    assert event["series"]["count"] == 2
+    for _ in range(2):
+        await kubelet.restart(pod)
+        await until(partial(not_ready, api), "the resource not to be Ready")
+        kubelet.runtime(pod).warm()
+        await until(partial(ready, api), "the resource to be Ready again")
+    events = await until(partial(events_counted, api, "Ready", 3), "three times Ready")
+    # If a pod becomes Ready late, WarmedUp has an event of its own and the note of Ready is shorter. There are only
+    # these two notes, so one of them was repeated.
+    assert len(events) < 3
 
 
 async def test_missing_permission_is_reported_by_readyz_and_does_not_kill(
@@ -83,10 +86,10 @@ async def events_with(api: KubeApi, reason: str) -> list[Object]:
     return [each for each in await api.list("Event") if each["reason"] == reason]
 
 
-async def event_series(api: KubeApi, reason: str, count: int) -> list[Object]:
-    """Return the events with that reason if one of them is a series of `count`."""
+async def events_counted(api: KubeApi, reason: str, count: int) -> list[Object]:
+    """Return the events with that reason if they count `count` occurrences. An event without a series counts one."""
     found = await events_with(api, reason)
-    return found if any((each.get("series") or {}).get("count") == count for each in found) else []
+    return found if sum((each.get("series") or {}).get("count", 1) for each in found) == count else []
 
 
 async def not_ready(api: KubeApi) -> bool:

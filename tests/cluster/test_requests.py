@@ -1,11 +1,13 @@
 """The number of API requests in the life of a resource, by the operator's own metric on a real API server."""
 
+import time
 from collections import Counter
 from functools import partial
 
 import pytest
 
-from tests.cluster.pods import leads, pod_ready, ready, running
+from gaudi_operator.core.status.status import STATUS_DELAY_SECONDS
+from tests.cluster.pods import leads, ready, running
 from tests.cluster.test_events_and_metrics import events_with
 from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
@@ -79,12 +81,21 @@ async def test_resource_that_becomes_ready_costs_three_requests(
     pod = await running(api, kubelet)
     await until(partial(_shows_phase, api, "Starting"), "the status to show the start")
     spent = await count_from_now(leader)
+    began = time.monotonic()
     kubelet.runtime(pod).warm()
-    await until(partial(pod_ready, api, pod), "the pod to be Ready")
     await until(partial(ready, api), "the resource to be Ready")
+    soon = time.monotonic() - began < STATUS_DELAY_SECONDS
     (event,) = await until(partial(events_with, api, "Ready"), "the event Ready")
-    assert await spent.so_far() == {"patch pods/status": 1, STATUS: 1, "create events": 1}
-    assert f"Pod {pod}: 10 of 10 prompt graphs captured" in event["note"]
+    counted = await spent.so_far()
+    # A pod that becomes Ready later than the delay of status writes, as on a busy machine, is first shown as WarmedUp.
+    assert counted in ([shown(1)] if soon else [shown(1), shown(2)])
+    if counted == shown(1):
+        assert f"Pod {pod}: 10 of 10 prompt graphs captured" in event["note"]
+
+
+def shown(times: int) -> Counted:
+    """Return the requests for one gate whose effects are shown by that many statuses, each with an event."""
+    return Counted({"patch pods/status": 1, STATUS: times, "create events": times})
 
 
 async def test_change_costs_six_requests_until_the_canary_is_shown(

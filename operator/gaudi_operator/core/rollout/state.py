@@ -129,7 +129,7 @@ class State:
     @property
     def served_revisions(self) -> frozenset[str]:
         """The names of the revisions that had a ready pod at any time. A canary on trial does not count."""
-        serves = not self.rollout.policy.trial and any(pod.served for pod in self.updated)
+        serves = not self.rollout.policy.trial and any(pod.ready for pod in self.updated)
         return self.before.served_revisions | ({self.current} if self.current and serves else set())
 
     def brings_learned_plan(self, revision: str | None) -> bool:
