@@ -32,7 +32,7 @@ DISCOVERY = {
 
 def values(namespace: str, selector: str) -> dict[str, Any]:
     """Return the metric of the selected pods that have it."""
-    found = ((pod, value_of(pod)) for pod in pods(namespace, selector))
+    found = ((pod, running_requests(pod)) for pod in pods(namespace, selector))
     items = [_item(pod, value) for pod, value in found if value is not None]
     return {"kind": "MetricValueList", "apiVersion": VERSION, "metadata": {}, "items": items}
 
@@ -46,8 +46,8 @@ def pods(namespace: str, selector: str) -> list[dict[str, Any]]:
         return [pod for pod in json.load(answer)["items"] if pod["status"].get("podIP")]
 
 
-def value_of(pod: dict[str, Any]) -> str | None:
-    """Return the value of a pod, or None before it serves or if it does not answer."""
+def running_requests(pod: dict[str, Any]) -> str | None:
+    """Return the number of running requests in a pod's metrics, or None if the pod does not report it."""
     try:
         url = f"http://{pod['status']['podIP']}:{STATUS_PORT}/metrics"
         with urllib.request.urlopen(url, timeout=2) as answer:

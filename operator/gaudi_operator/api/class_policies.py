@@ -170,10 +170,11 @@ def _old_values(number: int, rule: Rule) -> Manifest:
 
 
 def _wrong_values(number: int, rule: Rule, condition: str, *, refuses: bool) -> Manifest:
-    """Return the variable of the values beyond the limit for which `condition` (CEL of x) is true.
+    """Return the CEL variable with the values that violate the rule and meet `condition` (CEL, the value is x).
 
-    In a trial it has no values in the policy that refuses and all values in the policy that warns, except those that
-    need permission.
+    `refuses` is True for the policy that refuses, and False for the policy that warns. While a class is on trial, the
+    policy that refuses finds no values, and the policy that warns finds all values that violate the rule. Rules that
+    need a permission are not changed by a trial.
     """
     values = rule.of_class(rule.values).replace(SPEC, "object.spec")
     applies, condition = f"({rule.applies})", f"({condition})"

@@ -1,7 +1,8 @@
-"""A TLS connection of the model port before its handshake ends. It counts among the connections from its beginning.
+"""A TLS connection of the model port during its handshake.
 
-asyncio's own server reports a connection only after the handshake. A client that opens very many connections and sends
-nothing would be limited only by the number of open files, with a buffer of 256 KiB for each.
+The connection limit of the port includes connections whose handshake has not ended. asyncio's own server reports a
+connection only after the handshake. Clients could then open connections up to the limit of open files, each with a
+buffer of 256 KiB, and send nothing.
 """
 
 import asyncio
