@@ -156,9 +156,7 @@ def _is_ready(status: GaudiInferenceStatus) -> bool:
 
 def _remembered(status: GaudiInferenceStatus) -> tuple[object, ...]:
     """Return the parts of the status that later reconciles read."""
-    # A ready pod shows again that its revision served, so this fact may be written later, with other changes.
-    rows = tuple(row.model_copy(update={"served": False}) for row in _undated(status).revisions)
-    return status.observed_generation, status.revision, rows
+    return status.observed_generation, status.revision, _undated(status).revisions
 
 
 def _undated(status: GaudiInferenceStatus) -> GaudiInferenceStatus:

@@ -15,7 +15,7 @@ from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.errors import Problem
 from tests.support.builders import Object
 from tests.unit.operator.core.cluster import stamp
-from tests.unit.operator.core.pod_objects import condition, pod, view
+from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.resources import NOW, inference, resource
 from tests.unit.operator.core.states import serving, state_of, warming
 
@@ -24,6 +24,11 @@ OLDS = [serving("o1", "old"), serving("o2", "old")]
 PROVEN = serving("n1")
 IN_PLACE = {"surgeTimeoutSeconds": 30}
 WAIT = {"whenNoRoom": "Wait"}
+
+
+def opened(name: str) -> PodView:
+    """Return a pod whose gate has opened, but which is not yet ready."""
+    return view(pod(name, revision="new", conditions=(gate_condition(True), condition("Ready", False))))
 
 
 def without_node() -> PodView:
@@ -90,10 +95,11 @@ def test_pods_are_replaced_in_place_without_room() -> None:
     ("pods", "rollout", "served"),
     [
         ([*OLDS, warming("n1")], {}, False),
+        ([opened("n1")], {}, False),
         ([*OLDS, PROVEN], {}, True),
         ([*OLDS, PROVEN], {"canary": {"observeSeconds": 7200}}, False),
     ],
-    ids=["no pod was ready", "canary is ready", "canary is observed"],
+    ids=["no pod was ready", "gate is open, but the pod is not ready", "canary is ready", "canary is observed"],
 )
 def test_revision_is_marked_as_served_after_its_trial(
     pods: list[PodView], rollout: dict[str, Any], served: bool

@@ -324,12 +324,11 @@ def test_what_later_reconciles_build_on_is_written_at_once(remembered: dict[str,
     assert throttle_status(EARLIER, answer, held(), Deadlines(NOW)) == (answer, None)
 
 
-def test_mark_that_a_revision_served_waits_with_other_changes() -> None:
+def test_mark_that_a_revision_served_is_written_at_once() -> None:
     row = RevisionStatus(name="new", number=1, phase=RevisionPhase.SERVING)
     before = EARLIER.model_copy(update={"revisions": (row,)})
     after = EARLIER.model_copy(update={"revisions": (row.model_copy(update={"served": True}),)})
-    assert throttle_status(before, after, held(), Deadlines(NOW)) == (before, NOW)
-    assert throttle_status(before, after, held(STATUS_DELAY_SECONDS), Deadlines(NOW)) == (after, None)
+    assert throttle_status(before, after, held(), Deadlines(NOW)) == (after, None)
 
 
 @pytest.mark.parametrize(("pods", "seconds"), [(1, STATUS_DELAY_SECONDS), (12, 3), (20, MANY_PODS_SECONDS), (1000, 5)])
