@@ -18,6 +18,16 @@ from gaudi_runtime.errors import ConfigError
 MOST_FAULTS = 3
 LONGEST_VALUE = 60
 
+_STRUCTURES = {
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "string_type": "text",
+}
+"""What a field must be, by the type of pydantic's error. pydantic's own sentences name types of Python."""
+
 
 class SpecRefused(ConfigError):
     """The faults of a document that the API server would refuse. `sentences` are the messages of the broken rules."""
@@ -59,7 +69,22 @@ def _sentence(item: ErrorDetails, above: tuple[str, ...], known: Iterable[str]) 
         case "string_type" if isinstance(value, bool | int | float):
             text = str(value).lower() if isinstance(value, bool) else str(value)
             return f'{place} must be text, not {text}: write "{text}" with quotes'
+        case kind if kind in _STRUCTURES:
+            return f"{place} must be {_STRUCTURES[kind]}, not {_structure(value)}"
     return f"{place}: {item['msg'].removeprefix('Value error, ')}{_given(item)}"
+
+
+def _structure(value: object) -> str:
+    """Return a value of the wrong structure in words, or the value itself if it is short."""
+    match value:
+        case None:
+            return "empty"
+        case Mapping():
+            return "a mapping"
+        case list() | tuple():
+            return "a list"
+    shown = str(value).lower() if isinstance(value, bool) else str(value)
+    return quoted(shown) if len(shown) <= LONGEST_VALUE and shown.isprintable() else "text"
 
 
 def _written_instead(field: str, given: object) -> str:

@@ -40,7 +40,7 @@ from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, one_sentence, pl
         ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": True}}, "VLLM_PROMPT_BS_BUCKET_MAX"),
         ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": None}}, "VLLM_PROMPT_BS_BUCKET_MAX"),
         ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": "four"}}, "VLLM_PROMPT_BS_BUCKET_MAX: 'four' "),
-        ({"env": [4]}, "env: Input should be a valid dictionary"),
+        ({"env": [4]}, "env must be a mapping, not a list"),
         ({"release": "1.22"}, "release: 1.22 has exponential and unified plans only, and strategy is linear"),
         ({"strategy": "file", "env": {}}, "bucket file: "),
         (

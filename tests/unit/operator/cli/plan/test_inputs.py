@@ -92,7 +92,7 @@ NO_FIELD = "is not a field of a GaudiInference"
         (spec(engine={"maxNumSeqs": -1}), "spec.engine.maxNumSeqs: Input should be greater than or equal to 1"),
         (spec(model={"maxModelLen": None}), "spec.model.maxModelLen: Input should be a valid integer"),
         (INFERENCE | {"spec": {"engine": {}}}, "spec.model is missing"),
-        (INFERENCE | {"spec": [1]}, "input: spec: Input should be a valid dictionary"),
+        (INFERENCE | {"spec": [1]}, "input: spec must be a mapping"),
         (INFERENCE | {"apiVersion": "inference.gaudi.dev/v2"}, "apiVersion 'inference.gaudi.dev/v2' is not supported"),
         (RUNTIME_CONFIG | {"limit": {}}, "limit is not a field of this document; remove it"),
         (RUNTIME_CONFIG | {"version": "v2"}, "version: Input should be 'v1'"),
