@@ -35,8 +35,8 @@ async def test_repeated_event_becomes_a_series(api: KubeApi, kubelet: Kubelet, o
         kubelet.runtime(pod).warm()
         await until(partial(ready, api), "the resource to be Ready again")
     events = await until(partial(events_counted, api, "Ready", 3), "three times Ready")
-    # If a pod becomes Ready late, WarmedUp has an event of its own and the note of Ready is shorter. So there are one
-    # or two notes, each with one event.
+    # The event Ready has one of two notes, because a pod that becomes Ready late has a separate event WarmedUp. Each
+    # note has one event, and three occurrences with two notes contain a repetition.
     assert len({each["note"] for each in events}) == len(events) < 3
 
 

@@ -31,7 +31,7 @@ TOKENS = 12
 
 def two_cores(checkpoint: Path) -> RuntimeConfig:
     config = case_config(DEFAULT, checkpoint, pieces=False)
-    # The cache of the smaller card must not hold all blocks that sequences can fill.
+    # This utilization makes the KV cache of the smaller card too small for all sequences at their full length.
     engine = config.engine.model_copy(update={"device_memory_utilization": 0.038})
     return config.model_copy(update={"parallelism": ParallelismConfig(data=2), "engine": engine})
 

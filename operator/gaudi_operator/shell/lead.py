@@ -114,7 +114,7 @@ class Leader:
             return await self._watch()
 
     def stop_work(self) -> None:
-        """Stop all writes at once. Other parts may take time to end."""
+        """Stop all writes immediately. Watches and polls end later."""
         self._controller.stop()
 
     def why_not_alive(self) -> str | None:

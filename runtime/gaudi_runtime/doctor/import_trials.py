@@ -12,7 +12,7 @@ from typing import Any
 
 from gaudi_runtime.engines.vllm.moved_modules import installed_layout
 
-# An import takes 20 seconds on two slow cores; an import that takes minutes hangs.
+# On two slow cores, an import takes 20 seconds. An import that has not ended after this time is treated as hanging.
 TRIAL_SECONDS = 300
 
 
@@ -54,7 +54,7 @@ def vllm() -> dict[str, Any]:
         import_module(module)
     platform = import_module("vllm.platforms").current_platform
     platform.import_kernels()
-    # vLLM only logs that kernels do not load, so on a CPU one of them is looked up.
+    # If its CPU kernels cannot be loaded, vLLM only logs that. Looking up one kernel raises an error instead.
     if platform.is_cpu():
         _ = import_module("torch").ops._C.init_cpu_memory_env
     return {}

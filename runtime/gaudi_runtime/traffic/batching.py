@@ -120,7 +120,8 @@ class _Server:
         self._batch += 1
         self._free -= most
         self._blocks += -(-context // block)
-        # The token of step s is number context + s + 1, and begins a block if the block size divides context + s.
+        # In step s, the sequence gets its token number (context + s + 1). If the block size divides (context + s), this
+        # token begins a new block.
         grows_at = (self._step - context) % block
         self._growing[grows_at] += 1
         self._ending[self._step + steps].append((most, grows_at))

@@ -22,7 +22,10 @@ def drafts_cannot_be_verified(inference: Inference, _: InstallationDefaults) -> 
     if asked is None or spec.engine.name is not EngineName.VLLM:
         return None
     if on_cpu(spec.accelerator):
-        return Problem("NotBuilt", f"{_SETTING} with generation none is not implemented in this release: leave it out.")
+        return Problem(
+            "NotBuilt",
+            f"{_SETTING} is not implemented in this release for spec.accelerator.generation none: leave it out.",
+        )
     if asked.method != NGRAM:
         return Problem(
             "NotBuilt",

@@ -40,7 +40,7 @@ def test_other_methods_than_ngram_are_refused(method: str, why: str) -> None:
 
 def test_drafts_without_a_card_are_refused() -> None:
     assert refused(ngram(2), card=False) == Problem(
-        "NotBuilt", f"{SETTING} with generation none is not implemented in this release: leave it out."
+        "NotBuilt", f"{SETTING} is not implemented in this release for spec.accelerator.generation none: leave it out."
     )
 
 
