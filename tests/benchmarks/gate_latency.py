@@ -134,7 +134,7 @@ async def bare_writes(stage: Stage) -> AsyncIterator[list[float]]:
         await api.strategic("Pod", BARE, {"status": {"conditions": [condition]}}, "status")
 
     async def write_all() -> None:
-        # Like gates, the writes do not wait for each other. Otherwise a pause of the API server would delay one write.
+        # Like gates, the writes do not wait for each other. Otherwise a pause of the API server would delay only one.
         for number in itertools.count():
             background.spawn(write(number))
             await asyncio.sleep(BARE_SECONDS)

@@ -1,8 +1,8 @@
 """A TLS connection of the model port during its handshake.
 
 The connection limit of the port includes connections whose handshake has not ended. asyncio's own server reports a
-connection only after the handshake. Clients could then open connections up to the limit of open files, each with a
-buffer of 256 KiB, and send nothing.
+connection only after the handshake. With that server, clients that send nothing could open connections up to the limit
+of open files, each with a buffer of 256 KiB.
 """
 
 import asyncio

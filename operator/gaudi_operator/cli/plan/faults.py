@@ -26,7 +26,7 @@ _STRUCTURES = {
     "tuple_type": "a list",
     "string_type": "text",
 }
-"""What a field must be, by the type of pydantic's error. pydantic's own sentences name types of Python."""
+"""The required structure of a field by the type of pydantic's error. pydantic's own messages name types of Python."""
 
 
 class SpecRefused(ConfigError):
@@ -67,7 +67,7 @@ def _sentence(item: ErrorDetails, above: tuple[str, ...], known: Iterable[str]) 
         case "extra_forbidden":
             return f"{place} is not a field of this document; {misspelled(name, known) or 'remove it'}".strip()
         case "string_type" if isinstance(value, bool | int | float):
-            text = str(value).lower() if isinstance(value, bool) else str(value)
+            text = _in_yaml(value)
             return f'{place} must be text, not {text}: write "{text}" with quotes'
         case kind if kind in _STRUCTURES:
             return f"{place} must be {_STRUCTURES[kind]}, not {_structure(value)}"
@@ -83,8 +83,13 @@ def _structure(value: object) -> str:
             return "a mapping"
         case list() | tuple():
             return "a list"
-    shown = str(value).lower() if isinstance(value, bool) else str(value)
+    shown = _in_yaml(value)
     return quoted(shown) if len(shown) <= LONGEST_VALUE and shown.isprintable() else "text"
+
+
+def _in_yaml(value: object) -> str:
+    """Return a number, a boolean or a text as YAML writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _written_instead(field: str, given: object) -> str:

@@ -75,7 +75,8 @@ def last_good(
         and revision.failure is None
         and (revision.name not in forbidden or revision.name in serving)
     ]
-    proven = [each for each in others if each.name in {stable, *serving, *before.served_revisions}]
+    names = {stable, *serving, *before.served_revisions}
+    proven = [revision for revision in others if revision.name in names]
     return next((revision for revision in proven if revision.name == stable), next(iter(proven), None))
 
 
