@@ -354,8 +354,8 @@ class GaudiInferenceStatus(ApiModel):
     )
     captured_percent: CapturedPercent = Field(
         CapturedPercent(),
-        description="Share of planned buckets whose graph is captured: the minimum of the ready pods of the current"
-        " revision, or of all its pods if none is ready.",
+        description="Share of planned buckets whose graph is captured, in the ready pod of the current revision with"
+        " the lowest share. If no pod of that revision is ready, all its pods are compared.",
     )
     plan: PlanState | None = Field(
         None, description="Size and cost of the plan of the spec. Absent if no plan is possible."
