@@ -142,9 +142,7 @@ async def test_tighter_class_refuses_only_the_fields_of_an_edit(
     with pytest.raises(Exception, match="replicas 3 is above 2"):
         await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 3}})
     more = [*env, {"name": "C", "value": "d"}]
-    with pytest.raises(
-        Exception, match=r"variable C is not among what is allowed \(limits.environmentVariables: none\)"
-    ):
+    with pytest.raises(Exception, match=r"variable C is not an allowed value \(limits.environmentVariables: none\)"):
         await api.merge("GaudiInference", "tiny", {"spec": {"engine": {"env": more}}})
 
 
@@ -162,7 +160,7 @@ async def test_edit_within_a_tighter_class_warns_of_other_violations(
     await api.merge("GaudiInference", "tiny", {"spec": {"readiness": {"onShortfall": "ServeAndWarn"}}})
     namespace, runtime_class = sorted(api.warnings)
     assert f"spec.className {name} is not for namespace" in namespace
-    assert "spec.pod.runtimeClassName kata is not among what is allowed (limits.runtimeClasses: none)" in runtime_class
+    assert "spec.pod.runtimeClassName kata is not an allowed value (limits.runtimeClasses: none)" in runtime_class
     assert "Pods keep serving, but the operator does not run the edited spec" in runtime_class
     await api.merge("GaudiInference", "tiny", {"spec": {"pod": {"runtimeClassName": None}}})
     (namespace,) = api.warnings

@@ -188,13 +188,13 @@ def _wrong_values(number: int, rule: Rule, condition: str, *, refuses: bool) -> 
 def _validation(number: int, rule: Rule, remedy: str, in_trial: str = "") -> Manifest:
     """Return the validation of a rule. In a trial the message ends with `in_trial`, if given, and not with `remedy`."""
     listed = rule.of_class("(LIMIT.size() > 0 ? LIMIT.join(', ') : 'none')")
-    wrong = rule.of_class(rule.wrong) or f"' is not among what is allowed (limits.{rule.limit}: ' + {listed} + ')'"
+    wrong = rule.of_class(rule.wrong) or f"' is not an allowed value (limits.{rule.limit}: ' + {listed} + ')'"
     end = f"(variables.trial ? '{in_trial}' : '{remedy}')" if in_trial else f"'{remedy}'"
     return {
         "expression": f"variables.wrong{number}.size() == 0",
         "messageExpression": f"'{rule.field}' + variables.wrong{number}[0] + {wrong} + ', as class ' +"
         f" params.metadata.name + ' requires' + {end}",
-        "message": f"The spec is beyond limits.{rule.limit} of the class{_CHANGE}",
+        "message": f"The spec exceeds limits.{rule.limit} of the class{_CHANGE}",
     }
 
 

@@ -265,9 +265,7 @@ def check_driver(machine: MachineFacts, image: ImageFacts) -> Row:
         here = f"this image has Gaudi software {image.bridge}"
         return Row("driver", State.WARNING, f"{found}, but {here}", f"Use {allowed[0].image} with this driver.")
     wanted = " or ".join(each.gaudi_software for each in PAIRS)
-    return Row(
-        "driver", State.WARNING, found, f"Our pairs are made for driver {wanted}: install one of them on the node."
-    )
+    return Row("driver", State.WARNING, found, f"The supported releases need driver {wanted}: install it on the node.")
 
 
 def check_firmware(machine: MachineFacts, image: ImageFacts) -> Row:

@@ -61,9 +61,9 @@ def ignored_by_the_plugin(inference: Inference) -> Iterator[str]:
     engine = inference.spec.engine
     if runs_the_plugin(inference) and engine.prefix_caching and engine.contiguous_paged_attention:
         yield (
-            "engine.prefixCaching is ignored by vLLM's plugin with contiguousPagedAttention, so prompts reuse no KV "
-            "blocks and of the planned contexts only those of split prompts are met: set contiguousPagedAttention to "
-            "false, or prefixCaching where no prompt is split"
+            "engine.prefixCaching has no effect with contiguousPagedAttention, because vLLM's plugin ignores it: "
+            "prompts reuse no KV blocks, and only the contexts of split prompts are used. Set "
+            "contiguousPagedAttention to false, or prefixCaching if no prompt is split"
         )
 
 

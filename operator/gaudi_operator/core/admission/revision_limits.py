@@ -79,7 +79,7 @@ def beyond_limits(view: PodView, inputs: Mapping[str, Any], limits: ClassLimits,
 
 
 def _listed(limit: str, allowed: Iterable[str]) -> str:
-    return f"is not among what is allowed (limits.{limit}: {', '.join(allowed) or 'none'})"
+    return f"is not an allowed value (limits.{limit}: {', '.join(allowed) or 'none'})"
 
 
 def starts_with(image: str, prefix: str) -> bool:

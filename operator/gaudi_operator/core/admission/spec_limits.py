@@ -131,4 +131,4 @@ def _recipes(spec: GaudiInferenceSpec, limits: ClassLimits) -> Iterator[LimitVio
 
 
 def _unlisted(limit: str, allowed: tuple[str, ...]) -> str:
-    return f"is not among what is allowed (limits.{limit}: {', '.join(allowed) or 'none'})"
+    return f"is not an allowed value (limits.{limit}: {', '.join(allowed) or 'none'})"

@@ -150,19 +150,19 @@ def _bucket_to_add(
     # Report a percentage, because a count would change the status with every batch.
     held = f"{caught(best) * 100 // total} % of the batches"
     return (
-        f"A {best.phase} bucket {tuple(best.bucket)} would have held {held} that had none; it "
-        f"takes {_amounts(best, plan, limits, pod, report)}. `kubectl gaudi plan learn` plans for all that was met."
+        f"One more {best.phase} bucket {tuple(best.bucket)} would hold {held} without a warm graph, and takes "
+        f"{_amounts(best, plan, limits, pod, report)}. `kubectl gaudi plan learn` plans for all observed batches."
     )
 
 
 def _amounts(miss: ColdBatches, plan: CoveredShapes, limits: Limits, pod: str, report: WarmupReport) -> str:
     progress = report.prompt if miss.phase is BucketPhase.PROMPT else report.decode
-    seconds = f"about {warmup_seconds(miss.phase, miss.bucket):.2g} s of warm-up as on a Gaudi 2"
+    seconds = f"about {warmup_seconds(miss.phase, miss.bucket):.2g} s of warm-up (the rate of a Gaudi 2)"
     if not progress.capture_applies or not progress.captured:
         return seconds
     weights = plan.prompt if miss.phase is BucketPhase.PROMPT else plan.decode
     nbytes = _graph_bytes(miss, weights, limits, progress)
-    return f"about {size(nbytes)} by what pod {pod} measured and {seconds}"
+    return f"about {size(nbytes)} of memory (the rate of pod {pod}) and {seconds}"
 
 
 def _graph_bytes(miss: ColdBatches, planned: GraphWeights, limits: Limits, progress: PhaseProgress) -> int:

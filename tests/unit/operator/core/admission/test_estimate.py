@@ -266,7 +266,7 @@ def test_source_names_card_model_and_least_certain_figure(spec: Object, source: 
     [
         (
             {"engine": {"name": "sim"}},
-            "the simulation describes no known card and model, or sizes, times or faults of its own",
+            "the simulation has no known card and model, or sets sizes, times or faults itself",
         ),
         ({"engine": {"name": "vllm"}}, "the memory of graphs on a CPU is unknown"),
         (

@@ -202,9 +202,9 @@ BOTH: Object = {"accelerator": CARD, "engine": {"name": "vllm", "prefixCaching":
 
 def test_prefix_caching_disabled_by_contiguous_blocks_is_reported() -> None:
     assert why_settings_are_ignored(question_of(BOTH)) == (
-        "spec.engine.prefixCaching is ignored by vLLM's plugin with contiguousPagedAttention, so prompts reuse no KV "
-        "blocks and of the planned contexts only those of split prompts are met: set contiguousPagedAttention to "
-        "false, or prefixCaching where no prompt is split."
+        "spec.engine.prefixCaching has no effect with contiguousPagedAttention, because vLLM's plugin ignores it: "
+        "prompts reuse no KV blocks, and only the contexts of split prompts are used. Set contiguousPagedAttention to "
+        "false, or prefixCaching if no prompt is split."
     )
     assert first_violation(question_of(BOTH), DEFAULTS) is None
 

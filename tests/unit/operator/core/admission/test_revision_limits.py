@@ -32,7 +32,7 @@ def named(limits: dict[str, Any]) -> str:
 def test_sentence_names_field_limit_and_class() -> None:
     assert found({"priorityClasses": ["low", "usual"]}, pod={"priorityClassName": "high"}) == Problem(
         "ForbiddenByClass",
-        "spec.pod.priorityClassName high is not among what is allowed (limits.priorityClasses: low, usual), as class "
+        "spec.pod.priorityClassName high is not an allowed value (limits.priorityClasses: low, usual), as class "
         "gold requires: change it, or use another class.",
     )
 
@@ -142,7 +142,7 @@ def test_each_source_of_models_is_limited_by_its_name(kind: str) -> None:
     assert found({"modelSources": [kind]}, model=model) is None
     problem = found({"modelSources": [each for each in SOURCES if each != kind]}, model=model)
     assert problem is not None
-    assert problem.message.startswith(f"spec.model.source.{next(iter(SOURCES[kind]))} is not among ")
+    assert problem.message.startswith(f"spec.model.source.{next(iter(SOURCES[kind]))} is not an allowed value ")
 
 
 def test_sentence_names_the_required_node_label() -> None:
@@ -171,7 +171,7 @@ def test_cards_of_all_pipeline_stages_are_counted() -> None:
 def test_sentence_names_the_list_of_allowed_names(limit: str, field: str) -> None:
     problem = found({limit: ["a", "b"]}, pod={field: "c"})
     assert problem is not None
-    assert problem.message.startswith(f"spec.pod.{field} c is not among what is allowed (limits.{limit}: a, b), ")
+    assert problem.message.startswith(f"spec.pod.{field} c is not an allowed value (limits.{limit}: a, b), ")
 
 
 def test_value_of_a_node_label_must_match() -> None:

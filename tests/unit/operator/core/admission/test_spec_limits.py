@@ -22,7 +22,7 @@ SPEC: Object = {
     "networkAccess": RANGE,
     "recipeCache": {"enabled": True, "size": "20Gi"},
 }
-PREFIXES = "is not among what is allowed (limits.serviceAnnotationPrefixes: {})"
+PREFIXES = "is not an allowed value (limits.serviceAnnotationPrefixes: {})"
 OPENS = "lets every namespace reach the model port (limits.allowAllClients)"
 
 
@@ -40,7 +40,7 @@ def read(limits: Object) -> ClassLimits:
             [
                 LimitViolation(
                     "spec.service.type LoadBalancer",
-                    "is not among what is allowed (limits.serviceTypes: ClusterIP, NodePort)",
+                    "is not an allowed value (limits.serviceTypes: ClusterIP, NodePort)",
                     "Service",
                 )
             ],
@@ -130,7 +130,7 @@ def test_message_names_the_class_that_forbids_a_field() -> None:
     gold = Platform("gold", GaudiInferenceClassSpec(limits=read({"serviceTypes": []})))
     assert refused(gold, **SPEC) == Problem(
         "ForbiddenByClass",
-        "spec.service.type LoadBalancer is not among what is allowed (limits.serviceTypes: none), as class gold "
+        "spec.service.type LoadBalancer is not an allowed value (limits.serviceTypes: none), as class gold "
         "requires: change it, or use another class.",
     )
 

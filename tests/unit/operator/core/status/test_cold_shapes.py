@@ -38,23 +38,23 @@ def test_nothing_is_suggested_where_nothing_ran_cold() -> None:
 def test_bucket_that_is_missing_comes_with_what_it_takes() -> None:
     """Prompt graphs of 384 tokens together take 384 MiB, so one of 2 * 208 (13 blocks of 16) takes 416 MiB."""
     assert suggested(report_of(cold(PROMPT, (2, 320, 0), 7, needed=(2, 200, 0)))) == (
-        "A prompt bucket (2, 208, 0) would have held 100 % of the batches that had none; it takes about 416 MiB by "
-        "what pod a measured and about 1 s of warm-up as on a Gaudi 2. `kubectl gaudi plan learn` plans for all that "
-        "was met."
+        "One more prompt bucket (2, 208, 0) would hold 100 % of the batches without a warm graph, and takes about "
+        "416 MiB of memory (the rate of pod a) and about 1 s of warm-up (the rate of a Gaudi 2). "
+        "`kubectl gaudi plan learn` plans for all observed batches."
     )
 
 
 def test_bucket_that_holds_most_batches_is_chosen() -> None:
     said = suggested(report_of(cold(PROMPT, (2, 128, 0), 7), cold(PROMPT, (3, 128, 0), 2), cold(DECODE, (3, 1, 80), 8)))
     assert said is not None
-    assert said.startswith("A prompt bucket (3, 128, 0) ")
+    assert said.startswith("One more prompt bucket (3, 128, 0) ")
     assert " 52 % of the batches" in said
 
 
 def test_smaller_of_two_that_hold_the_same_is_chosen() -> None:
     said = suggested(report_of(cold(PROMPT, (2, 128, 0), 7), cold(DECODE, (3, 1, 64), 7)))
     assert said is not None
-    assert said.startswith("A decode bucket (3, 1, 64) ")
+    assert said.startswith("One more decode bucket (3, 1, 64) ")
     assert " 50 % of the batches" in said
 
 
@@ -76,7 +76,7 @@ def test_no_bytes_are_told_where_there_are_no_graphs() -> None:
     eager = PhaseProgress(planned=2, warmed=2, capture_applies=False)
     said = suggested(report_of(cold(PROMPT, (2, 128, 0)), prompt=eager))
     assert said is not None
-    assert "it takes about 1 s " in said
+    assert "and takes about 1 s " in said
 
 
 def test_graphs_are_missing_where_every_bucket_is_planned() -> None:
