@@ -1,4 +1,4 @@
-"""The readiness gate of a pod opens only if the report meets the thresholds."""
+"""The readiness gate of a running pod: opened, closed and kept, and reports that the operator ignores."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

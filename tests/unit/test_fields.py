@@ -1,4 +1,4 @@
-"""The page of reasons has one row for each field of the API."""
+"""The page docs/contributing/fields.md has one row for each field of the API."""
 
 import pytest
 

@@ -1,3 +1,5 @@
+"""Kubernetes quantities: parsed exactly, and written as the smallest sufficient quantity."""
+
 from fractions import Fraction
 
 import pytest

@@ -1,3 +1,5 @@
+"""`gaudi-plan buckets` and `find`: the planned buckets, assumptions and warnings, and the bucket of a batch."""
+
 import json
 import subprocess
 import sys

@@ -1,3 +1,5 @@
+"""Documents and bucket files that every command of `gaudi-plan` refuses with one sentence."""
+
 from itertools import pairwise
 from pathlib import Path
 from typing import Any

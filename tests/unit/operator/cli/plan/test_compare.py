@@ -1,3 +1,5 @@
+"""`gaudi-plan compare`: strategies side by side, without a trace."""
+
 import csv
 from functools import cache
 from io import StringIO

@@ -1,3 +1,5 @@
+"""`gaudi-plan diff`: buckets, pods and recipes that a changed document replaces."""
+
 import csv
 import io
 import json

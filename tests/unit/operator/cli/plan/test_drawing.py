@@ -1,3 +1,5 @@
+"""Shades, colors and sizes of heat maps in a terminal and in SVG."""
+
 import io
 
 from hypothesis import given

@@ -1,3 +1,5 @@
+"""`gaudi-plan forecast`: the verdict whether a deployment fits, its reasons, remedies and figures."""
+
 import json
 import re
 from collections.abc import Sequence

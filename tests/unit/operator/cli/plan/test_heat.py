@@ -1,3 +1,5 @@
+"""The numbers in the cells of a heat map: padding, bytes and requests without a bucket."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,3 +1,5 @@
+"""Documents that `gaudi-plan` accepts: manifests, lists, bare limits, and the selection of one of several."""
+
 import json
 from pathlib import Path
 from typing import Any

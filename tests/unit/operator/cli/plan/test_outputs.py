@@ -1,3 +1,5 @@
+"""Output formats of `gaudi-plan`: YAML, CSV, tables, pictures and bucket files."""
+
 import csv
 import io
 import json

@@ -1,3 +1,5 @@
+"""Plans for vLLM release 1.22 differ from those of the current release."""
+
 from tests.unit.operator.cli.plan.asked import answer
 
 LIMITS = {

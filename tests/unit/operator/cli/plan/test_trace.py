@@ -1,3 +1,5 @@
+"""Strategies and costs judged on a trace of requests."""
+
 import csv
 import io
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""New revisions are refused by the rules of vLLM's plugin; running ones are not."""
+"""New revisions are refused by the rules of vLLM's plugin: its token limit for graphs, its bucket assertions."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,3 +1,5 @@
+"""Which differences between a stored child and its desired content count as drift."""
+
 from typing import Any
 
 import pytest

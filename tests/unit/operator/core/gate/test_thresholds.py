@@ -1,3 +1,5 @@
+"""Thresholds of captured graphs: when a phase falls short, and the counts and percentages in the shortfall."""
+
 from hypothesis import given
 from hypothesis import strategies as st
 

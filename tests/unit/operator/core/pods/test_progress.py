@@ -1,3 +1,5 @@
+"""Warm-up progress of a pod: percentages and completion computed from its report."""
+
 import pytest
 
 from gaudi_operator.core.pods.progress import captured_percent, warmup_percent

@@ -1,4 +1,4 @@
-"""Pods that are refused or evicted by their node before they serve are counted, with the last reason."""
+"""Pods that their node refuses or evicts before they serve: counted, and Stalled while they fail."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,3 +1,5 @@
+"""The rendered RuntimeConfig: which values of the spec reach the runtime's configuration."""
+
 from typing import Any
 
 import pytest

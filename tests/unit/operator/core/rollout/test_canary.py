@@ -1,3 +1,5 @@
+"""How long a pod must stay ready before its revision has passed its trial."""
+
 from datetime import timedelta
 
 import pytest

@@ -1,3 +1,5 @@
+"""ControllerRevisions as stored objects: numbers, order, annotations of failures, and malformed objects."""
+
 import json
 
 import pytest

@@ -1,3 +1,5 @@
+"""The stored inputs of a revision: their format, and inputs that other releases stored."""
+
 import json
 from pathlib import Path
 from typing import Any

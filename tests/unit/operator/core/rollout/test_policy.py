@@ -1,3 +1,5 @@
+"""maxSurge, maxUnavailable and pauses: how many pods a rollout may add and remove."""
+
 import pytest
 
 from gaudi_operator.api.v1alpha1.scaling import Rollout

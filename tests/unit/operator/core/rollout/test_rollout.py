@@ -1,4 +1,4 @@
-"""A rollout with unschedulable pods or refused pods: whether it waits, replaces in place, or reports a problem."""
+"""A rollout with unschedulable, refused or terminating pods, and when a revision counts as served."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,3 +1,5 @@
+"""Events about conditions, revisions and gates: which changes are published, and how often."""
+
 from dataclasses import replace
 
 import pytest

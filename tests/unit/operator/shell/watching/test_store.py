@@ -1,4 +1,4 @@
-"""The store keeps the newest version of every object, and a snapshot has only objects that the resource owns."""
+"""The store after events and lists: newest versions, removed objects, and which resources may be deleted."""
 
 from datetime import UTC, datetime
 from typing import Any

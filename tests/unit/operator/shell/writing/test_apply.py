@@ -1,4 +1,4 @@
-"""Every write is for one object by UID, is sent once, and its answer is stored."""
+"""Every write is for one object by UID, is sent once, and keeps fields and status that others wrote."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
