@@ -1,7 +1,8 @@
-"""Every block of commands on README.md and the start pages is run by a test, or a table says why it is not."""
+"""Commands on README.md and the start pages: run by a test or excused in a table, and their targets exist."""
 
 import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from tests.support.shell import Shell
 
 IMAGES = f"{LLAMA}, A model for text and images 2"
 RELEASE = (ROOT / "tests" / "ecosystem" / "test_release.py").read_text()
+START = {name: (ROOT / name).read_text() for name in (README, QUICKSTART, LLAMA)}
+COMMANDS = "\n".join(re.findall(r"^```sh\n(.*?)^```", "\n".join(START.values()), re.MULTILINE | re.DOTALL))
 
 
 def test_every_block_is_run_or_has_a_reason() -> None:
@@ -114,3 +117,29 @@ def test_fences_are_named_by_heading_and_number() -> None:
         f"{QUICKSTART}, Start a cluster 2",
         f"{QUICKSTART}, Serve a model 1",
     ]
+
+
+@pytest.mark.parametrize("page", START)
+def test_make_targets_of_the_start_pages_are_there(page: str) -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    named = set(re.findall(r"\bmake ([a-z-]+)", START[page]))
+    assert [target for target in sorted(named) if not re.search(rf"^{target}:", makefile, re.MULTILINE)] == []
+
+
+def test_images_that_are_built_are_targets_of_the_dockerfile() -> None:
+    named = set(re.findall(r"docker build --target (\S+)", COMMANDS))
+    assert named == {"operator", "runtime-hpu"}
+    assert named <= set(re.findall(r"^FROM \S+ AS (\S+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE))
+
+
+def test_values_that_are_set_are_those_of_the_chart() -> None:
+    values = yaml.safe_load((ROOT / "charts" / "gaudi-operator" / "values.yaml").read_text())
+    named = re.findall(r"--set (\w+)\.(\w+)=", COMMANDS)
+    assert named
+    assert [(group, key) for group, key in named if key not in values[group]] == []
+
+
+def test_files_of_the_commands_are_there() -> None:
+    named = set(re.findall(r"\b(?:examples|charts)/\S+", COMMANDS))
+    assert named
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []

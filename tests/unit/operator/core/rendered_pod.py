@@ -47,3 +47,7 @@ def volume(name: str, **overrides: Any) -> dict[str, Any]:
 
 def mounts(**overrides: Any) -> dict[str, Any]:
     return {each["name"]: each for each in container(**overrides)["volumeMounts"]}
+
+
+def mount(path: str, **overrides: Any) -> dict[str, Any] | None:
+    return next((each for each in container(**overrides)["volumeMounts"] if each["mountPath"] == path), None)

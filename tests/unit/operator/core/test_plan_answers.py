@@ -1,4 +1,4 @@
-"""The bounded cache of answers about plans and refusals, and decisions that wait for an answer."""
+"""The bounded cache of answers about plans: its questions and refusals, and decisions that wait for an answer."""
 
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -6,6 +6,7 @@ from typing import TypeVar
 import pytest
 
 from gaudi_operator.core.actions import SetGate
+from gaudi_operator.core.admission.spec_forecast import cached_forecast, forecast_plan, forecast_question
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.plan_answers import (
     PlanAnswers,
@@ -19,7 +20,7 @@ from gaudi_operator.core.plan_answers import (
 from gaudi_runtime.contract.bucketing import BucketPolicy
 from gaudi_runtime.errors import PlanImpossible
 from tests.unit.operator.core.cluster import Cluster
-from tests.unit.operator.core.resources import DEFAULTS, resource
+from tests.unit.operator.core.resources import DEFAULTS, inference, resource
 from tests.unit.operator.core.stories import condition, served, status
 
 T = TypeVar("T")
@@ -174,3 +175,41 @@ def test_too_expensive_plan_keeps_serving_pods() -> None:
 
 def test_refusal_can_be_pickled_with_its_arguments() -> None:
     assert compute_answer(Uppercase("bad")) == Refusal(PlanImpossible, ("bad is impossible", "here"))
+
+
+class Counted(SynchronousAnswers):
+    """Answers that count the questions."""
+
+    def __init__(self) -> None:
+        """Start without questions."""
+        super().__init__(2**20)
+        self.count = 0
+
+    def get(self, question: PlanQuestion[T]) -> T:
+        """Count the question and return its answer."""
+        self.count += 1
+        return super().get(question)
+
+
+def test_each_forecast_is_requested_once() -> None:
+    answers = Counted()
+    one = replace(inference(), answers=answers)
+    found = [forecast_plan(one, blocks) for blocks in (None, 7, None, 7)]
+    assert found[0] == found[2] != found[1] == found[3]
+    assert answers.count == 2
+
+
+def test_too_expensive_forecast_has_no_answer() -> None:
+    answers = PlanAnswers(2**20)
+    one = replace(inference(), answers=answers)
+    answers.keep(forecast_question(one), Refusal(PlanTooExpensive, ()))
+    assert forecast_plan(one) is None
+    with pytest.raises(PlanTooExpensive):
+        cached_forecast(one)
+
+
+def test_forecast_for_other_blocks_is_another_question() -> None:
+    one = inference()
+    asked = [forecast_question(one), forecast_question(one, 7), forecast_question(one, 7, 256)]
+    assert [each.inputs.kv_blocks for each in asked] == [None, 7, 7]
+    assert asked[2].inputs.limits.block_size == 256 != asked[1].inputs.limits.block_size

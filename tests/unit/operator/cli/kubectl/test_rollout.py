@@ -1,7 +1,5 @@
 """The kept revisions as rows and as a document, and the patches of pause, resume and restart."""
 
-from dataclasses import replace
-
 import pytest
 
 from gaudi_operator.cli.kubectl.options import Refused
@@ -9,7 +7,6 @@ from gaudi_operator.cli.kubectl.rollout import (
     HEADER,
     aligned_lines,
     details,
-    find_revision,
     pause_patch,
     restart_patch,
     resume_patch,
@@ -22,29 +19,6 @@ from tests.unit.operator.core.resources import resource
 
 FIRST = revision("a", 1)
 SECOND = revision("b", 2, **NEWER)
-
-
-def test_revision_is_named_by_its_number() -> None:
-    assert find_revision((SECOND, FIRST), "1") is FIRST
-
-
-def test_name_of_digits_goes_before_a_number() -> None:
-    digits = revision("1", 7)
-    assert find_revision((digits, SECOND, FIRST), "1") is digits
-
-
-def test_revision_not_kept_is_refused_with_those_that_are() -> None:
-    with pytest.raises(Refused, match=r"revision 9 is not kept: choose one of 1 \(a\), 2 \(b\)"):
-        find_revision((SECOND, FIRST), "9")
-
-
-def test_former_number_is_refused_with_the_current_one() -> None:
-    again = replace(FIRST, number=3, former_numbers=(1,))
-    with pytest.raises(Refused) as refused:
-        find_revision((again, SECOND), "1")
-    assert str(refused.value) == (
-        "revision 1 has run again since and is now revision 3: use 3, or its name a, which never changes"
-    )
 
 
 STORED = (revision("b", 12, FAILURE, **NEWER), revision("a", 2), revision("0", 1))

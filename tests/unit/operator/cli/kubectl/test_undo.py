@@ -1,11 +1,13 @@
 """Back to a kept revision by a patch of the spec."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gaudi_operator.cli.kubectl.options import Refused
+from gaudi_operator.cli.kubectl.rollout import find_revision
 from gaudi_operator.cli.kubectl.undo import (
     guarded_undo_patch,
     previous_revision,
@@ -182,3 +184,26 @@ def test_undo_holds_only_for_the_spec_that_was_looked_at() -> None:
 
 def test_undo_to_what_the_spec_asks_for_is_no_patch() -> None:
     assert guarded_undo_patch(resource(**NEWER), revision("b", 2, **NEWER)) == []
+
+
+def test_revision_is_named_by_its_number() -> None:
+    assert find_revision((SECOND, FIRST), "1") is FIRST
+
+
+def test_name_of_digits_goes_before_a_number() -> None:
+    digits = revision("1", 7)
+    assert find_revision((digits, SECOND, FIRST), "1") is digits
+
+
+def test_revision_not_kept_is_refused_with_those_that_are() -> None:
+    with pytest.raises(Refused, match=r"revision 9 is not kept: choose one of 1 \(a\), 2 \(b\)"):
+        find_revision((SECOND, FIRST), "9")
+
+
+def test_former_number_is_refused_with_the_current_one() -> None:
+    again = replace(FIRST, number=3, former_numbers=(1,))
+    with pytest.raises(Refused) as refused:
+        find_revision((again, SECOND), "1")
+    assert str(refused.value) == (
+        "revision 1 has run again since and is now revision 3: use 3, or its name a, which never changes"
+    )

@@ -1,6 +1,5 @@
 """`kubectl gaudi why`: one cause, what speaks for it, and a command that is next."""
 
-import re
 from io import StringIO
 from typing import Any
 
@@ -8,10 +7,9 @@ import pytest
 from rich.console import Console
 
 from gaudi_operator.cli.kubectl.terminal import paragraphs
-from gaudi_operator.cli.kubectl.why import NEXT, explain, lines
+from gaudi_operator.cli.kubectl.why import explain, lines
 from tests.support.builders import Object
 from tests.unit.operator.cli.kubectl.kept import shown
-from tests.unit.operator.core.problems.test_resolution import PAGE
 
 READY = ("Ready", True, "Serving", "All 2 replicas serve revision a.")
 WAITS = ("Ready", False, "Unschedulable", "Pod tiny-a-x finds no node.")
@@ -143,8 +141,3 @@ def test_spec_that_nobody_has_looked_at_is_said() -> None:
 def test_words_of_a_pod_steer_no_terminal() -> None:
     pod = {**POD, "message": "\x1b]52;c;aGk=\x07"}
     assert all(line.isprintable() for line in text(shown(WAITS, STALLED, pods=[pod])))
-
-
-@pytest.mark.parametrize("reason", sorted(NEXT))
-def test_reason_with_a_command_is_on_the_page(reason: str) -> None:
-    assert re.search(rf"`{reason}`", PAGE)

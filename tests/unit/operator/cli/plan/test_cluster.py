@@ -14,6 +14,8 @@ import yaml
 from typer.testing import CliRunner
 
 from gaudi_operator.cli.plan.app import app
+from gaudi_operator.cli.plan.faults import SpecRefused
+from gaudi_operator.cli.plan.question import read_question
 from tests.support.builders import merged
 from tests.unit.operator.cli.plan.asked import INFERENCE, answer, one_sentence
 
@@ -165,3 +167,10 @@ def test_forecast_omits_figures_of_an_older_spec(kubeconfig: Path, api_server: i
     write(kubeconfig, api_server)
     Handler.answers[PATH.format("models")] = (200, measured(1))
     assert json.loads(forecast("-o", "json"))["measured"] is None
+
+
+def test_stored_document_is_not_judged_again() -> None:
+    published = merged(INFERENCE, {"spec": {"service": {"type": "NodePort"}}})
+    with pytest.raises(SpecRefused):
+        read_question(published)
+    assert read_question(published, stored=True).manifest_warnings == ()

@@ -165,13 +165,6 @@ def test_quantities_are_compared_by_amount(request_: str | int, limit: str, refu
     assert bool(broken_rules(SCHEMA, "llama", spec)) is refused
 
 
-def test_stored_document_is_not_judged_again() -> None:
-    published = changed(service={"type": "NodePort"})
-    with pytest.raises(SpecRefused):
-        read_question(published)
-    assert read_question(published, stored=True).manifest_warnings == ()
-
-
 def test_missing_cel_runtime_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "gaudi_operator.cli.plan.crd_rules")
     real = builtins.__import__

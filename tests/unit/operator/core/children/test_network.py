@@ -1,4 +1,4 @@
-"""Network access to a pod, one fact per test."""
+"""Network access to a pod and the certificate of its port, one fact per test."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,6 +9,7 @@ from gaudi_operator.api.v1alpha1.network import Client
 from gaudi_operator.core.children.network import network_policy
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.core.resource import SpecUnreadable
+from tests.unit.operator.core.rendered_pod import container, mount, volume
 from tests.unit.operator.core.resources import DEFAULTS, inference
 
 
@@ -95,3 +96,14 @@ def test_policy_selects_the_resources_pods_and_ingress() -> None:
     assert spec["podSelector"] == {"matchLabels": {NAME_LABEL: "tiny"}}
     assert spec["policyTypes"] == ["Ingress"]
     assert "egress" not in spec
+
+
+def test_certificate_is_mounted_as_an_updatable_folder() -> None:
+    secured = {"server": {"tlsSecretName": "chat-tls"}}
+    assert volume("gaudi-tls", **secured) == {"name": "gaudi-tls", "secret": {"secretName": "chat-tls"}}
+    assert mount("/etc/gaudi-tls", **secured) == {"name": "gaudi-tls", "mountPath": "/etc/gaudi-tls", "readOnly": True}
+    assert container(**secured)["readinessProbe"]["httpGet"]["scheme"] == "HTTP"
+
+
+def test_port_without_a_certificate_has_no_folder_for_one() -> None:
+    assert mount("/etc/gaudi-tls") is None

@@ -76,10 +76,6 @@ def test_first_class_restarts_nothing() -> None:
     assert condition(cluster, "ClassApplied") == ("False", "ClassChanged")
 
 
-def test_resource_without_a_class_has_no_such_condition() -> None:
-    assert "ClassApplied" not in {each["type"] for each in status(served())["conditions"]}
-
-
 def test_another_class_name_makes_another_revision() -> None:
     cluster = served()
     (first,) = revisions(cluster)

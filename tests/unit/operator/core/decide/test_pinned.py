@@ -1,7 +1,9 @@
 """spec.rollout.revision: pods run a kept revision, regardless of the other fields of the spec."""
 
 from gaudi_operator.core.rollout.controller_revision import stored_revisions
+from gaudi_operator.core.rollout.desired_revision import missing_pin
 from tests.unit.operator.core.cluster import Cluster
+from tests.unit.operator.core.resources import inference
 from tests.unit.operator.core.stories import condition, revisions, served, status
 
 
@@ -77,3 +79,9 @@ def test_last_serving_revision_is_never_deleted() -> None:
         cluster.change(model={"maxModelLen": length})
         cluster.operate()
     assert first in {row["name"] for row in status(cluster)["revisions"]}
+
+
+def test_pin_without_kept_revisions_must_be_removed() -> None:
+    assert missing_pin(inference(rollout={"revision": "0123456789"}), ()) == (
+        "spec.rollout.revision is 0123456789, which is not kept: remove the field to run the spec."
+    )

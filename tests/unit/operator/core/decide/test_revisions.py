@@ -1,9 +1,27 @@
-"""Tests of decide(): which changes create a revision, which replace pods, and which restart nothing."""
+"""Which changes and releases create a revision, which replace pods, and which restart nothing."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from gaudi_operator.core.actions import Delete
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
+from gaudi_operator.core.rendering.execution_mode import execution_mode
+from gaudi_operator.core.rollout.desired_revision import desired_revision, with_stored_mode
+from gaudi_operator.core.rollout.inputs import (
+    RevisionInputs,
+    are_same_inputs,
+    revision_inputs,
+    revision_name,
+    stored_form,
+)
+from gaudi_operator.core.rollout.revision import Revision
+from gaudi_runtime.contract.config import ExecutionMode
 from tests.support.builders import Object
 from tests.unit.operator.core.cluster import upgraded
+from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status
 
 
@@ -172,3 +190,117 @@ def test_threshold_change_restarts_nothing() -> None:
     cluster.change(readiness={"minCapturedPromptPercent": 90})
     cluster.settle()
     assert pod_names(cluster) == before
+
+
+def of_another_default(mode: str = "hpuGraphs") -> Revision:
+    """Return a revision on a card from a time with another default mode: only the rendered parts contain the mode."""
+    made = desired_revision(inference(accelerator=CARD), (), DEFAULTS)
+    config = json.loads(made.config)
+    config["engine"]["executionMode"] = mode
+    return replace(made, config=json.dumps(config))
+
+
+def test_other_default_mode_creates_no_revision() -> None:
+    kept = of_another_default()
+    assert desired_revision(inference(accelerator=CARD), (kept,), DEFAULTS) is kept
+
+
+def test_explicit_current_mode_creates_no_revision() -> None:
+    kept = of_another_default()
+    named = inference(accelerator=CARD, engine={"executionMode": "HpuGraphs"})
+    assert desired_revision(named, (kept,), DEFAULTS) is kept
+    other = inference(accelerator=CARD, engine={"executionMode": "HpuGraphs", "maxNumSeqs": 2})
+    assert desired_revision(other, (kept,), DEFAULTS) is not kept
+
+
+@pytest.mark.parametrize("kept", [of_another_default("ofTheFuture"), replace(of_another_default(), config="no JSON")])
+def test_explicit_other_mode_creates_a_revision(kept: Revision) -> None:
+    named = inference(accelerator=CARD, engine={"executionMode": "HpuGraphs"})
+    assert desired_revision(named, (kept,), DEFAULTS) is not kept
+
+
+def test_next_revision_uses_the_current_default() -> None:
+    changed = inference(accelerator=CARD, engine={"maxNumSeqs": 2})
+    found = desired_revision(with_stored_mode(changed, (of_another_default(),)), (of_another_default(),), DEFAULTS)
+    assert json.loads(found.config)["engine"]["executionMode"] == "torchCompile"
+
+
+def test_running_revision_keeps_its_mode() -> None:
+    judged = with_stored_mode(inference(accelerator=CARD), (of_another_default(),))
+    assert execution_mode(judged) is ExecutionMode.HPU_GRAPHS
+    assert execution_mode(with_stored_mode(inference(accelerator=CARD), ())) is ExecutionMode.TORCH_COMPILE
+
+
+def inputs(**overrides: Any) -> RevisionInputs:
+    return revision_inputs(inference(**overrides))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model": {"maxModelLen": 512}},
+        {"model": {"servedNames": ["a"]}},
+        {"accelerator": {"deviceMemory": "1Gi"}},
+        {"parallelism": {"tensor": 2}},
+        {"engine": {"maxNumSeqs": 8}},
+        {"server": {"image": "runtime:2"}},
+        {"engine": {"env": [{"name": "A", "value": "1"}]}},
+        {"engine": {"settings": {"A": "1"}}},
+        {"bucketing": {"strategy": "Linear"}},
+        {"bucketing": {"strategy": "Linear", "prompt": {"query": {"max": 64}}}},
+        {"warmup": {"graphMemoryPercent": 20}},
+        {"recipeCache": {"enabled": True}},
+        {"pod": {"labels": {"team": "a"}}},
+        {"pod": {"tolerations": [{"key": "gaudi"}]}},
+        {"pod": {"drainSeconds": 60}},
+        {"pod": {"affinity": {"podAffinity": {}}}},
+        {"pod": {"volumes": [{"name": "a", "emptyDir": {}}]}},
+        {"pod": {"sidecars": [{"name": "log", "image": "log:1"}]}},
+        {"pod": {"userFromCluster": True}},
+        {"warmup": {"stallTimeoutSeconds": 60}},
+        {"annotations": {RESTARTED_AT_ANNOTATION: "2026-08-01"}},
+    ],
+    ids=str,
+)
+def test_change_of_the_pod_creates_a_revision(change: dict[str, Any]) -> None:
+    assert not are_same_inputs(stored_form(inputs()), inputs(**change))
+    assert revision_name(inputs()) != revision_name(inputs(**change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"replicas": 5},
+        {"rollout": {"maxSurge": 2, "paused": True}},
+        {"service": {"port": 8080}},
+        {"readiness": {"minCapturedPromptPercent": 50, "onShortfall": "ServeAndWarn"}},
+        {"autoscaling": {"maxReplicas": 4}},
+        {"route": {"parentRefs": [{"name": "gate"}]}},
+        {"networkAccess": {"enabled": False}},
+        {"annotations": {"example.com/s": "annotation"}},
+    ],
+    ids=str,
+)
+def test_change_outside_the_pod_creates_no_revision(change: dict[str, Any]) -> None:
+    assert are_same_inputs(stored_form(inputs()), inputs(**change))
+    assert revision_name(inputs()) == revision_name(inputs(**change))
+
+
+def test_new_field_at_its_default_creates_no_revision() -> None:
+    stored = stored_form(inputs())
+    del stored["engine"]["prefixCaching"], stored["warmup"], stored["pod"]["drainSeconds"]
+    assert are_same_inputs(stored, inputs())
+
+
+def test_new_field_with_another_value_creates_a_revision() -> None:
+    stored = stored_form(inputs())
+    del stored["engine"]["prefixCaching"]
+    assert not are_same_inputs(stored, inputs(engine={"prefixCaching": True}))
+
+
+def test_removed_value_creates_a_revision() -> None:
+    assert not are_same_inputs(stored_form(inputs(accelerator={**CARD, "hugepages": "1Gi"})), inputs(accelerator=CARD))
+
+
+def test_additional_stored_label_creates_a_revision() -> None:
+    assert not are_same_inputs(stored_form(inputs(pod={"labels": {"team": "a"}})), inputs())

@@ -1,9 +1,11 @@
-"""docs/reference/conditions.md agrees with the code."""
+"""docs/reference/conditions.md agrees with the code, and has every reason that `kubectl gaudi why` explains."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from gaudi_operator.cli.kubectl.why import NEXT
 from gaudi_operator.core.status.condition_table import CONDITIONS, ConditionKind
 
 PAGE = (Path(__file__).parents[5] / "docs" / "reference" / "conditions.md").read_text()
@@ -18,3 +20,8 @@ def test_table_has_every_condition_in_its_order() -> None:
 @pytest.mark.parametrize("kind", CONDITIONS, ids=lambda kind: kind.type)
 def test_row_of_a_condition_has_good_status_and_meaning(kind: ConditionKind) -> None:
     assert f"| `{kind.type}` | {kind.good} | {kind.meaning.rstrip('.')}" in TABLE
+
+
+@pytest.mark.parametrize("reason", sorted(NEXT))
+def test_reason_with_a_command_is_on_the_page(reason: str) -> None:
+    assert re.search(rf"`{reason}`", PAGE)

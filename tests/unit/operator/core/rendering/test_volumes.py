@@ -1,27 +1,9 @@
 """The mounts of a pod: model, adapters, recipes, and writable folders; one fact per test."""
 
-from typing import Any
-
 import pytest
 
-from tests.unit.operator.core.rendered_pod import HUB, container, environment, mounts, spec, volume
+from tests.unit.operator.core.rendered_pod import HUB, container, environment, mount, mounts, spec, volume
 from tests.unit.operator.core.resources import CARD
-
-
-def mount(path: str, **overrides: Any) -> dict[str, Any] | None:
-    return next((each for each in container(**overrides)["volumeMounts"] if each["mountPath"] == path), None)
-
-
-def test_certificate_is_mounted_as_an_updatable_folder() -> None:
-    secured = {"server": {"tlsSecretName": "chat-tls"}}
-    assert volume("gaudi-tls", **secured) == {"name": "gaudi-tls", "secret": {"secretName": "chat-tls"}}
-    assert mount("/etc/gaudi-tls", **secured) == {"name": "gaudi-tls", "mountPath": "/etc/gaudi-tls", "readOnly": True}
-    assert container(**secured)["readinessProbe"]["httpGet"]["scheme"] == "HTTP"
-
-
-def test_port_without_a_certificate_has_no_folder_for_one() -> None:
-    assert mount("/etc/gaudi-tls") is None
-
 
 HUB_AND_CLAIM = {**HUB, "cache": {"persistentVolumeClaim": {"claimName": "shared"}}}
 

@@ -1,6 +1,7 @@
 """ControllerRevisions as stored objects: numbers, order, annotations of failures, and malformed objects."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,10 @@ from gaudi_operator.core.rollout.controller_revision import (
     read_failure,
     stored_revisions,
 )
+from gaudi_operator.core.rollout.desired_revision import desired_revision
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.errors import Problem
+from tests.unit.operator.core.resources import DEFAULTS, inference
 
 STALLED = Problem("WarmupStalled", "No progress in pod a.")
 
@@ -54,3 +57,40 @@ def test_long_evidence_is_truncated() -> None:
 @pytest.mark.parametrize("text", ["bad since Friday", "[]", "{}", '"text"'])
 def test_manually_written_annotation_is_a_failure(text: str) -> None:
     assert read_failure({FAILURE_ANNOTATION: text}) == Problem("MarkedFailed", text)
+
+
+OURS: dict[str, Any] = {"labels": {REVISION_LABEL: "r"}}
+
+
+def kept(number: object = 1, **metadata: Any) -> dict[str, Any]:
+    return {"metadata": {**OURS, **metadata}, "revision": number, "data": {"config": "{}"}}
+
+
+def test_new_revision_has_the_next_number() -> None:
+    assert desired_revision(inference(), stored_revisions([kept(7)]), DEFAULTS).number == 8
+
+
+def test_newest_revision_comes_first() -> None:
+    numbers = [revision.number for revision in stored_revisions([kept(1), kept(3), kept(2)])]
+    assert numbers == [3, 2, 1]
+
+
+def test_revision_without_data_is_empty() -> None:
+    at = "2026-08-01T11:00:00Z"
+    manifest = {"metadata": {**OURS, "creationTimestamp": at}, "revision": 1}
+    assert stored_revisions([manifest]) == (Revision("r", 1, {}, {}, "", created=at, kept={}),)
+
+
+def test_revision_without_a_number_is_the_oldest() -> None:
+    manifest = kept()
+    del manifest["revision"]
+    assert [revision.number for revision in stored_revisions([manifest])] == [0]
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [kept(labels={}), kept(labels=None), kept(-1), kept(2**62), kept(deletionTimestamp="2026-01-01T00:00:00Z")],
+    ids=["no name", "no labels", "below zero", "beyond 64 bits", "being deleted"],
+)
+def test_malformed_data_is_not_a_revision(manifest: dict[str, Any]) -> None:
+    assert stored_revisions([manifest]) == ()

@@ -27,6 +27,7 @@ from tests.unit.operator.core.states import (
     state_of,
     warming,
 )
+from tests.unit.operator.core.stories import served, status
 
 
 def verdict(kind: str, situation: State) -> Verdict:
@@ -384,3 +385,7 @@ def test_types_are_distinct() -> None:
 def test_first_revision_in_trouble_is_not_available() -> None:
     nothing = replace(TROUBLED, pods=(warming("a"),))
     assert verdict("Available", nothing).status is FALSE
+
+
+def test_resource_without_a_class_has_no_such_condition() -> None:
+    assert "ClassApplied" not in {each["type"] for each in status(served())["conditions"]}

@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from gaudi_operator.core.gate.condition import gate_status
-from gaudi_operator.core.names import GATE, GROUP_NAME_LABEL, MANAGED_BY, MANAGED_BY_LABEL, NAME_LABEL
+from gaudi_operator.core.names import (
+    GATE,
+    GROUP_NAME_LABEL,
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+    NAME_LABEL,
+    WORKER_INDEX_LABEL,
+)
 from gaudi_operator.core.observed import Observed, PodReport
 from gaudi_operator.shell.kinds import (
     AUTOSCALER,
@@ -139,3 +146,83 @@ def pvc(*references: dict[str, Any], managed_by: str = MANAGED_BY, kind: Kind = 
 def test_only_pvcs_of_the_operator_outlive_their_resource(claim: dict[str, Any], retained: bool) -> None:
     assert is_retained(claim) is retained
     assert uids(observed(store_of(manifest(RESOURCE, "r", 1), claim)).pvcs) == (["c"] if retained else [])
+
+
+def test_snapshot_has_only_owned_objects() -> None:
+    store = store_of(
+        manifest(RESOURCE, "r", 1),
+        manifest(REPLICA_SET, "mine", 1, "r"),
+        manifest(REPLICA_SET, "foreign", 1, "another-uid"),
+        manifest(POD, "p", 1, "mine"),
+        manifest(POD, "q", 1, "foreign"),
+    )
+    observed = store.observe(KEY, {}, NOW)
+    assert observed is not None
+    assert [each["metadata"]["uid"] for each in observed.replica_sets] == ["mine"]
+    assert [each["metadata"]["uid"] for each in observed.pods] == ["p"]
+
+
+def member(uid: str, workload: str, index: int, stateful_set: str = "of-leaders") -> dict[str, Any]:
+    """Return a pod of a group, created by the StatefulSet with that UID."""
+    pod = manifest(POD, uid, 1)
+    pod["metadata"]["labels"] |= {GROUP_NAME_LABEL: workload, WORKER_INDEX_LABEL: str(index)}
+    pod["metadata"]["ownerReferences"] = [{"uid": stateful_set, "kind": "StatefulSet", "controller": True}]
+    return pod
+
+
+WORKLOAD = "tiny-0123456789"
+
+
+def group(*owners: tuple[str, str]) -> list[dict[str, Any]]:
+    """Return a store with a resource, its LeaderWorkerSet `mine`, and StatefulSets given as (UID, UID of the owner)."""
+    workload = manifest(LEADER_WORKER_SET, "mine", 1, "r")
+    workload["metadata"]["name"] = WORKLOAD
+    found = [manifest(RESOURCE, "r", 1), workload]
+    for uid, owner in owners:
+        made = manifest(STATEFUL_SET, uid, 1, owner)
+        made["metadata"]["labels"] = {GROUP_NAME_LABEL: WORKLOAD}
+        found.append(made)
+    return found
+
+
+def pods_and_workers(*manifests: dict[str, Any]) -> tuple[list[str], list[str]]:
+    observed = store_of(*manifests).observe(KEY, {}, NOW)
+    assert observed is not None
+    assert [each["metadata"]["uid"] for each in observed.workloads] == ["mine"]
+    return tuple([each["metadata"]["uid"] for each in pods] for pods in (observed.pods, observed.workers))  # type: ignore[return-value]
+
+
+def test_leader_represents_its_group_and_workers_are_separate() -> None:
+    manifests = (
+        *group(("of-leaders", "mine"), ("of-workers", "first")),
+        member("second", WORKLOAD, 1, "of-workers"),
+        member("first", WORKLOAD, 0),
+    )
+    assert pods_and_workers(*manifests) == (["first"], ["second"])
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        [member("evil", WORKLOAD, 0, "uid-of-nothing")],
+        [*group(("own", "uid-of-nothing"))[2:], member("evil", WORKLOAD, 0, "own")],
+        # A StatefulSet of workers has no leader, and one of a forged leader has no workers.
+        [member("evil", WORKLOAD, 0, "of-workers")],
+        [*group(("own", "evil"))[2:], member("evil", WORKLOAD, 0, "own"), member("evil-1", WORKLOAD, 1, "own")],
+        [member("evil", WORKLOAD, 1, "of-leaders")],
+    ],
+)
+def test_pod_not_created_by_the_group_is_ignored(forged: list[dict[str, Any]]) -> None:
+    honest = (*group(("of-leaders", "mine"), ("of-workers", "first")), member("first", WORKLOAD, 0))
+    assert pods_and_workers(*honest, *forged) == (["first"], [])
+
+
+def test_worker_outliving_its_leader_is_terminating() -> None:
+    worker = member("second", WORKLOAD, 1, "of-workers")
+    assert pods_and_workers(*group(("of-leaders", "mine")), worker) == ([], [])
+    worker["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert pods_and_workers(*group(("of-leaders", "mine")), worker) == ([], ["second"])
+
+
+def test_unknown_resource_has_no_snapshot() -> None:
+    assert store_of(manifest(SERVICE, "s", 1, "r")).observe(KEY, {}, NOW) is None
