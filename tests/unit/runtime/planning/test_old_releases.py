@@ -1,4 +1,4 @@
-"""Plans of old releases compared with their rules. test_reference_logs.py has the output of real servers."""
+"""Plans of old releases compared with their rules. test_reference_plans.py has the output of real servers."""
 
 from itertools import product
 

@@ -1,11 +1,21 @@
-"""vLLM's start errors are mapped to ours. The messages are those of vLLM 0.30 and its libraries."""
+"""Failed starts of vLLM: the first failure of its workers is recorded in a file, and becomes one of our errors."""
 
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.engines.vllm.start_errors import KNOWN, MOST_CHARACTERS, StartFailure, why_not_started
+from gaudi_runtime.engines.vllm.start_errors import (
+    KNOWN,
+    MOST_CHARACTERS,
+    MOST_KEPT_CHARACTERS,
+    StartFailure,
+    read_failure,
+    recorded,
+    why_not_started,
+)
 from gaudi_runtime.errors import (
     ConfigError,
     EngineUnsupported,
@@ -181,3 +191,68 @@ def test_own_error_is_unchanged() -> None:
 
 def test_very_long_message_is_cut() -> None:
     assert len(str(error_of("RuntimeError", "x" * 100_000))) < MOST_CHARACTERS + 200
+
+
+RANK = """
+import sys
+from gaudi_runtime.engines.vllm.start_errors import recorded
+sys.stdin.readline()
+with recorded(sys.argv[1], "the model was loaded"):
+    raise ValueError(sys.argv[2])
+"""
+
+
+def record_failure(file: Path, step: str, error: BaseException) -> None:
+    with pytest.raises(type(error)), recorded(str(file), step):
+        raise error
+
+
+def test_no_file_is_written_without_a_failure(tmp_path: Path) -> None:
+    file = tmp_path / "failure.json"
+    with recorded(str(file), "the device was opened"):
+        pass
+    assert read_failure(file) is None
+
+
+def test_step_kind_and_message_are_kept_and_error_propagates(tmp_path: Path) -> None:
+    record_failure(tmp_path / "failure.json", "memory was measured", MemoryError("no room"))
+    failure = read_failure(tmp_path / "failure.json")
+    assert failure is not None
+    assert (failure.step, failure.kind, failure.message) == ("memory was measured", "MemoryError", "no room")
+
+
+def test_first_failure_is_kept(tmp_path: Path) -> None:
+    file = tmp_path / "failure.json"
+    record_failure(file, "the device was opened", ValueError("first"))
+    record_failure(file, "the model was loaded", ValueError("second"))
+    failure = read_failure(file)
+    assert failure is not None
+    assert failure.message == "first"
+
+
+def test_exiting_worker_also_leaves_its_reason(tmp_path: Path) -> None:
+    record_failure(tmp_path / "failure.json", "the model was loaded", SystemExit("stop"))
+    assert read_failure(tmp_path / "failure.json") is not None
+
+
+def test_long_recorded_message_is_cut(tmp_path: Path) -> None:
+    record_failure(tmp_path / "failure.json", "the model was loaded", ValueError("x" * 100_000))
+    failure = read_failure(tmp_path / "failure.json")
+    assert failure is not None
+    assert len(failure.message) == MOST_KEPT_CHARACTERS
+
+
+def test_concurrent_failures_keep_exactly_one_complete_record(tmp_path: Path) -> None:
+    """Real processes, which are released at the same time."""
+    file = tmp_path / "failure.json"
+    command = [sys.executable, "-c", RANK, str(file)]
+    ranks = [
+        subprocess.Popen([*command, f"rank {rank}"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        for rank in range(3)
+    ]
+    for each in ranks:
+        each.communicate(b"\n")
+    failure = read_failure(file)
+    assert failure is not None
+    assert failure.message in {f"rank {rank}" for rank in range(3)}
+    assert list(tmp_path.iterdir()) == [file]

@@ -1,4 +1,4 @@
-"""Logs 000 and 002 reproduced by the sim engine: Llama 3.1 8B on one described Gaudi 2, batch 4, length 2048."""
+"""The warm-up of logs 000 and 002, reproduced by the sim engine: Llama 3.1 8B on one Gaudi 2, batch 4, length 2048."""
 
 import json
 import logging

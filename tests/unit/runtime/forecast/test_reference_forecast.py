@@ -1,4 +1,4 @@
-"""Logs 000 and 002 (Llama 3.1 8B, one Gaudi 2), forecast from model, card and settings alone."""
+"""Memory and times of logs 000 and 002 (Llama 3.1 8B, one Gaudi 2), forecast from model, card and settings alone."""
 
 import json
 from pathlib import Path

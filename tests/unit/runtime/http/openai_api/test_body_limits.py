@@ -1,19 +1,23 @@
-"""Limits on the JSON of a request before an application validates it."""
+"""Limits on the body of a request: its size, its content type, and the number of values in its JSON."""
 
 import json
 import tracemalloc
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from httpx import Response
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
 
 from gaudi_runtime.http.openai_api import body as bodies
 from gaudi_runtime.http.openai_api import paths
 from gaudi_runtime.http.openai_api.body import MOST_ITEMS, MOST_VALUES, RESPONSES, check_body
 from gaudi_runtime.http.openai_api.errors import InvalidRequest
+from gaudi_runtime.http.openai_api.requests import ChatRequest, CompletionRequest, Message
 from tests.unit.runtime.http.openai_api.test_guard import GENERATING, GuardedApp, healthy_app
+from tests.unit.runtime.serving import Served
 
 MANY = MOST_VALUES + 1
 JSON = st.recursive(
@@ -221,3 +225,45 @@ async def test_audio_is_accepted_in_a_form(path: str) -> None:
     assert (await GuardedApp(healthy_app).client.post(path, files={"file": b"\0," * MANY})).text == "theirs"
     for kind in ("application/json", "application/x-www-form-urlencoded", "multipart/x", None):
         assert (await send_body(path, kind, b"{}")).status_code == 415
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "entry", "most"),
+    [
+        (CompletionRequest, "prompt", "a", 4096),
+        (CompletionRequest, "prompt", [1], 4096),
+        (ChatRequest, "messages", {"role": "user"}, 16_384),
+        (Message, "content", {"type": "text", "text": "a"}, 16_384),
+    ],
+)
+def test_number_of_parts_of_a_request_is_limited(kind: type[BaseModel], field: str, entry: Any, most: int) -> None:
+    common = {"model": "echo", "role": "user"}
+    assert kind.model_validate({**common, field: [entry] * most})
+    with pytest.raises(ValidationError, match="at most"):
+        kind.model_validate({**common, field: [entry] * (most + 1)})
+    with pytest.raises(ValidationError) as refused:
+        kind.model_validate({**common, field: [{}] * (most + 1)})
+    assert refused.value.error_count() <= 4, "not one of every entry"
+
+
+async def test_endless_body_is_cut_off(api: Served) -> None:
+    answer = await api.http.post(
+        "/v1/completions", content=b'"' + b" " * 17 * 1024 * 1024, headers={"content-type": "application/json"}
+    )
+    assert answer.status_code == 413
+    assert answer.json()["error"]["message"] == "The body is larger than 16777216 bytes."
+
+
+async def test_chunked_body_is_cut_off_at_the_limit(api: Served) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(17):
+            yield b" " * 1024 * 1024
+
+    answer = await api.http.post("/v1/completions", content=pieces(), headers={"content-type": "application/json"})
+    assert answer.status_code == 413
+
+
+async def test_body_of_exactly_the_limit_is_read(api: Served) -> None:
+    head = {"content-type": "application/json"}
+    answer = await api.http.post("/v1/completions", content=b" " * 16 * 1024 * 1024, headers=head)
+    assert answer.status_code == 400

@@ -1,4 +1,4 @@
-"""The exact response bodies, field by field."""
+"""Every field of the answers, compared with those of OpenAI."""
 
 import json
 from typing import Any
@@ -78,31 +78,6 @@ async def test_model_has_every_field_of_openai(api: Served) -> None:
 
 async def test_health_is_ok(api: Served) -> None:
     assert (await api.http.get("/health")).json() == {"status": "ok"}
-
-
-async def test_refusal_has_every_field_of_openai(api: Served) -> None:
-    body = (await api.http.get("/v1/models/other")).json()
-    assert body["error"] == {
-        "message": "Model other is not served here; this server has echo, echo-alias.",
-        "type": "invalid_request_error",
-        "param": "model",
-        "code": "model_not_found",
-    }
-
-
-async def test_unknown_path_has_the_form_of_a_refusal(api: Served) -> None:
-    body = (await api.http.get("/v1/engines")).json()
-    assert body["error"] == {
-        "message": "This path does not exist. The page OpenAI API of the manual lists the paths of this server.",
-        "type": "invalid_request_error",
-        "param": None,
-        "code": None,
-    }
-
-
-async def test_wrong_method_lists_the_allowed_ones(api: Served) -> None:
-    answer = await api.http.get("/v1/completions")
-    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
 
 
 def test_last_chunk_of_chat_without_text_has_empty_delta() -> None:
