@@ -1,4 +1,4 @@
-"""Deletion of old workloads, ConfigMaps and revisions."""
+"""The number of kept revisions, and deletion of old workloads, ConfigMaps and revisions."""
 
 import pytest
 
@@ -10,6 +10,7 @@ from gaudi_operator.core.rollout.revision import Revision
 from tests.support.builders import Object
 from tests.unit.operator.core.pod_objects import pod
 from tests.unit.operator.core.resources import resource
+from tests.unit.operator.core.stories import pod_names, revisions, served, status
 
 
 def replica_set(replicas: int = 0, **annotations: str) -> Object:
@@ -83,3 +84,61 @@ def test_stable_revision_is_kept_with_the_shortest_history() -> None:
     stored = [Revision(f"r{number}", number, {}, {}, "") for number in (4, 3, 2, 1)]
     found = find_garbage(Observed(resource(), revisions=manifests), "r4", stored, 1, stable="r1").deletes
     assert found == [Delete("apps/v1", "ControllerRevision", "tiny-r2", "u2", "the history of revisions is full")]
+
+
+def test_old_workload_and_config_map_are_deleted_without_the_revision() -> None:
+    cluster = served()
+    cluster.change(model={"maxModelLen": 512})
+    cluster.settle()
+    assert len(cluster.kind("ReplicaSet")) == 1
+    assert len(cluster.kind("ConfigMap")) == 1
+    assert [each["revision"] for each in cluster.kind("ControllerRevision")].count(2) == 1
+    assert len(cluster.kind("ControllerRevision")) == 2
+
+
+def test_revision_that_served_before_is_kept() -> None:
+    cluster = served()
+    (first,) = revisions(cluster)
+    cluster.change(model={"maxModelLen": 512})
+    cluster.settle()
+    (second,) = revisions(cluster)
+    assert status(cluster)["revision"] == {"current": second, "stable": second}
+    assert [(row["name"], row["phase"]) for row in status(cluster)["revisions"]] == [
+        (second, "Serving"),
+        (first, "Kept"),
+    ]
+
+
+def test_history_is_limited() -> None:
+    cluster = served(rollout={"revisionHistoryLimit": 2})
+    for length in (512, 768, 1024, 1280):
+        cluster.change(model={"maxModelLen": length})
+        cluster.settle()
+    assert sorted(each["revision"] for each in cluster.kind("ControllerRevision")) == [3, 4, 5]
+
+
+def test_stable_revision_is_kept_while_scaled_to_zero() -> None:
+    cluster = served(rollout={"revisionHistoryLimit": 1})
+    (stable,) = revisions(cluster)
+    cluster.change(replicas=0)
+    cluster.settle()
+    for length in (512, 768, 1024):
+        cluster.change(model={"maxModelLen": length})
+        cluster.settle()
+    assert stable in {row["name"] for row in status(cluster)["revisions"]}
+
+
+def test_old_workload_and_config_map_are_kept_until_pods_end() -> None:
+    cluster = served(replicas=1)
+    (old,) = cluster.kind("ReplicaSet")
+    cluster.change(model={"maxModelLen": 512})
+    while old["metadata"]["name"] in [each["metadata"]["name"] for each in cluster.kind("ReplicaSet")]:
+        plan = cluster.operate()
+        deleted = {action.kind for action in plan.actions if isinstance(action, Delete)}
+        ending = [pod for pod in cluster.kind("Pod") if "deletionTimestamp" in pod["metadata"]]
+        assert not (ending and deleted)
+        cluster.controllers()
+        for name in pod_names(cluster):
+            cluster.warm(name)
+        cluster.kubelet()
+    assert deleted == {"ReplicaSet", "ConfigMap"}

@@ -1,9 +1,20 @@
-"""decide() stories of the canary: it is alone until it has proven itself, and observed if configured."""
+"""The canary of a rollout: it is alone until it has proven itself, and observed if configured."""
 
+from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from gaudi_operator.core.actions import Apply
-from tests.unit.operator.core.cluster import Cluster
+from gaudi_operator.core.deadlines import Deadlines
+from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.rollout.revision_choice import has_held_gate, is_on_trial
+from tests.unit.operator.core.cluster import Cluster, stamp
+from tests.unit.operator.core.pod_objects import condition as pod_condition
+from tests.unit.operator.core.pod_objects import gate_condition, view
+from tests.unit.operator.core.pod_objects import pod as manifest_of
+from tests.unit.operator.core.resources import NOW
+from tests.unit.operator.core.states import closed, serving, warming
 from tests.unit.operator.core.stories import condition, revisions, served, status
 
 BIGGER = {"maxModelLen": 512}
@@ -104,3 +115,41 @@ def test_plan_of_a_rolled_back_spec_is_estimated() -> None:
     cluster.change(rollout={"revision": first})
     cluster.settle()
     assert status(cluster)["plan"]["basis"] == "Counted"
+
+
+OLD = serving("o", "old")
+
+
+def held(seconds: int) -> PodView:
+    since = stamp(NOW - timedelta(seconds=seconds))
+    conditions = (gate_condition(True, since=since), pod_condition("Ready", True))
+    return view(manifest_of("n", revision="new", conditions=conditions))
+
+
+@pytest.mark.parametrize(
+    ("pods", "observe", "trial"),
+    [
+        ([OLD], 0, True),
+        ([OLD, warming()], 0, True),
+        ([OLD, closed()], 0, True),
+        ([OLD, held(0)], 0, False),
+        ([OLD, held(0)], 1, True),
+        ([OLD, held(59)], 60, True),
+        ([OLD, held(60)], 60, False),
+        ([OLD, held(60), warming()], 60, False),
+        ([warming("o", "old")], 0, False),
+        ([], 0, False),
+    ],
+)
+def test_trial_lasts_until_a_pod_stayed_ready_long_enough(pods: list[PodView], observe: int, trial: bool) -> None:
+    assert is_on_trial("new", "old", pods, observe, Deadlines(NOW)) is trial
+
+
+def test_previously_rolled_out_revision_is_not_on_trial() -> None:
+    assert not is_on_trial("new", "new", [OLD], 60, Deadlines(NOW))
+
+
+def test_closed_gate_restarts_the_trial() -> None:
+    assert not has_held_gate(closed(), 5, Deadlines(NOW))
+    assert not has_held_gate(held(4), 5, Deadlines(NOW))
+    assert has_held_gate(held(5), 5, Deadlines(NOW))

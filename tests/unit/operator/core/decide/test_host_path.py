@@ -1,4 +1,4 @@
-"""Revisions that mount host paths, simulate or are unsafe, after this was disallowed."""
+"""decide() stories of host paths, simulations and unsafe settings that the installation does not allow."""
 
 from dataclasses import replace
 from typing import Any
@@ -212,3 +212,11 @@ def test_unsafe_revision_is_not_scaled_up() -> None:
     cluster.change(replicas=5)
     cluster.settle()
     assert pod_names(cluster) == before
+
+
+def test_host_path_is_refused_if_the_installation_forbids_it() -> None:
+    model = {"source": {"persistentVolumeClaim": None, "hostPath": {"path": "/models"}}}
+    cluster = Cluster(resource(model=model))
+    cluster.defaults = replace(cluster.defaults, allow_host_path=())
+    cluster.operate()
+    assert condition(cluster, "Stalled") == ("True", "HostPathNotAllowed")

@@ -304,3 +304,17 @@ def test_incomplete_reconcile_is_finished_by_the_next_operator() -> None:
             cluster.perform(action)
         cluster.settle()
         assert revisions(cluster) == {good}
+
+
+def test_broken_revision_never_replaces_what_serves() -> None:
+    cluster = served()
+    old = revisions(cluster)
+    cluster.change(model={"maxModelLen": 512})
+    cluster.operate()
+    cluster.broken = {status(cluster)["revision"]["current"]}
+    for _ in range(10):
+        cluster.operate()
+        cluster.controllers()
+        cluster.kubelet()
+    assert status(cluster)["readyReplicas"] == 2
+    assert status(cluster)["revision"]["stable"] in old

@@ -13,11 +13,13 @@ from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.rollout import roll_out
 from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.errors import Problem
-from tests.support.builders import Object
+from tests.support.builders import Object, copied
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.resources import NOW, inference, resource
 from tests.unit.operator.core.states import serving, state_of, warming
+from tests.unit.operator.core.stories import condition as shown
+from tests.unit.operator.core.stories import served
 
 NEW, OLD = Revision("new", 2, {}, {}, ""), Revision("old", 1, {}, {}, "")
 OLDS = [serving("o1", "old"), serving("o2", "old")]
@@ -128,3 +130,18 @@ def test_refused_pods_are_a_problem() -> None:
 def test_forbidden_revision_is_a_problem_while_it_lacks_pods(pods: list[PodView], is_reported: bool) -> None:
     found = rolled_out(pods, forbidden={"new": Problem("HostPathNotAllowed", "No hostPath here.")})
     assert reason(found) == ("HostPathNotAllowed" if is_reported else None)
+
+
+def test_pod_stalls_only_after_the_terminating_one_has_left() -> None:
+    cluster = served(replicas=1)
+    ending, waiting = copied(cluster.kind("Pod")[0]), cluster.kind("Pod")[0]
+    ending["metadata"] |= {"name": "ending", "uid": "uid-ending", "deletionTimestamp": "2026-08-01T12:00:00Z"}
+    cluster.objects["Pod", "ending"] = ending
+    since = {"lastTransitionTime": "2026-08-01T11:00:00Z", "message": "no cards"}
+    scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", **since}
+    waiting["status"] = {"phase": "Pending", "conditions": [scheduled]}
+    cluster.operate()
+    assert shown(cluster, "Stalled") == ("False", "NotStalled")
+    del cluster.objects["Pod", "ending"]
+    cluster.operate()
+    assert shown(cluster, "Stalled") == ("True", "Unschedulable")
