@@ -1,7 +1,5 @@
 """A folder that outlives its pods: what it keeps, serves and removes."""
 
-import errno
-import fcntl
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from gaudi_runtime.artifacts.sources.snapshots import bytes_below
-from gaudi_runtime.contract.report import FetchProgress
 from gaudi_runtime.errors import ConfigError, DiskFull, HubUnreachable
 from tests.support.hub_server import COMMIT
-from tests.unit.runtime.artifacts.sources.conftest import WEIGHTS, Site
+from tests.unit.runtime.artifacts.sources.conftest import FILES, WEIGHTS, Site
 
 OTHER = "d" * 40
 HALF = len(WEIGHTS) // 2
@@ -142,21 +139,39 @@ def test_commit_with_a_reader_is_kept(site: Site) -> None:
     assert (before / "model.safetensors").read_bytes() == WEIGHTS
 
 
-def test_volume_without_file_locks_is_named(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: int) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    with pytest.raises(ConfigError, match=r"tiny--model cannot lock files \(No locks available\), so no pod can fetch"):
-        site.fetch()
+def test_complete_commit_is_served_without_the_hub(site: Site) -> None:
+    folder = site.fetch()
+    site.hub.requests.clear()
+    assert site.fetch() == folder
+    assert site.hub.requests == []
 
 
-def test_lock_invisible_to_another_node_is_detected(site: Site) -> None:
-    holder = site.root / "tiny--model" / "holder"
+def test_branch_is_resolved_again_but_files_are_fetched_once(site: Site) -> None:
+    site.fetch("main")
+    site.hub.requests.clear()
+    site.fetch("main")
+    assert [path for path, _, _ in site.hub.requests] == ["/api/models/tiny/model/revision/main"]
 
-    def sign(_: FetchProgress) -> None:
-        holder.write_text("a pod of another node")
 
-    site.listen = sign
-    with pytest.raises(ConfigError, match=r"locks of this volume work only within a node"):
-        site.fetch()
+def test_cached_branch_is_not_validated_again(site: Site) -> None:
+    site.fetch("main")
+    site.progress.clear()
+    site.fetch("main")
+    assert site.progress == []
+
+
+def test_moved_branch_is_fetched_again(site: Site) -> None:
+    before = site.fetch("main")
+    site.hub.commit, site.hub.files["config.json"] = "d" * 40, b"{}"
+    after = site.fetch("main")
+    assert (before / "config.json").read_bytes() == FILES["config.json"]
+    assert (after / "config.json").read_bytes() == b"{}"
+
+
+def test_branch_is_served_from_disk_with_warning_without_hub(site: Site) -> None:
+    folder = site.fetch("main")
+    site.hub.statuses = [503]
+    assert site.fetch("main") == folder
+    assert site.warnings == [
+        f"The hub {site.endpoint} answers with HTTP 503. Commit {COMMIT}, which was fetched earlier, is used for main."
+    ]

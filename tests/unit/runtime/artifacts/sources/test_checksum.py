@@ -8,6 +8,9 @@ import pytest
 
 from gaudi_runtime.artifacts.sources.download import CHUNK_BYTES, is_as_stated
 from gaudi_runtime.artifacts.sources.listing import RemoteFile
+from gaudi_runtime.errors import ModelUnreadable
+from tests.support.hub_server import COMMIT
+from tests.unit.runtime.artifacts.sources.conftest import WEIGHTS, Site
 
 CONTENT = b'{"model_type": "llama"}'
 
@@ -33,3 +36,20 @@ def test_changed_byte_of_a_small_file_is_detected(tmp_path: Path, sha256: bool, 
     file = tmp_path / "config.json"
     file.write_bytes(content)
     assert is_as_stated(file, checksum_of(sha256=sha256), lambda: None) is whole
+
+
+def test_file_damaged_in_transit_is_fetched_again(site: Site) -> None:
+    site.hub.damage = 1
+    assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
+    assert max(each.done_bytes for each in site.progress) == sum(map(len, site.hub.files.values()))
+
+
+def test_file_with_a_wrong_checksum_is_reported_and_not_published(site: Site) -> None:
+    site.hub.damage = 2
+    with pytest.raises(ModelUnreadable) as raised:
+        site.fetch()
+    assert str(raised.value) == (
+        "model.safetensors of repository tiny/model was downloaded 2 times with a wrong checksum. Choose "
+        "another revision, or ask the owner of the repository or of the mirror."
+    )
+    assert not (site.root / "tiny--model" / f"{COMMIT}.partial" / "model.safetensors").exists()

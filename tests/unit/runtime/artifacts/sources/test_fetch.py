@@ -1,6 +1,12 @@
-"""Fetching a repository of a hub into a folder with the checkpoint's files."""
+"""Fetching a repository of a hub into a folder: the chosen files, their order, and how a stop ends it."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
 
 from gaudi_runtime.artifacts.sources.listing import Listing, RemoteFile, wanted
+from gaudi_runtime.process.signals import Stopped
 from tests.support.hub_server import COMMIT
 from tests.unit.runtime.artifacts.sources.conftest import FILES, WEIGHTS, Site
 
@@ -15,27 +21,6 @@ def test_snapshot_is_named_by_its_commit(site: Site) -> None:
     assert site.fetch("main") == site.root / "tiny--model" / COMMIT
 
 
-def test_complete_commit_is_served_without_the_hub(site: Site) -> None:
-    folder = site.fetch()
-    site.hub.requests.clear()
-    assert site.fetch() == folder
-    assert site.hub.requests == []
-
-
-def test_branch_is_resolved_again_but_files_are_fetched_once(site: Site) -> None:
-    site.fetch("main")
-    site.hub.requests.clear()
-    site.fetch("main")
-    assert [path for path, _, _ in site.hub.requests] == ["/api/models/tiny/model/revision/main"]
-
-
-def test_cached_branch_is_not_validated_again(site: Site) -> None:
-    site.fetch("main")
-    site.progress.clear()
-    site.fetch("main")
-    assert site.progress == []
-
-
 def test_file_in_a_folder_of_a_folder_is_fetched(site: Site) -> None:
     site.hub.files["a/b/c.json"] = b"{}"
     assert (site.fetch() / "a" / "b" / "c.json").read_bytes() == b"{}"
@@ -44,31 +29,6 @@ def test_file_in_a_folder_of_a_folder_is_fetched(site: Site) -> None:
 def test_content_is_requested_without_compression(site: Site) -> None:
     site.fetch()
     assert set(site.hub.encodings) == {"identity"}
-
-
-def test_moved_branch_is_fetched_again(site: Site) -> None:
-    before = site.fetch("main")
-    site.hub.commit, site.hub.files["config.json"] = "d" * 40, b"{}"
-    after = site.fetch("main")
-    assert (before / "config.json").read_bytes() == FILES["config.json"]
-    assert (after / "config.json").read_bytes() == b"{}"
-
-
-def test_branch_is_served_from_disk_with_warning_without_hub(site: Site) -> None:
-    folder = site.fetch("main")
-    site.hub.statuses = [503]
-    assert site.fetch("main") == folder
-    assert site.warnings == [
-        f"The hub {site.endpoint} answers with HTTP 503. Commit {COMMIT}, which was fetched earlier, is used for main."
-    ]
-
-
-def test_progress_counts_bytes_from_nothing_to_all(site: Site) -> None:
-    site.fetch()
-    done, total = [each.done_bytes for each in site.progress], sum(map(len, FILES.values()))
-    assert (done[0], done[-1]) == (0, total)
-    assert done == sorted(done)
-    assert {each.total_bytes for each in site.progress} == {total}
 
 
 def test_weights_in_other_formats_are_not_fetched(site: Site) -> None:
@@ -102,3 +62,21 @@ def test_only_the_snapshot_remains(site: Site) -> None:
     site.fetch()
     kept = {COMMIT, f"{COMMIT}.files", f"{COMMIT}.use", "holder", "lock"}
     assert {file.name for file in (site.root / "tiny--model").iterdir()} == kept
+
+
+def test_stop_ends_a_running_download(site: Site) -> None:
+    site.hub.hold = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(site.fetch)
+        assert site.hub.reached.wait(30)
+        site.stop.set()
+        site.hub.hold.set()
+        with pytest.raises(Stopped):
+            running.result(30)
+
+
+def test_stop_ends_the_pause_between_attempts(site: Site) -> None:
+    site.hub.statuses = [503]
+    site.stop.set()
+    with pytest.raises(Stopped):
+        site.fetch()

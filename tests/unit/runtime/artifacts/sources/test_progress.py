@@ -2,6 +2,7 @@
 
 from gaudi_runtime.artifacts.sources.download import Progress
 from gaudi_runtime.contract.report import FetchProgress
+from tests.unit.runtime.artifacts.sources.conftest import FILES, Site
 
 
 def test_progress_is_reported_for_every_thousandth_of_the_bytes() -> None:
@@ -27,3 +28,11 @@ def test_bytes_of_another_process_are_reported_when_they_change() -> None:
     for here in (0, 0, 5, 5):
         progress.others(here)
     assert reports == [FetchProgress(done_bytes=0, waiting=True), FetchProgress(done_bytes=5, waiting=True)]
+
+
+def test_progress_counts_bytes_from_nothing_to_all(site: Site) -> None:
+    site.fetch()
+    done, total = [each.done_bytes for each in site.progress], sum(map(len, FILES.values()))
+    assert (done[0], done[-1]) == (0, total)
+    assert done == sorted(done)
+    assert {each.total_bytes for each in site.progress} == {total}

@@ -1,18 +1,12 @@
-"""Faults between a hub and a disk, with the error messages."""
+"""Faults and refusals of a hub: which are retried, and the error messages of the others."""
 
-import errno
-import os
 import socket
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
 from gaudi_runtime.errors import (
-    ConfigError,
-    DiskFull,
     HubUnreachable,
     ModelAccessDenied,
     ModelNotFound,
@@ -20,55 +14,9 @@ from gaudi_runtime.errors import (
     RuntimeStartError,
     UnsupportedModel,
 )
-from gaudi_runtime.process.signals import Stopped
-from tests.support.hub_server import COMMIT
 from tests.unit.runtime.artifacts.sources.conftest import WEIGHTS, Site
 
 HALF = len(WEIGHTS) // 2
-
-
-def test_broken_download_resumes_where_it_broke(site: Site) -> None:
-    site.hub.break_after = [HALF]
-    folder = site.fetch()
-    assert (folder / "model.safetensors").read_bytes() == WEIGHTS
-    assert site.hub.downloads() == [("model.safetensors", None), ("model.safetensors", f"bytes={HALF}-")]
-
-
-def test_next_process_resumes_the_download(site: Site) -> None:
-    site.hub.break_after = [HALF]
-    with pytest.raises(HubUnreachable):
-        site.fetch(tries=0)
-    site.fetch()
-    assert site.hub.downloads()[-1] == ("model.safetensors", f"bytes={HALF}-")
-
-
-def test_server_without_ranges_restarts_the_download(site: Site) -> None:
-    site.hub.break_after, site.hub.ranges = [HALF], False
-    assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
-    assert site.hub.downloads() == [("model.safetensors", None), ("model.safetensors", f"bytes={HALF}-")]
-
-
-def test_discarded_bytes_are_no_longer_counted(site: Site) -> None:
-    site.hub.break_after, site.hub.ranges = [HALF], False
-    site.fetch()
-    total = sum(map(len, site.hub.files.values()))
-    assert max(each.done_bytes for each in site.progress) == site.progress[-1].done_bytes == total
-
-
-def test_complete_file_is_not_requested(site: Site) -> None:
-    part = site.root / "tiny--model" / f"{COMMIT}.parts" / "model.safetensors"
-    part.parent.mkdir(parents=True)
-    part.write_bytes(WEIGHTS)
-    assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
-    assert site.hub.downloads() == []
-
-
-def test_finished_files_of_an_ended_process_are_kept(site: Site) -> None:
-    finished = site.root / "tiny--model" / f"{COMMIT}.partial" / "model.safetensors"
-    finished.parent.mkdir(parents=True)
-    finished.write_bytes(WEIGHTS)
-    assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
-    assert site.hub.downloads() == []
 
 
 def test_oversized_file_is_fetched_again(site: Site) -> None:
@@ -222,87 +170,6 @@ def test_refusal_is_an_error_sentence(
         case(site)
     assert str(raised.value) == sentence.replace("HUB", site.endpoint)
     assert site.hub.downloads() == []
-
-
-def test_file_damaged_in_transit_is_fetched_again(site: Site) -> None:
-    site.hub.damage = 1
-    assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
-    assert max(each.done_bytes for each in site.progress) == sum(map(len, site.hub.files.values()))
-
-
-def test_file_with_a_wrong_checksum_is_reported_and_not_published(site: Site) -> None:
-    site.hub.damage = 2
-    with pytest.raises(ModelUnreadable) as raised:
-        site.fetch()
-    assert str(raised.value) == (
-        "model.safetensors of repository tiny/model was downloaded 2 times with a wrong checksum. Choose "
-        "another revision, or ask the owner of the repository or of the mirror."
-    )
-    assert not (site.root / "tiny--model" / f"{COMMIT}.partial" / "model.safetensors").exists()
-
-
-def test_too_small_disk_is_reported_before_the_first_byte(site: Site) -> None:
-    site.free = lambda _: 1024
-    with pytest.raises(DiskFull) as raised:
-        site.fetch()
-    assert str(raised.value) == (
-        f"Repository tiny/model needs 1 MiB more in {site.root}, but 1 KiB are free: use a larger volume."
-    )
-    assert site.hub.downloads() == []
-
-
-def test_disk_that_fills_up_is_reported(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(
-        DiskFull,
-        match=r"^The disk became full while .*\. The received bytes are kept, and the next start continues ",
-    ):
-        site.fetch()
-
-
-@pytest.mark.parametrize(
-    ("number", "kind", "why"),
-    [
-        (errno.ENOSPC, DiskFull, "is full. Free space"),
-        (errno.EDQUOT, DiskFull, "is full. Free space"),
-        (errno.EIO, ConfigError, r"Nothing can be fetched into .* check its volume"),
-    ],
-)
-def test_failing_volume_is_named(number: int, kind: type[RuntimeStartError], why: str, site: Site) -> None:
-    def fail(_: Path) -> int:
-        raise OSError(number, os.strerror(number))
-
-    site.free = fail
-    with pytest.raises(kind, match=why):
-        site.fetch()
-
-
-def test_read_only_folder_is_named(site: Site) -> None:
-    site.root = site.root / "file"
-    site.root.write_text("not a folder")
-    with pytest.raises(ConfigError, match=r"file/tiny--model \(Not a directory\): mount a volume that"):
-        site.fetch()
-
-
-def test_stop_ends_a_running_download(site: Site) -> None:
-    site.hub.hold = threading.Event()
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(site.fetch)
-        assert site.hub.reached.wait(30)
-        site.stop.set()
-        site.hub.hold.set()
-        with pytest.raises(Stopped):
-            running.result(30)
-
-
-def test_stop_ends_the_pause_between_attempts(site: Site) -> None:
-    site.hub.statuses = [503]
-    site.stop.set()
-    with pytest.raises(Stopped):
-        site.fetch()
 
 
 def test_error_messages_contain_neither_token_nor_signed_url(site: Site) -> None:

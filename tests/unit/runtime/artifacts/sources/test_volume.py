@@ -1,0 +1,82 @@
+"""Faults of the volume that receives a model: too little space, failing writes, and missing file locks."""
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from gaudi_runtime.contract.report import FetchProgress
+from gaudi_runtime.errors import (
+    ConfigError,
+    DiskFull,
+    RuntimeStartError,
+)
+from tests.unit.runtime.artifacts.sources.conftest import Site
+
+
+def test_too_small_disk_is_reported_before_the_first_byte(site: Site) -> None:
+    site.free = lambda _: 1024
+    with pytest.raises(DiskFull) as raised:
+        site.fetch()
+    assert str(raised.value) == (
+        f"Repository tiny/model needs 1 MiB more in {site.root}, but 1 KiB are free: use a larger volume."
+    )
+    assert site.hub.downloads() == []
+
+
+def test_disk_that_fills_up_is_reported(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(
+        DiskFull,
+        match=r"^The disk became full while .*\. The received bytes are kept, and the next start continues ",
+    ):
+        site.fetch()
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "why"),
+    [
+        (errno.ENOSPC, DiskFull, "is full. Free space"),
+        (errno.EDQUOT, DiskFull, "is full. Free space"),
+        (errno.EIO, ConfigError, r"Nothing can be fetched into .* check its volume"),
+    ],
+)
+def test_failing_volume_is_named(number: int, kind: type[RuntimeStartError], why: str, site: Site) -> None:
+    def fail(_: Path) -> int:
+        raise OSError(number, os.strerror(number))
+
+    site.free = fail
+    with pytest.raises(kind, match=why):
+        site.fetch()
+
+
+def test_read_only_folder_is_named(site: Site) -> None:
+    site.root = site.root / "file"
+    site.root.write_text("not a folder")
+    with pytest.raises(ConfigError, match=r"file/tiny--model \(Not a directory\): mount a volume that"):
+        site.fetch()
+
+
+def test_volume_without_file_locks_is_named(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(ConfigError, match=r"tiny--model cannot lock files \(No locks available\), so no pod can fetch"):
+        site.fetch()
+
+
+def test_lock_invisible_to_another_node_is_detected(site: Site) -> None:
+    holder = site.root / "tiny--model" / "holder"
+
+    def sign(_: FetchProgress) -> None:
+        holder.write_text("a pod of another node")
+
+    site.listen = sign
+    with pytest.raises(ConfigError, match=r"locks of this volume work only within a node"):
+        site.fetch()
