@@ -48,10 +48,11 @@ def _work(options: argparse.Namespace, number: int, stop: threading.Event) -> No
         if connection is None:
             connection = http.client.HTTPConnection(options.host, options.port, timeout=TIMEOUT_SECONDS)
         line = _request(connection, _body(options, number, sent))
-        # Each line is one write, because the workers share this file.
+        # Write each line with one system call. The workers share this file, and their lines must not mix.
         os.write(sys.stdout.fileno(), f"{json.dumps(line)}\n".encode())
         sent += 1
-        # Odd workers open a new connection for every request. Even workers keep theirs as long as the server allows.
+        # Odd workers open a new connection for every request. Even workers reuse their connection until the server
+        # closes it.
         if number % 2 or line["close"]:
             connection.close()
             connection = None

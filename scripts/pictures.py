@@ -193,7 +193,7 @@ def svg(arguments: tuple[str, ...], written: str, columns: int) -> str:
     console.print(Text(f"$ {command}", style="bold"))
     console.print(Text.from_ansi(written.rstrip()), soft_wrap=True)
     drawn = without_fonts(console.export_svg(title="", unique_id=re.sub(r"\W", "-", arguments[1])))
-    # Lines of a terminal end in spaces, which are removed.
+    # Remove the spaces at the ends of lines, which the terminal emulation adds.
     return re.sub(r"[ \t]+\n", "\n", drawn)
 
 

@@ -13,7 +13,7 @@ class ApiServer:
         """Create the client without sending anything."""
         context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
         context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
-        # Ignore the environment's proxies, which do not reach our own link.
+        # Ignore the proxies of the environment, because a proxy cannot reach this private network.
         self._client = httpx.Client(base_url=server, verify=context, trust_env=False, timeout=10)
 
     def ready(self) -> bool:

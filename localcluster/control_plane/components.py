@@ -5,7 +5,7 @@ from pathlib import Path
 from localcluster.sandbox.addresses import Addresses
 
 _FAST_CLIENT = ("--kube-api-qps=500", "--kube-api-burst=1000")  # the default of 20 delays the creation of pods
-# Each component has one instance, which needs no leader election.
+# Only one instance of each component runs, so there is no leader election.
 _ALONE = ("--leader-elect=false", *_FAST_CLIENT)
 
 _AUDIT = """apiVersion: audit.k8s.io/v1

@@ -187,7 +187,7 @@ class ControlPlane:
         authority.issue("apiserver", "kube-apiserver", hosts=hosts)
         authority.issue("admin", "admin", "system:masters")
         authority.issue("kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
-        # A separate authority, because the holder of such a certificate may act as any user.
+        # Use a separate certificate authority, because the holder of a front-proxy certificate may act as any user.
         Authority.create(pki / "front-proxy").issue("client", "front-proxy-client")
         write_key(pki / "service-account.key", new_key())
         self.kubeconfig_for("admin", self.kubeconfig)

@@ -16,11 +16,11 @@ from localcluster.progress import step
 from localcluster.sandbox.sandbox import run_bound
 
 BASE_IMAGE = f"localhost/debian:{build_settings.SUITE}-slim"
-# The seconds of the first build, on two cores that compile at the same time.
+# The constants are the seconds that a first build takes on two cores, with another build at the same time.
 BASE_SECONDS = 35
 _IMAGE_SECONDS = {"operator": 40, "runtime": 160}
 _PROJECT = Path(__file__).parents[2]
-# The folders that Debian's own slim images omit. dpkg also omits them in the layers above.
+# Debian's slim images omit these folders. dpkg then omits them in later layers too.
 _DOCUMENTATION = ("doc", "man", "info", "locale", "lintian", "groff", "linda")
 
 

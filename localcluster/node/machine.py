@@ -13,10 +13,11 @@ from localcluster.sandbox.addresses import SLOTS
 from localcluster.sandbox.processes import wait_gone
 from localcluster.sandbox.sandbox import Sandbox
 
-# Folders to which kubelet, CNI and containerd write in addition to the configured ones. Each sandbox has its own.
+# The kubelet, CNI and containerd also write to these folders, which cannot be configured. Each sandbox has private
+# ones.
 _PRIVATE = ("/run", "/var/lib/cni", "/var/lib/kubelet", "/var/log/containers")
 
-# containerd's folders: blobs of images, unpacked layers, and records of blobs and layers.
+# The folders of containerd contain the blobs of images, the unpacked layers, and the records of both.
 _CONTENT = "io.containerd.content.v1.content"
 _LAYERS = "io.containerd.snapshotter.v1.overlayfs"
 _RECORDS = "io.containerd.metadata.v1.bolt"
@@ -70,7 +71,8 @@ def _link_store(store: Path, fresh: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     draft.mkdir()
     subprocess.run(["cp", "--archive", "--link", store / _CONTENT, store / _LAYERS, draft], check=True)
-    # Each node gets a copy of the records, because they are changed in place, unlike blobs and layers.
+    # Copy the records for each node instead of linking them, because containerd changes records in place. Blobs and
+    # layers never change.
     shutil.copytree(store / _RECORDS, draft / _RECORDS)
     (draft / _LAYERS / "metadata.db").unlink()
     shutil.copy2(store / _LAYERS / "metadata.db", draft / _LAYERS)
@@ -91,7 +93,8 @@ def clean_up(run_dir: Path) -> None:
     if state:
         state.init.kill()
         wait_gone(state.init)
-        # If the node crashed long ago, the next node in its slot has already removed its remains.
+        # Remove the network link and the cgroup only if no other node uses the slot. If this node crashed long ago, the
+        # next node in its slot has already removed them.
         with slots.held(state.slot) as ours:
             if ours:
                 network.remove_link(state.addresses.link)

@@ -68,7 +68,8 @@ def kubelet_config(run_dir: Path, addresses: Addresses) -> str:
         "enforceNodeAllocatable": [],
         "failCgroupV1": False,
         "failSwapOn": False,
-        # With the defaults, the kubelet would evict pods if a developer's disk is nearly full.
+        # Lower the thresholds, because with the default values the kubelet would evict pods on a machine whose disk is
+        # nearly full.
         "evictionHard": {"nodefs.available": "1%", "imagefs.available": "1%", "memory.available": "100Mi"},
         "imageGCHighThresholdPercent": 99,
         "imageGCLowThresholdPercent": 98,

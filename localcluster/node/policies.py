@@ -37,7 +37,7 @@ def filter_rules(pods: Collection[Object], namespaces: Iterable[Object], policie
 def _selects(policy: Object, pod: Object) -> bool:
     spec = policy["spec"]
     here = policy["metadata"]["namespace"] == pod["metadata"]["namespace"]
-    # Without policyTypes, a policy applies to ingress, and also to egress if it has egress rules.
+    # A policy without `policyTypes` always applies to ingress. It applies to egress only if it has egress rules.
     return here and "Ingress" in spec.get("policyTypes", ["Ingress"]) and _matches(spec["podSelector"], _labels(pod))
 
 

@@ -56,15 +56,14 @@ _LINKED = {
 }
 _FLAGS = (
     "-trimpath",
-    # The build takes half the time without debug information, garbage collection in the compiler, and inlining in
-    # Kubernetes' own packages. Most of these packages are generated. Performance-critical code (JSON, protobuf, TLS) is
-    # in other packages.
+    # Without debug information and inlining in Kubernetes' own packages, the build takes half the time. Most of these
+    # packages are generated. Performance-critical code (JSON, protobuf, TLS) is in other packages.
     "-gcflags=all=-dwarf=false",
     "-gcflags=k8s.io/...=-dwarf=false -l",
     "-tags=grpcnotrace,no_btrfs,no_devmapper,no_tracing,no_zfs",
     f"-ldflags=-s -w {' '.join(f'-X {name}={value}' for name, value in _LINKED.items())}",
 )
-# Benchmarks compare this controller with our operator, so it is built with the flags of its releases.
+# Build this controller with the flags of its releases, because benchmarks compare it with our operator.
 _AS_RELEASED = tuple(flag.removesuffix(" -l") for flag in _FLAGS)
 _SOURCES = [path.read_bytes() for path in sorted(_MODULE.rglob("*")) if path.is_file()]
 
@@ -91,7 +90,7 @@ class Program:
     @property
     def name(self) -> str:
         """The folder's name in the cache."""
-        # The hash distinguishes builds of the same version with different libraries or flags.
+        # The hash distinguishes builds of the same version that have other libraries or flags.
         build = hashlib.sha256(b"".join([*_SOURCES, repr(self.flags).encode()])).hexdigest()[:8]
         return f"{self.title.replace(' ', '-').lower()}-{self.version}-{build}"
 
@@ -118,7 +117,7 @@ def _leader_worker_sets(folder: Path) -> None:
     shutil.copytree(Path(source) / "config", folder / "config", copy_function=shutil.copyfile)
 
 
-# The folder has one link per component, including etcd and kubectl.
+# The folder has one link for each component, and also for etcd and kubectl.
 kubernetes = Program("Kubernetes", KUBERNETES, 300, _kubernetes)
 # The folder includes containerd's runc shim and ctr.
 containerd = Program("containerd", CONTAINERD, 40, _containerd)

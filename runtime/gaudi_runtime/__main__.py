@@ -1,4 +1,4 @@
-"""The command `gaudi-runtime`, which a pod's container runs."""
+"""The command line `gaudi-runtime`, which runs in the container of a pod."""
 
 import asyncio
 import os
@@ -38,7 +38,7 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Take the options of the program itself."""
+    """Handle the global options of the command line."""
 
 
 @app.command(help="Warm up the model, then serve it until SIGTERM. Exits with code 2 if there is no configuration.")
@@ -67,9 +67,10 @@ def prestop(
     seconds: Annotated[float, typer.Option(help="How long SIGTERM is delayed.")] = PRESTOP_SECONDS,
 ) -> None:
     """Run the command `gaudi-runtime prestop`, the preStop hook of the container."""
-    # The hook sends a signal, because an HTTP path could be called over the network.
+    # The hook sends a signal to the server. An HTTP path would be reachable for every client in the network.
     os.kill(pid, signal.SIGUSR1)
-    # The kubelet sends SIGTERM only after the hook; until then kube-proxies may still route to this pod.
+    # Delay SIGTERM, which the kubelet sends after this hook. Until all kube-proxies have removed the pod, they may
+    # still route requests to it.
     time.sleep(seconds)
 
 
@@ -102,7 +103,7 @@ def hardware_report(
     max_model_len: Annotated[int, typer.Option(min=1, help="Longest sequence in tokens, with --model.")] = 4096,
     max_num_seqs: Annotated[int, typer.Option(min=1, help="Most sequences at once, with --model.")] = 32,
 ) -> None:
-    """Run the command `gaudi-runtime hardware-report`, which tries this machine with a real model."""
+    """Run the command `gaudi-runtime hardware-report`, which tests this machine with a real model."""
     from gaudi_runtime.errors import ConfigError
     from gaudi_runtime.hardware.command import config_for, hardware_report
     from gaudi_runtime.serve import read_config
@@ -120,7 +121,7 @@ def hardware_report(
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
-    """Run `main` on uvloop if it is installed, otherwise on asyncio's own loop."""
+    """Run `main` on uvloop if it is installed; otherwise on asyncio's own event loop."""
     try:  # vLLM brings it and serves on it as well
         from uvloop import run as run_fast
     except ImportError:

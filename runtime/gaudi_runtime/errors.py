@@ -1,24 +1,24 @@
-"""The errors of a runtime, as a tree; every leaf has a stable reason for the report.
+"""The errors of a runtime, as a tree. Every leaf has a stable reason for the report.
 
 RuntimeStartError        this instance cannot serve; the report says why
 ├── ConfigError          the RuntimeConfig is missing or wrong
 ├── ModelNotFound        the checkpoint's folder or one of its files is missing
 ├── ModelUnreadable      a file of the checkpoint cannot be parsed
-├── UnsupportedModel     the architecture is not served by this engine
-├── ModelAccessDenied    the hub requires a token, or other permissions than the token has
+├── UnsupportedModel     this engine does not support the architecture
+├── ModelAccessDenied    the hub requires a token, or the token lacks permissions
 ├── HubUnreachable       the hub does not answer, or sends incomplete data
-├── DiskFull             the disk has no room for the model
+├── DiskFull             the disk has too little space for the model
 ├── EngineUnsupported    the release of the engine lacks an interface that this runtime needs
 ├── EngineLost           a process of the engine died or no longer answers
-├── RankFailed           a rank could not run a command; the reason is that of the rank
+├── RankFailed           a rank could not run a command; the reason comes from the rank
 ├── ApiKeyBlank          the API key that requests must send is blank
 ├── PlanImpossible       no bucket or no KV block fits
 ├── TraceUnreadable      a trace is not a CSV file of requests
 ├── DeviceUnavailable    the requested device does not exist
 └── PortUnavailable      a port of this instance is in use
-DeviceOutOfMemory        a graph or buffer did not fit; ends capture of a phase, not the process
+DeviceOutOfMemory        a graph or buffer did not fit; ends the capture of a phase, not the process
 GraphRefused             the engine never captures a graph of a shape
-└── ShapeRefused         the engine runs a bucket as another bucket, so it stays cold
+└── ShapeRefused         the engine runs a bucket as another bucket, so the bucket stays cold
 """
 
 from collections.abc import Callable
@@ -31,10 +31,10 @@ Judged = ParamSpec("Judged")
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem as errors state it: a stable reason for programs, and a sentence for people with the remedy.
+    """A problem for error messages: a stable reason for programs, and a sentence with the remedy for people.
 
-    `lasting` is a sentence that stays true after the pod is gone, if `message` does not. `since` is when the
-    problem began, if someone other than the reader may still fix it; None if only the reader can.
+    `lasting` is a sentence that remains true after the pod is deleted, if `message` does not. `since` is the time when
+    the problem began, if someone other than the reader may still fix it; None if only the reader can fix it.
     """
 
     reason: str
@@ -44,24 +44,24 @@ class Problem:
 
     @property
     def kept(self) -> str:
-        """Return the sentence that stays true after the pod is gone."""
+        """Return the sentence that remains true after the pod is deleted."""
         return self.lasting or self.message
 
 
 class Checks(Generic[Judged]):
-    """Ordered checks of the same facts for errors: only the first problem counts, as later ones may follow from it."""
+    """An ordered list of checks of the same facts. Only the first problem counts, because it may cause later ones."""
 
     def __init__(self, *checks: Callable[Judged, Problem | None]) -> None:
-        """Store the checks in the order in which a person should fix what they find."""
+        """Store the checks in the order in which a person should fix the problems."""
         self._checks = checks
 
     def __call__(self, *args: Judged.args, **kwargs: Judged.kwargs) -> Problem | None:
-        """Return the first problem without running later checks; None if all pass."""
+        """Return the first problem and skip later checks; None if all checks pass."""
         return next((found for check in self._checks if (found := check(*args, **kwargs))), None)
 
 
 class RuntimeStartError(Exception):
-    """An error that ends the start-up of this instance, with a sentence for the user."""
+    """An error that ends the start of this instance. Its message is a sentence for the user."""
 
     reason = "StartFailed"
 
@@ -85,25 +85,25 @@ class ModelUnreadable(RuntimeStartError):
 
 
 class UnsupportedModel(RuntimeStartError):
-    """The runtime error that the model's architecture is not served by this engine."""
+    """The runtime error that this engine does not support the model's architecture."""
 
     reason = "UnsupportedModel"
 
 
 class ModelAccessDenied(RuntimeStartError):
-    """The runtime error that the hub requires a token, or other permissions than the token has."""
+    """The runtime error that the hub requires a token, or that the token lacks permissions."""
 
     reason = "ModelAccessDenied"
 
 
 class HubUnreachable(RuntimeStartError):
-    """The runtime error that the hub does not answer or sends incomplete data; a retry may help."""
+    """The runtime error that the hub does not answer or sends incomplete data. A retry may help."""
 
     reason = "HubUnreachable"
 
 
 class DiskFull(RuntimeStartError):
-    """The runtime error that the disk has no room for the model."""
+    """The runtime error that the disk has too little space for the model."""
 
     reason = "DiskFull"
 
@@ -115,13 +115,13 @@ class EngineUnsupported(RuntimeStartError):
 
 
 class EngineLost(RuntimeStartError):
-    """The runtime error that a process of the engine died or no longer answers; only a new process helps."""
+    """The runtime error that a process of the engine died or does not answer. Only a new process helps."""
 
     reason = "EngineLost"
 
 
 class RankFailed(RuntimeStartError):
-    """The runtime error that a rank could not run a command; `reason` is that of the rank."""
+    """The runtime error that a rank could not run a command. `reason` comes from the rank."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -135,18 +135,18 @@ class ApiKeyBlank(RuntimeStartError):
 
 
 class CertificateUnusable(RuntimeStartError):
-    """The runtime error that the model port needs TLS and has no usable pair of certificate and key."""
+    """The runtime error that the model port needs TLS but has no usable certificate and key."""
 
     reason = "CertificateUnusable"
 
 
 class PlanImpossible(RuntimeStartError):
-    """The runtime error that no bucket or no KV block fits; `where` is the setting or file at fault, if it is one."""
+    """The runtime error that no bucket or no KV block fits. `where` is the setting or file that causes it."""
 
     reason = "PlanImpossible"
 
     def __init__(self, message: str, where: str | None = None) -> None:
-        # Both arguments are passed on, so that unpickling creates an equal exception.
+        # Pass both arguments to Exception, so that unpickling creates an equal exception.
         super().__init__(message, where)
         self.where = where
 
@@ -156,7 +156,7 @@ class PlanImpossible(RuntimeStartError):
 
 
 class TraceUnreadable(RuntimeStartError):
-    """The error that a trace is not a CSV file of requests; the message continues a sentence after its name."""
+    """The error that a trace is not a CSV file of requests. The message continues a sentence after the trace's name."""
 
     reason = "TraceUnreadable"
 
@@ -174,12 +174,12 @@ class PortUnavailable(RuntimeStartError):
 
 
 class DeviceOutOfMemory(Exception):
-    """The runtime error that the device has no room for a graph or buffer; the caller continues without it."""
+    """The runtime error that a graph or buffer does not fit into device memory. The caller continues without it."""
 
 
 class GraphRefused(Exception):
-    """The runtime error that the engine never captures a graph of this shape, which counts as not captured."""
+    """The runtime error that the engine never captures a graph of this shape. The bucket counts as not captured."""
 
 
 class ShapeRefused(GraphRefused):
-    """The runtime error that the engine runs this bucket as another bucket; it stays cold."""
+    """The runtime error that the engine runs this bucket as another bucket, so the bucket stays cold."""

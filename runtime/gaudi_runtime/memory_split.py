@@ -1,4 +1,4 @@
-"""The memory split: how free device memory is divided after the profile run, in integer bytes.
+"""The memory split: the division of the free device memory after the profile run, in bytes.
 
 See docs/internals/warmup.md, Memory split.
 """
@@ -23,7 +23,7 @@ class Split:
 
 @dataclass(frozen=True)
 class GraphPool:
-    """The bytes for graphs at capture time: total = prompt + decode, which are the shares of the first pass."""
+    """The bytes for graphs at capture time: total = prompt + decode, which limit the first pass."""
 
     total: int
     prompt: int
@@ -31,8 +31,8 @@ class GraphPool:
 
 
 def split_memory(free: int, utilization: float, graph_memory_share: float) -> Split:
-    """Divide the `free` bytes of device memory after the profile run; both shares are from 0 to 1."""
-    # Like the plugin, utilization is a share of the free memory, not of the card as in vLLM on CUDA
+    """Divide the `free` bytes of device memory after the profile run. Both shares are numbers from 0 to 1."""
+    # As in the plugin, utilization is a share of the free memory. In vLLM on CUDA, it is a share of the whole card
     # (docs/internals/warmup.md).
     usable = int(free * utilization)
     graphs = int(usable * graph_memory_share)
@@ -40,7 +40,7 @@ def split_memory(free: int, utilization: float, graph_memory_share: float) -> Sp
 
 
 def kv_blocks(kv_cache: int, bytes_per_block: int) -> int:
-    """Return the number of KV blocks that fit into `kv_cache` bytes. Raises PlanImpossible for none."""
+    """Return the number of KV blocks that fit into `kv_cache` bytes. Raises PlanImpossible if no block fits."""
     blocks = kv_cache // bytes_per_block
     if blocks < 1:
         raise PlanImpossible(
@@ -55,7 +55,7 @@ OWN_BLOCKS = 1
 
 
 def useful_blocks(limits: Limits) -> int | None:
-    """Return the most KV blocks to which the memory split gives memory, because sequences cannot fill more.
+    """Return the largest useful number of KV blocks. Sequences cannot fill more blocks.
 
     Return None with prefix caching, which can use any number of blocks.
     """
@@ -65,9 +65,9 @@ def useful_blocks(limits: Limits) -> int | None:
 
 
 def fill_cache(split: Split, bytes_per_block: int, limits: Limits) -> tuple[Split, int]:
-    """Return the KV blocks of the cache, and the split that gives graphs the memory that sequences cannot fill.
+    """Limit the cache to the useful KV blocks, and return the new split and the number of blocks.
 
-    Raises PlanImpossible if there is no room for a block.
+    The rest of the memory goes to graphs. Raises PlanImpossible if no block fits.
     """
     blocks, useful = kv_blocks(split.kv_cache, bytes_per_block), useful_blocks(limits)
     if useful is None or blocks <= useful:
@@ -77,7 +77,7 @@ def fill_cache(split: Split, bytes_per_block: int, limits: Limits) -> tuple[Spli
 
 
 def graph_pool(free_now: int, margin: int, prompt_ratio: float) -> GraphPool:
-    """Return the memory for graphs at capture time: all free memory except the margin, divided by `prompt_ratio`."""
+    """Return the memory for graphs at capture time: the free memory minus the margin, divided by `prompt_ratio`."""
     total = max(0, free_now - margin)
     prompt = int(total * prompt_ratio)
     return GraphPool(total=total, prompt=prompt, decode=total - prompt)

@@ -1,8 +1,8 @@
-"""The life of a runtime process, from its configuration to the last drained answer.
+"""The life of a runtime process, from reading its configuration to finishing the last answer.
 
 serve         the event loop: status port, start, model port, drain
 start_engine  the blocking start of the engine in the worker thread (start_engine.py)
-read_config   the RuntimeConfig that the operator mounts
+read_config   reads the RuntimeConfig that the operator mounts
 """
 
 import asyncio
@@ -71,9 +71,9 @@ class Status:
 
 
 async def serve(config_file: Path, schedule: Schedule = USUAL_SCHEDULE) -> None:
-    """Run the runtime process until SIGTERM: answer probes at once, and serve the model once it is warm.
+    """Run the runtime process until SIGTERM. Answer probes immediately, and serve the model when it is warm.
 
-    `schedule` says when a learned plan is compared with the one that serves.
+    `schedule` says when a learned plan is compared with the plan that is in use.
     """
     signals = Signals()
     allow_open_files()
@@ -106,7 +106,7 @@ async def serve(config_file: Path, schedule: Schedule = USUAL_SCHEDULE) -> None:
 
 @contextlib.asynccontextmanager
 async def status_server(serving: ServingConfig, plan: str, signals: Signals) -> AsyncIterator[Status]:
-    """Open the status port at the start of `serve`, before heavy imports. Raises PortUnavailable."""
+    """Open the status port at the start of `serve`, before slow imports. Raises PortUnavailable."""
     board = ReportBoard(plan)
     observed = Observed(board.report)
     status = Status(board, observed, new_registry(observed))
@@ -120,7 +120,7 @@ async def status_server(serving: ServingConfig, plan: str, signals: Signals) -> 
 
 
 def describe(error: Exception) -> RuntimeFailure:
-    """Describe the error that ends `serve` for the report: a start-up error by its reason, others as a crash."""
+    """Return the error for the report: a start-up error with its own reason, any other error as a crash."""
     if isinstance(error, RuntimeStartError):
         return RuntimeFailure(reason=error.reason, message=str(error)[:2048])
     last_line = traceback.format_exception_only(error)[-1].strip()
@@ -128,7 +128,7 @@ def describe(error: Exception) -> RuntimeFailure:
 
 
 async def _stay_failed(error: Exception, board: ReportBoard, signals: Signals) -> None:
-    # The process stays up, because a restart would fail in the same way, and the report would be lost in a crash loop.
+    # Keep the process running. A restart would fail in the same way, and the report would be lost in a crash loop.
     failure = describe(error)
     known = isinstance(error, RuntimeStartError)
     log.error("Start-up failed (%s): %s", failure.reason, failure.message, exc_info=None if known else error)
@@ -145,8 +145,8 @@ async def _lead(
     traces: Tracing,
     schedule: Schedule,
 ) -> None:
-    """Start the engine, with the other pods of a group if there are any, and serve."""
-    # Wrong values are reported now, not after minutes of warm-up.
+    """Start the engine, together with the other pods of a group if there are any, and serve."""
+    # Check the API key first, so that a wrong value is reported immediately and not after minutes of warm-up.
     asked_key()
     folder = config.serving.tls_folder
     certificate = Certificate(Path(folder)) if folder else None
@@ -157,7 +157,7 @@ async def _lead(
 
 
 async def _follow(config: RuntimeConfig, topology: Topology, status: Status, signals: Signals) -> None:
-    """Run as one rank of a group: the leader sends the commands, and serves."""
+    """Run as one rank of a group. The leader sends commands and serves the model."""
 
     def make() -> Rank | PodPart:
         stop = signals.stop_between_buckets
@@ -183,7 +183,8 @@ async def _start(
     work = asyncio.ensure_future(in_worker_thread(lambda: start_engine(config, board, stop, make, spans=spans)))
     stopping = asyncio.ensure_future(signals.stop.wait())
     await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    # A step between two checks of `stop`, such as one compile, may take longer than the pod's grace period.
+    # Wait only for the drain time. The start checks `stop` between two steps, and one step, such as a compile, may take
+    # longer than the pod's grace period.
     await asyncio.wait({work}, timeout=config.serving.drain_seconds)
     if not work.done():
         exit_at_once()
@@ -195,11 +196,11 @@ async def _start(
 
 
 def model_port_limits(config: RuntimeConfig) -> ServerLimits:
-    """Return the limits of the connections of the model port (docs/reference/openai-api.md)."""
+    """Return the connection limits of the model port (docs/reference/openai-api.md)."""
     return ServerLimits(
         header_bytes=64 * 1024,
-        # Idle connections are kept longer than load balancers keep theirs. A server that closes one first may meet a
-        # request that is already on its way.
+        # Keep idle connections open for longer than load balancers do. If the server closed a connection first, the
+        # load balancer might already have sent a request on it.
         keep_alive_seconds=620,
         drain_seconds=config.serving.drain_seconds,
         connections=most_connections(config.serving, config.limits),
@@ -216,7 +217,7 @@ async def _serve_model(
     certificate: Certificate | None,
     schedule: Schedule,
 ) -> None:
-    """Open the model port, publish Serving, and after SIGTERM refuse connections and finish answers."""
+    """Open the model port and report `Serving`. After SIGTERM, refuse connections and finish the running answers."""
     serving, engine = config.serving, started.engine
     engine.start_serving()
     engine.counters.padding = started.padding
@@ -260,7 +261,7 @@ async def _application(
     signals: Signals,
     traces: Tracing,
 ) -> AsyncIterator[ASGIApp]:
-    """Provide the application of the model port: the engine's own application with metrics around it, or ours."""
+    """Yield the application of the model port: the engine's own application or ours, with metrics."""
     if not isinstance(engine, ServingEngine):
         traced = partial(traces.around, counters=lambda: engine.counters)
         yield openai_app(cast("TokenEngine", engine), config, metrics, lambda: signals.closing, traced)
@@ -268,12 +269,14 @@ async def _application(
     for collector in engine.collectors():
         status.registry.register(collector)
     async with engine.application() as app:
-        # The counts of vLLM's workers arrive a moment later, so they cannot be attributed to requests.
+        # Do not pass the counters to tracing. The counts of vLLM's workers arrive a moment later, so they cannot be
+        # attributed to requests.
         yield guarded(app, config, metrics, lambda: signals.closing, traced=traces.around)
 
 
 async def _close(engine: Engine) -> None:
-    # Answers are drained by now. An engine that does not close would only use up the pod's grace period.
+    # All answers are complete now. If the engine does not close within the limit, exit, because waiting would only use
+    # up the pod's grace period.
     try:
         async with asyncio.timeout(CLOSE_SECONDS):
             await engine.close()
@@ -282,7 +285,7 @@ async def _close(engine: Engine) -> None:
 
 
 def read_config(path: Path) -> RuntimeConfig:
-    """Read the RuntimeConfig with which `serve` begins. Raises ConfigError that names every wrong field."""
+    """Read the RuntimeConfig for `serve`. Raises ConfigError, which names every wrong field."""
     try:
         config = RuntimeConfig.model_validate_json(path.read_bytes())
     except OSError as error:
@@ -296,7 +299,7 @@ def read_config(path: Path) -> RuntimeConfig:
 
 
 def ports_of_a_wrong_config(path: Path) -> ServingConfig:
-    """Return the ports on which `serve` reports a wrong configuration: those in it if they are valid."""
+    """Return the ports to report a wrong configuration: the configured ports if valid, else the defaults."""
     try:
         return ServingConfig.model_validate(json.loads(path.read_bytes())["serving"])
     except (OSError, ValueError, KeyError, TypeError):

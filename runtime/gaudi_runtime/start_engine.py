@@ -38,10 +38,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StartedEngine:
-    """A loaded and warm engine, with values that only its start knows.
+    """A loaded and warm engine, with values that are known only after its start.
 
     `padding` is the forecast padding of a learned plan; empty for other plans. `question` is the comparison with a
-    learned plan to make while serving; None if there is none.
+    learned plan that is made during serving; None if there is none.
     """
 
     engine: Engine
@@ -57,10 +57,10 @@ def start_engine(
     clock: Callable[[], float] = time.monotonic,
     spans: WarmupSpans = NO_SPANS,
 ) -> StartedEngine:
-    """Start an engine and warm it up. This takes seconds to an hour, so call it in the worker thread.
+    """Start an engine and warm it up. This takes seconds to an hour, so call the function in the worker thread.
 
-    `make` creates the engine; `clock` returns monotonic seconds; `spans` record the warm-up for traces. Raises a
-    RuntimeStartError with a sentence, or Stopped once `stop` is set.
+    `make` creates the engine. `clock` returns monotonic seconds. `spans` records the warm-up for traces. Raises a
+    RuntimeStartError with an explanation, or Stopped if `stop` is set.
     """
 
     def progress() -> None:
@@ -90,7 +90,7 @@ def start_engine(
 
 
 def _memory(config: RuntimeConfig, engine: Engine, board: ReportBoard) -> tuple[Split, DeviceBlocks]:
-    """Split the memory, allocate the KV blocks, and return both."""
+    """Divide the memory, allocate the KV blocks, and return both results."""
     if isinstance(engine, DividedMemory):
         split, blocks = engine.divided_memory()
         _publish(config, split, blocks, board)
@@ -100,12 +100,12 @@ def _memory(config: RuntimeConfig, engine: Engine, board: ReportBoard) -> tuple[
     free = own.profile().free
     split = split_memory(free, config.engine.device_memory_utilization, config.warmup.graph_memory_share)
     if config.engine.name is EngineName.SIM:
-        # The simulation divides memory as the plugin did in the reference logs.
+        # The simulation divides memory in the same way as the plugin did in the reference logs.
         count = kv_blocks(split.kv_cache, own.block_bytes())
     else:
         split, count = fill_cache(split, own.block_bytes(), config.limits)
     blocks = DeviceBlocks.from_limits(count, config.limits)
-    # Published before the allocation, so that the report has the figures if the allocation fails.
+    # Publish the memory split before the allocation, so that the report contains it even if the allocation fails.
     _publish(config, split, blocks, board)
     board.update(phase=Phase.ALLOCATING)
     try:

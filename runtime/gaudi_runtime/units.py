@@ -1,4 +1,4 @@
-"""Formatting of amounts in sentences, log lines and tables: bytes and counts."""
+"""The formatting of bytes and counts for sentences, log lines and tables."""
 
 MIB, GIB = 2**20, 2**30
 
@@ -6,16 +6,16 @@ _UNITS = ((GIB, "GiB"), (MIB, "MiB"), (1024, "KiB"))
 
 
 def size(count: int) -> str:
-    """Format bytes with at most four digits in the largest unit that fits: 14.03 GiB, 161.9 MiB, -252 KiB, 12 B."""
+    """Format bytes with at most four digits and a suitable unit: 14.03 GiB, 161.9 MiB, -252 KiB, 12 B."""
     unit, name = next((each for each in _UNITS if abs(count) >= each[0]), (1, "B"))
     return f"{count / unit:.4g} {name}"
 
 
 def gib(count: float) -> str:
-    """Format bytes in GiB with two decimals, so that amounts in one table or sentence are easy to compare."""
+    """Format bytes in GiB with two decimals, so that values in one table or sentence are easy to compare."""
     return f"{count / GIB:.2f} GiB"
 
 
 def plural(count: int, noun: str, nouns: str | None = None) -> str:
-    """Format an amount with its noun: 1 replica, 2 replicas, 0 copies. `nouns` is an irregular plural."""
+    """Format a count with its noun: 1 replica, 2 replicas, 0 copies. `nouns` is an irregular plural."""
     return f"{count} {noun if count == 1 else nouns or noun + 's'}"

@@ -6,5 +6,5 @@ PACKAGE = "gaudi-inference-operator"
 
 
 def version_line(program: str) -> str:
-    """Return the program's name and the version of the package."""
+    """Return the name of the program and the version of the package."""
     return f"{program} {version(PACKAGE)}"

@@ -39,7 +39,7 @@ def scan(pinned: Sequence[Pin], folder: Path) -> list[Finding]:
         if path.suffix not in (".yaml", ".json"):
             continue
         read += 1
-        # Folders of the Python advisory database are named after packages, so folders of other packages are skipped.
+        # Skip the folders of other packages. The Python advisory database has one folder for each package.
         if path.parent != folder and path.parent.name not in by_name and path.parent.parent.name == "vulns":
             continue
         found += list(_findings(_read(path), by_name))

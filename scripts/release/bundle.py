@@ -104,7 +104,7 @@ def _version(about: Object, objects: list[Object], owned: Iterable[Object], exam
     (deployment,) = (each for each in objects if each["kind"] == "Deployment")
     spec = deployment["spec"]
     (container,) = spec["template"]["spec"]["containers"]
-    # OLM sets this annotation to the namespaces of its OperatorGroup. An empty text means all namespaces.
+    # OLM sets this annotation to the namespaces of the OperatorGroup. An empty value means all namespaces.
     names = {"fieldRef": {"fieldPath": "metadata.annotations['olm.targetNamespaces']"}}
     environment = {each["name"]: each for each in container["env"]}
     environment["GAUDI_OPERATOR_WATCH_NAMESPACES"] = {"name": "GAUDI_OPERATOR_WATCH_NAMESPACES", "valueFrom": names}

@@ -1,8 +1,8 @@
-"""The distance of strategy optimal from the best plan, on traffic that is small enough to try all plans.
+"""The difference between strategy Optimal and the best plan, on traffic that is small enough to try all plans.
 
-In one dimension the dynamic programme is exact. In several dimensions the strategy searches rows of ladders, and with
-few graphs it adds and exchanges buckets. Here every set of buckets that holds every admissible batch is tried on small
-random traffic, with each request in the bucket that `find` returns.
+In one dimension, the dynamic program is exact. In several dimensions, the strategy searches rows of ladders, and adds
+and exchanges buckets if there are few graphs. This benchmark tries every set of buckets that covers every admissible
+batch. The traffic is small and random, and each request uses the bucket that `find` returns.
 """
 
 import random
@@ -85,12 +85,12 @@ def _excess(name: str, chance: random.Random) -> int:
 
 
 def _grid(space: Space) -> list[Bucket]:
-    """Return every shape on the values of the dimensions."""
+    """Return every shape that combines values of the dimensions."""
     return list(map(Bucket._make, product(*choose_axes(space, {}))))
 
 
 def _plans(space: Space, graphs: int) -> Iterator[tuple[Bucket, ...]]:
-    """Yield every set of `graphs` buckets within the limits that holds every admissible shape."""
+    """Yield every set of `graphs` buckets within the limits that covers every admissible shape."""
     corners = space.corners()
     others = [
         shape

@@ -1,7 +1,7 @@
-"""Count pods that take traffic and requests that meet a cold graph over time, from a watch.
+"""Count ready pods, and requests without a captured graph, over time, from a watch.
 
 Requests are computed, not sent: RATE per second and desired replica, spread evenly over the ready pods and the buckets
-of the plan. A request is cold if its bucket has no graph in its pod.
+of the plan. A request is cold if the pod has no graph for its bucket.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ RATE = 1.0
 
 @dataclass(frozen=True)
 class Moment:
-    """The ready pods and the mean share of their plans without a graph, from `at` (monotonic seconds) on."""
+    """The ready pods, and the mean share of their plans without a graph, from the time `at` (monotonic seconds) on."""
 
     at: float
     ready: int
@@ -37,7 +37,7 @@ class Capacity:
 
 
 class Ledger:
-    """Follows the pods for which `mine` is true."""
+    """Records the pods for which `mine` returns true."""
 
     def __init__(self, api: KubeApi, kubelet: Kubelet, mine: Callable[[Object], bool]) -> None:
         """Create the ledger without starting the watch."""
@@ -47,7 +47,7 @@ class Ledger:
 
     @property
     def ready(self) -> int:
-        """Return the number of pods that take traffic now."""
+        """Return the number of pods that are ready now."""
         return len(self._cold)
 
     async def follow(self) -> None:
@@ -87,7 +87,7 @@ def _share_without_graph(runtime: FakeRuntime) -> float:
 
 @asynccontextmanager
 async def ledger(api: KubeApi, kubelet: Kubelet, mine: Callable[[Object], bool]) -> AsyncIterator[Ledger]:
-    """A ledger that follows the pods during the block."""
+    """A ledger that records the pods during the block."""
     book = Ledger(api, kubelet, mine)
     task = asyncio.create_task(book.follow())
     try:

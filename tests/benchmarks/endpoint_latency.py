@@ -2,9 +2,9 @@
 
     python -m tests.benchmarks.endpoint_latency
 
-It uses a real node, the operator from its chart, and pods of the sim engine, whose warm-up is a simulation. The
-kubelet runs the readiness probe once a second, so the limit is 1 s more than that. Ends with exit code 1 if the limit
-is missed.
+The benchmark uses a real node, the operator from its chart, and pods of the sim engine, which simulates the warm-up.
+The kubelet runs the readiness probe once a second, so the limit includes 1 s for the probe. The exit code is 1 if the
+limit is missed.
 """
 
 import json
@@ -101,7 +101,7 @@ def _addresses(api: Any) -> list[str]:
 
 
 def _warm_at(address: str) -> tuple[str, float]:
-    """Return the address and the time at which its report first has phase Serving, by a long poll."""
+    """Return the address, and the time at which its report first has phase Serving. Use a long poll."""
     sequence = 0
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:

@@ -26,7 +26,8 @@ class Figure:
 def without_pauses() -> Iterator[None]:
     """Disable garbage collection in this process during the block.
 
-    With thousands of simulated pods a collection would pause this process, and all that it measures, for a second.
+    With thousands of simulated pods, a garbage collection would pause this process for a second, and falsify the
+    measured times.
     """
     gc.collect()
     gc.freeze()

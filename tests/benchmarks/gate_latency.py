@@ -1,9 +1,9 @@
-"""The operator's own share: latency from a pod's report to its written gate, requests, memory and CPU at rest.
+"""The operator's own costs: the latency from a pod's report to its written gate, requests, memory and CPU at rest.
 
     python -m tests.benchmarks.gate_latency
 
-It uses a real API server with controllers, and the test writes the pods' reports. Ends with exit code 1 if a limit is
-missed.
+The benchmark uses a real API server with controllers, and writes the pods' reports itself. The exit code is 1 if a
+limit is missed.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ async def measure(stage: Stage) -> list[Figure]:
 
 
 async def gate_figures(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> list[Figure]:
-    """50 pods of one resource become warm one after the other while the others report progress."""
+    """Measure 50 pods of one resource that become warm one after the other, while the other pods report progress."""
     await api.create(gaudi_inference("many", replicas=PODS))
     await until(partial(running, kubelet, PODS), f"{PODS} pods", seconds=120)
     await until(partial(settled, operator), "the requests of the start to end", seconds=60)
@@ -77,7 +77,7 @@ async def gate_figures(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 
 
 async def rest_figures(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> list[Figure]:
-    """200 resources with one serving pod each, and no changes."""
+    """Measure 200 resources with one serving pod each, while nothing changes."""
     kubelet.on_start = FakeRuntime.warm
     for number in range(RESOURCES):
         await api.create(gaudi_inference(f"tiny-{number}"))
@@ -134,7 +134,8 @@ async def bare_writes(stage: Stage) -> AsyncIterator[list[float]]:
         await api.strategic("Pod", BARE, {"status": {"conditions": [condition]}}, "status")
 
     async def write_all() -> None:
-        # Like gates, the writes do not wait for each other. Otherwise a pause of the API server would delay only one.
+        # The writes do not wait for each other, because the operator's gate writes do not either. If each write waited
+        # for the previous one, a pause of the API server would delay one write only, and the figure would be too good.
         for number in itertools.count():
             background.spawn(write(number))
             await asyncio.sleep(BARE_SECONDS)
@@ -151,9 +152,9 @@ async def bare_writes(stage: Stage) -> AsyncIterator[list[float]]:
 async def warm_one_by_one(
     kubelet: Kubelet, names: Sequence[str], *, per_second: float, progress_seconds: float
 ) -> dict[str, float]:
-    """Make one pod after the other warm, in random order, and return the time of each report in monotonic seconds.
+    """Make the pods warm one after the other in random order. Return the time of each report in monotonic seconds.
 
-    `per_second` pods become warm each second. The others report progress every `progress_seconds`.
+    `per_second` pods become warm each second. The other pods report progress every `progress_seconds`.
     """
     chance = random.Random(1)  # noqa: S311 - the same order in every run
     order = chance.sample(names, len(names))

@@ -1,13 +1,15 @@
-"""Compare the graphs of each strategy on traces, and the padding that remains.
+"""Compare the number of graphs and the remaining padding of each strategy on traces.
 
     python -m tests.benchmarks.graph_counts
     TRACES=folder/with/csv/files python -m tests.benchmarks.graph_counts
 
-The models are the 8B, 70B and 128k examples on their described cards. The traces are those of TRACES and the one in
-tests/data, at one and three times their recorded rate. Every plan is evaluated on the later half of a trace. Padding is
-padded over real compute (typical_cost), and seconds are the estimate for all graphs of a plan. Manual decode grids are
-compared with a search for the same number of graphs: once on the traffic that the search optimizes, which has a limit,
-and once without knowledge of the traffic. Ends with exit code 1 if a limit is missed.
+The models are the 8B, 70B and 128k examples on their described cards. The traces are the files in TRACES and the file
+in tests/data, at their recorded rate and at three times this rate. Every plan is evaluated on the later half of a
+trace. Padding is the compute for padding divided by the real compute (typical_cost). Seconds are the estimate for all
+graphs of a plan.
+
+Manual decode grids are compared with a search for the same number of graphs. One comparison gives the search the
+traffic and has a limit. The other gives it no traffic. The exit code is 1 if a limit is missed.
 """
 
 import os
@@ -83,7 +85,7 @@ def _figures(model: str) -> Iterator[Figure]:
 
 
 def _against_grids(question: PlanDocument, name: str, load: Load) -> Iterator[Figure]:
-    """Compare each grid with the search for as many decode graphs."""
+    """Compare each manual grid with a search for the same number of decode graphs."""
     for grid in GRIDS:
         buckets = decode_grid(grid, question.limits, question.blocks)
         settings = OptimalSettings(prompt_graphs=12, decode_graphs=len(buckets))
@@ -102,7 +104,7 @@ def _against_grids(question: PlanDocument, name: str, load: Load) -> Iterator[Fi
 
 
 def traces() -> dict[str, list[Request]]:
-    """Return the traces of TRACES, and the one in tests/data."""
+    """Return the traces in TRACES and the trace in tests/data."""
     folder = os.environ.get("TRACES")
     found = {} if folder is None else {path.stem: _read(path) for path in sorted(Path(folder).glob("*.csv"))}
     return {"azure_conv": requests(), **found}
@@ -114,7 +116,7 @@ def _read(path: Path) -> list[Request]:
 
 
 def _load(question: PlanDocument, name: str, trace: list[Request], rate: int) -> Load:
-    # A trace does not say which prompts share a prefix, and its prompts are computed as a whole.
+    # A trace does not record which prompts share a prefix, so prefix caching is off. Prompts are not split.
     limits = question.limits.model_copy(update={"prefix_caching": False, "splits_prompts": None})
     faster = [each._replace(arrival=each.arrival / rate) for each in trace]
     middle = len(faster) // 2
@@ -127,7 +129,7 @@ def _learned(traffic: Traffic) -> BucketPolicy:
 
 
 def _hindsight(question: PlanDocument, load: Load, learned: BucketPlan) -> BucketPlan:
-    """Return the plan for exactly known traffic, with as many graphs as were learned."""
+    """Return the plan for exactly known traffic, with as many graphs as the learned plan."""
     settings = OptimalSettings(
         traffic=write_traffic(load.later), prompt_graphs=len(learned.prompt), decode_graphs=len(learned.decode)
     )

@@ -29,7 +29,7 @@ MOST = 1 + Canary().max_padding_percent / 100
 
 
 def main() -> int:
-    """Print the table. Return 1 if a canary of the learned service would be rolled back."""
+    """Print the table. Return 1 if a canary of the learned plan would be rolled back."""
     question = read_question(parse_document((EXAMPLES / MODELS["8B"]).read_text()))
     figures = [
         figure
@@ -60,13 +60,13 @@ def _figures(question: PlanDocument, name: str, requests: list[Request]) -> Iter
 
 
 def _traffic(question: PlanDocument, requests: list[Request]) -> Traffic:
-    # A trace does not say which prompts share a prefix, and its prompts are computed as a whole.
+    # A trace does not record which prompts share a prefix, so prefix caching is off. Prompts are not split.
     limits = question.limits.model_copy(update={"prefix_caching": False, "splits_prompts": None})
     return read_traffic_of_trace(requests, limits, question.blocks)
 
 
 def _excess(question: PlanDocument, policy: BucketPolicy, plan: BucketPlan, phase: BucketPhase, met: Traffic) -> float:
-    """Return the observed padding over the forecast."""
+    """Return the observed padding divided by the forecast."""
     padding = learned_padding(policy, question.limits, plan)[phase]
     for shape, batches in met.shapes_of(phase).items():
         bucket = plan.find(phase, *shape)

@@ -97,7 +97,7 @@ async def measure(stage: Stage, count: int) -> list[Figure]:
 
 
 async def _restart(operator: OperatorProcess, meter: Meter, count: int) -> list[Figure]:
-    """Measure a start while all resources exist, until each was reconciled."""
+    """Measure a start while all resources exist, until the operator has reconciled each of them."""
     await operator.terminate()
     await operator.start()
     began = time.monotonic()
@@ -135,7 +135,7 @@ async def _running(kubelet: Kubelet, count: int) -> bool:
 
 
 async def _count_requests(operator: OperatorProcess) -> Counted:
-    """Return the requests to the API server so far by verb and resource, without watches and the Lease."""
+    """Return the number of requests to the API server so far by verb and resource, without watches and the Lease."""
     while True:
         with suppress(httpx.TimeoutException):  # a busy operator answers late
             samples = await operator.samples("gaudi_operator_api_requests_total")

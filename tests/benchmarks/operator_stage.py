@@ -26,7 +26,7 @@ LONG_LEASE = {"lease_duration_seconds": 60, "renew_deadline_seconds": 40, "retry
 
 @dataclass(frozen=True)
 class Stage:
-    """A client of the API server as administrator, the operator and the kubelet."""
+    """An administrator's client of the API server, the operator and the kubelet."""
 
     api: KubeApi
     kubelet: Kubelet
@@ -39,13 +39,13 @@ def run_benchmark(
 ) -> int:
     """Start the environment, measure and print the table.
 
-    Return 1 if a limit is missed. `settings` are settings of the operator, with the Lease times.
+    Return 1 if a limit is missed. `settings` are settings of the operator and include the Lease times.
     """
     tools()  # builds the tools if needed: inside the namespace nothing can be downloaded
     enter_network_namespace()
     with tempfile.TemporaryDirectory() as folder, _control_plane(Path(folder)) as plane:
         plane.kubectl("apply", "--server-side", "-f", "-", stdin=definitions_yaml())
-        # `kubectl wait` fails on the null conditions that a new definition has at first.
+        # `kubectl wait` would fail, because the conditions of a new CustomResourceDefinition are null at first.
         served = ("api-resources", f"--api-group={GROUP}", "--output=name")
         plane.wait(lambda: NAME in plane.kubectl(*served), f"{NAME} to be served")
         figures = asyncio.run(_measured(plane, Path(folder), measure, settings))
@@ -102,6 +102,6 @@ async def running(kubelet: Kubelet, count: int) -> bool:
 
 
 async def all_ready(api: KubeApi, *aside: str) -> bool:
-    """Return whether every resource except `aside` is Ready."""
+    """Return whether every resource is Ready, except the resources in `aside`."""
     resources = [each for each in await api.list("GaudiInference") if each["metadata"]["name"] not in aside]
     return all(condition_of(each, "Ready").get("status") == "True" for each in resources)

@@ -2,8 +2,7 @@
 
     python -m tests.benchmarks.planner
 
-Figures are processor time of this process, so they hardly depend on other load. Ends with exit code 1 if a limit is
-missed.
+Figures are processor time of this process, so other load hardly affects them. The exit code is 1 if a limit is missed.
 """
 
 import random
@@ -43,7 +42,7 @@ BARE = '{"max_model_len": 2048, "max_num_seqs": 4, "max_num_batched_tokens": 204
 
 
 def policies() -> dict[str, BucketPolicy]:
-    """Return settings with which ranged strategies plan about 20,000 buckets. Exponential has fewer."""
+    """Return settings for which the ranged strategies plan about 20,000 buckets. Exponential plans fewer."""
     fine = PromptRanges(query=RangeSettings(step=128), context=RangeSettings(step=5))
     linear = DecodeRanges(batch_size=RangeSettings(step=16), blocks=RangeSettings(step=16))
     padded = PromptRanges(query=RangeSettings(pad_percent=0), context=RangeSettings(step=1, pad_percent=3))
@@ -80,7 +79,10 @@ def _strategy(name: str, policy: BucketPolicy) -> list[Figure]:
 
 
 def _shapes(chance: random.Random) -> list[tuple[BucketPhase, int, int, int]]:
-    """Return shapes, half prompts and half decode batches, evenly within the limits. Some have no bucket."""
+    """Return shapes that are spread evenly within the limits, half prompts and half decode batches.
+
+    Some have no bucket.
+    """
     prompts = [
         (BucketPhase.PROMPT, chance.randint(1, 32), chance.randint(1, 16_384), chance.randint(0, 127))
         for _ in range(LOOKUPS // 2)
@@ -90,7 +92,10 @@ def _shapes(chance: random.Random) -> list[tuple[BucketPhase, int, int, int]]:
 
 
 def _count_microseconds(*, learned: bool = False) -> float:
-    """Include the lookup of the bucket. Distinct shapes are the worst case of a histogram."""
+    """Return the microseconds to count a step, including the lookup of the bucket.
+
+    Distinct shapes are the worst case.
+    """
     pad = pad_by(make_plan(BucketPolicy(), LIMITS, KV_BLOCKS), LIMITS, lambda _phase, _bucket: True)
     batches = [(phase, Bucket(*shape)) for phase, *shape in _shapes(random.Random(1))]  # noqa: S311
 

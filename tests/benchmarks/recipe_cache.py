@@ -1,9 +1,9 @@
-"""Warm-up of a second pod that uses the recipes of the first: torch engine on the CPU, code by Inductor.
+"""The warm-up of a second pod that uses the recipes of the first: torch engine on the CPU, code by Inductor.
 
     python -m tests.benchmarks.recipe_cache
 
-Both are real runtime processes that run one after the other. Each has an empty folder as the pod's own disk, and they
-share another folder. Ends with exit code 1 if a limit is missed.
+Both pods are real runtime processes that run one after the other. Each has an empty folder as its own disk, and they
+share another folder. The exit code is 1 if a limit is missed.
 """
 
 import os
@@ -35,7 +35,7 @@ LEAST_RATIO = 3
 
 @dataclass(frozen=True)
 class Start:
-    """One start: seconds from process start to serving, and the part of them from the first compile on."""
+    """One start: the seconds from process start to serving, and the part of these seconds from the first compile on."""
 
     seconds: float
     warmup_seconds: float
@@ -54,7 +54,7 @@ def config(folder: Path) -> RuntimeConfig:
 
 
 def start(folder: Path) -> Start:
-    """Run a pod with an empty disk of its own until it serves."""
+    """Run a pod with an empty disk until it serves."""
     shutil.rmtree(folder / "disk", ignore_errors=True)
     with runtime_process(folder, config(folder)) as runtime:
         reports = runtime.follow(Phase.SERVING)

@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.sim_runtimes [COUNT]
 
-Every process warms up a recorded plan (24 prompt and 48 decode buckets) and serves. Ends with exit code 1 if a limit is
+Every process warms up a recorded plan (24 prompt and 48 decode buckets) and serves. The exit code is 1 if a limit is
 missed.
 """
 
@@ -35,10 +35,10 @@ MIB = 2**20
 
 
 class Sim:
-    """One process on two ports of its own."""
+    """One process with two ports."""
 
     def __init__(self, ports: tuple[int, int], folder: Path) -> None:
-        """Start the process. `folder` receives its configuration."""
+        """Start the process. Its configuration is written to `folder`."""
         self._url = f"http://127.0.0.1:{ports[1]}"
         serving = {"model_port": ports[0], "status_port": ports[1]}
         config = reference_config(time_scale=0)
@@ -50,7 +50,7 @@ class Sim:
         self.process = psutil.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
 
     async def serving(self, client: httpx.AsyncClient) -> float:
-        """Return the seconds from its start until it serves. Raise AssertionError after PATIENCE seconds."""
+        """Return the seconds from process start until serving. Raise AssertionError after PATIENCE seconds."""
         await until(partial(self._ready, client), "a runtime to serve", PATIENCE, LOOK_SECONDS)
         seconds = time.monotonic() - self._started
         report = WarmupReport.model_validate_json((await client.get(f"{self._url}/v1/warmup")).content)
@@ -76,7 +76,7 @@ class Sim:
 
 
 def free_ports(count: int) -> list[tuple[int, int]]:
-    """Return pairs of unused ports. All are held until all are known."""
+    """Return pairs of unused ports. Each port stays open until all are found, so that no port occurs twice."""
     with ExitStack() as held:
         ports = []
         for _ in range(2 * count):
@@ -124,7 +124,7 @@ async def _alone(ports: tuple[int, int], folder: Path, client: httpx.AsyncClient
 
 
 async def _cpu_at_rest(sims: list[Sim]) -> float:
-    """Return the percentage of one core over REST_SECONDS without requests."""
+    """Return the percentage of one core that the processes use over REST_SECONDS without requests."""
     before = sum(sim.cpu_seconds() for sim in sims)
     await asyncio.sleep(REST_SECONDS)
     return 100 * (sum(sim.cpu_seconds() for sim in sims) - before) / REST_SECONDS

@@ -2,14 +2,14 @@
 
     python -m tests.benchmarks.slow_plans
 
-It uses a real API server with controllers, and the benchmark writes the pods' reports. In the first phase, pods of 20
-resources become warm one after the other, two a second. In the second phase, pods of 20 other resources do the same
-while another resource changes its spec every second. Each change needs a new plan of seconds of processor time, so the
-operator always computes a plan.
+The benchmark uses a real API server with controllers, and writes the pods' reports itself. In the first phase, pods of
+20 resources become warm one after the other, two per second. In the second phase, pods of 20 other resources become
+warm at the same rate, while another resource changes its spec every second. Each change needs a new plan that takes
+seconds of processor time, so the operator always computes a plan.
 
-As a lower bound, another client writes a condition to a pod five times a second, and the time until a watch shows it is
-measured. Ends with exit code 1 if the p99 of the second phase is more than a second above that of the first phase, or
-if the operator did not compute plans that take seconds.
+As a lower bound, another client writes a condition to a pod five times a second, and measures the time until a watch
+shows the condition. The exit code is 1 if the p99 of the second phase is more than a second above the p99 of the first
+phase, or if the operator did not compute plans that take seconds.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class PlanWork:
     seconds: float
 
     def since(self, before: "PlanWork") -> "PlanWork":
-        """Return the work after `before`."""
+        """Return the work that was done after `before`."""
         return PlanWork(self.answers - before.answers, self.seconds - before.seconds)
 
 
@@ -111,7 +111,7 @@ def _spread(name: str, ordered: list[float]) -> list[Figure]:
 
 
 def _plan_figures(plans: PlanWork, took: float) -> list[Figure]:
-    """Return the figures of the plans of the second phase. Raises AssertionError if they were no load."""
+    """Return the figures of the plans of the second phase. Raise AssertionError if the plans were not slow enough."""
     assert plans.answers >= FEWEST_PLANS, f"the operator computed {plans.answers} plans, expected {FEWEST_PLANS}"
     mean = plans.seconds / plans.answers
     assert mean >= LEAST_SECONDS, f"a plan took {mean:.2f} s of processor time, expected at least {LEAST_SECONDS:g} s"
@@ -142,13 +142,17 @@ async def _changes(api: KubeApi) -> AsyncIterator[None]:
 
 
 def _plan_process(operator: int) -> psutil.Process:
-    """Return the operator's process for plans. It starts with the leader and ends only if a plan exceeds a limit."""
+    """Return the operator's process for plans.
+
+    The leader starts the process, which ends only if a plan exceeds a limit.
+    """
     [found] = [each for each in psutil.Process(operator).children() if any("plan_worker" in a for a in each.cmdline())]
     return found
 
 
 def _work(planner: psutil.Process) -> PlanWork:
-    # The process writes each answer with one system call, and nothing else.
+    # The planner process writes each answer with one system call and makes no other writes, so the number of writes is
+    # the number of answers.
     return PlanWork(planner.io_counters().write_count, sum(planner.cpu_times()[:2]))
 
 

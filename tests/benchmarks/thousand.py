@@ -2,15 +2,16 @@
 
     python -m tests.benchmarks.thousand [RESOURCES]
 
-It uses a real API server with controllers and an operator with the Lease times of the chart. The benchmark writes the
-pods' reports. First, another operator starts in its own cgroup. Measured are the time until it is ready, which is when
-it has reconciled all resources; how late its Lease was renewed; and its peak memory, including its process for plans.
+The benchmark uses a real API server with controllers and an operator with the Lease times of the chart, and writes the
+pods' reports itself. First, another operator starts in its own cgroup. The benchmark measures three figures: the time
+until this operator is ready, which means that it has reconciled all resources; the delay of its Lease renewals; and its
+peak memory, including its process for plans.
 
 Then 500 additional pods warm up: 20 of them become warm each second while the others report progress. This load keeps
-two cores busy, mainly with the API server. In a cluster the operator does not share a core with the API server, so here
-it has the highest priority, and its latency does not include the wait for a core. As a lower bound, another client
-writes a condition to a pod five times a second, and the time until a watch shows it is measured. Ends with exit code 1
-if a limit is missed.
+two cores busy, mainly with the API server. In a cluster, the operator does not share a core with the API server.
+Therefore the operator has the highest priority here, and its latency does not include the wait for a core. As a lower
+bound, another client writes a condition to a pod five times a second, and measures the time until a watch shows the
+condition. The exit code is 1 if a limit is missed.
 """
 
 import asyncio
@@ -87,7 +88,7 @@ async def start_figures(stage: Stage, count: int) -> list[Figure]:
 
 
 async def gate_figures(stage: Stage, count: int) -> list[Figure]:
-    """Measure gates while 20 pods a second become warm, of 500 that report progress."""
+    """Measure gates of 500 pods, of which 20 become warm each second while the others report progress."""
     _raise_priority(stage.operator.pid)
     stage.kubelet.on_start = lambda _: None
     known = set(stage.kubelet.runtimes)
@@ -122,19 +123,20 @@ async def gate_figures(stage: Stage, count: int) -> list[Figure]:
 
 
 def _raise_priority(pid: int) -> None:
-    # Each thread has its own niceness. New threads inherit that of the thread that starts them.
+    # Set the priority of every thread, because each thread has its own. New threads inherit the priority of the thread
+    # that starts them.
     for thread in psutil.Process(pid).threads():
         os.setpriority(os.PRIO_PROCESS, thread.id, FIRST_IN_LINE)
 
 
 async def _sent_within(stage: Stage) -> dict[float, float]:
-    """Return, by bound in seconds, how many gates were sent within it, from the operator's own histogram."""
+    """Return the number of gates that were sent within each bound in seconds, from the operator's own histogram."""
     samples = await stage.operator.samples("gaudi_operator_gate_sent_seconds_bucket")
     return {float(dict(labels)["le"]): value for labels, value in samples.items()}
 
 
 def _at_most(within: Mapping[float, float], share: float) -> float:
-    """Return the lowest bound of the histogram with at least this share."""
+    """Return the lowest bound of the histogram that covers at least this share."""
     return min(bound for bound, value in within.items() if value >= share * max(within.values()))
 
 
@@ -143,7 +145,10 @@ async def _seen(watch: GateWatch, names: set[str]) -> bool:
 
 
 async def _ready(stage: Stage) -> bool:
-    """Return whether the leader is ready: it has then reconciled all resources. A follower is ready as well."""
+    """Return whether the leader is ready, which means that it has reconciled all resources.
+
+    A follower is also ready.
+    """
     with suppress(httpx.TransportError):  # a busy process answers late
         leads = await stage.operator.value("gaudi_operator_leader") == 1
         return leads and (await stage.operator.get("/readyz")).status_code == httpx.codes.OK
@@ -156,7 +161,7 @@ async def _renewed(renewals: list[float], count: int) -> bool:
 
 @asynccontextmanager
 async def _renewals(api: KubeApi) -> AsyncIterator[list[float]]:
-    """Collect the times of acquiring and renewing the Lease from now on, in monotonic seconds."""
+    """Collect the times at which the Lease is acquired or renewed from now on, in monotonic seconds."""
     found: list[float] = []
 
     async def watch() -> None:
@@ -173,7 +178,7 @@ async def _renewals(api: KubeApi) -> AsyncIterator[list[float]]:
 
 @contextmanager
 def _cgroup() -> Iterator[Path]:
-    """A cgroup that accounts memory, in version 1 or 2."""
+    """A cgroup that accounts for memory, in version 1 or 2."""
     cgroups.prepare(CGROUP)
     unified = (cgroups.ROOT / "cgroup.controllers").exists()
     yield (cgroups.ROOT if unified else cgroups.ROOT / "memory") / CGROUP

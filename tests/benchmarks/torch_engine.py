@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.torch_engine
 
-Prompts have mixed lengths. generate gets all of them as one left-padded batch, which is its best case. The best of
-several runs counts, because other load only slows a run down. Prints a table without limits.
+Prompts have different lengths. `generate` gets all prompts as one left-padded batch, which is its best case. The table
+shows the best of several runs, because other load can only slow a run down. There are no limits.
 """
 
 import asyncio

@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.traffic
 
-Also measures the distance of optimal from the best plan, the time of planning, and a trace of ten million rows. Ends
-with exit code 1 if a limit is missed.
+The benchmark also measures how far Optimal is from the best plan, the time of planning, and a trace of ten million
+rows. The exit code is 1 if a limit is missed.
 """
 
 import resource
@@ -79,7 +79,7 @@ def _optimal(tokens: int, rival: BucketPlan, share: float) -> BucketPlan:
 
 
 def _row(name: str, plan: BucketPlan, tokens: int) -> float:
-    """Print a row and return its prompt padding."""
+    """Print a row and return the padding of its prompts."""
     cost = token_cost(_limits(tokens).block_size)
     prompt, decode = (score(plan, phase, _traffic(tokens)[1], cost) for phase in BucketPhase)
     if prompt.padding is None or decode.padding is None or prompt.coverage != 1.0 or decode.coverage != 1.0:
@@ -103,7 +103,7 @@ def _planning(tokens: int) -> Figure:
 
 
 def _ten_million_rows() -> Iterator[Figure]:
-    """Run last, because the peak of memory is that of the whole process."""
+    """Measure a trace of ten million rows. Run last, because the peak memory is that of the whole process."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     started = time.process_time()
     read_traffic_of_trace(sort_by_arrival(read_trace(_lines())), _limits(8192), KV_BLOCKS)

@@ -2,11 +2,13 @@
 
     python -m tests.benchmarks.upgrades [WARM_UP_SECONDS [resting]]
 
-It uses a real API server with controllers and the real operator. The replicas are simulated: a scripted kubelet starts
-each at once, its reports grow by one tenth of the plan at a time over WARM_UP_SECONDS, and it ends at once. A pod of
-the Deployment is ready when its warm-up has ended. A short revision captures 60 % of its graphs. Requests are computed
-(capacity.py). The last upgrade runs with 1,000 additional resources at rest; with `resting` it is the only one. Ends
-with exit code 1 if a limit is missed.
+The benchmark uses a real API server with controllers and the real operator. The replicas are simulated: a scripted
+kubelet starts and ends each container immediately, and the reports of a container grow by one tenth of the plan at a
+time over WARM_UP_SECONDS. A pod of the Deployment is ready when its warm-up has ended. A short revision captures 60 %
+of its graphs. Requests are computed (capacity.py).
+
+The last upgrade runs with 1,000 additional resources at rest. With `resting`, only this upgrade runs. The exit code is
+1 if a limit is missed.
 """
 
 import asyncio
@@ -40,10 +42,10 @@ MANY, PLAIN = "many", "plain"
 
 
 class WarmUps:
-    """The warm-up of every new container: `captured` graphs of PLANNED of each phase, in `seconds`."""
+    """The warm-up of every new container: in `seconds`, it captures `captured` of PLANNED graphs of each phase."""
 
     def __init__(self) -> None:
-        """Warm up at once, with all graphs."""
+        """Configure an immediate warm-up with all graphs."""
         self.seconds, self.captured = 0.0, PLANNED
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -98,14 +100,14 @@ async def figures_alone(stage: Stage, warm_ups: WarmUps, seconds: float) -> list
 
 
 async def rest(stage: Stage) -> None:
-    """Create 1,000 resources with one serving pod each. MANY may just have been rolled back."""
+    """Create 1,000 resources with one serving pod each. The resource MANY may just have been rolled back."""
     for number in range(RESTING):
         await stage.api.create(gaudi_inference(f"tiny-{number}"))
     await until(partial(all_ready, stage.api, MANY), f"{RESTING} resources to be Ready", seconds=PATIENCE, every=5.0)
 
 
 async def upgrade(stage: Stage, max_num_seqs: int, ending: str) -> Upgrade:
-    """Change the engine's batch size and wait until the condition `ending` is True for it."""
+    """Change the engine's batch size, and wait until the resource's condition `ending` is True."""
     await until(partial(settled, stage.operator), "the operator to be at rest", seconds=PATIENCE)
     async with ledger(stage.api, stage.kubelet, _is_own) as book:
         await until(partial(_full, book), "the watch to list all pods")
@@ -122,7 +124,7 @@ async def upgrade(stage: Stage, max_num_seqs: int, ending: str) -> Upgrade:
 
 
 async def plain_figures(stage: Stage, warm_ups: WarmUps, seconds: float) -> list[Figure]:
-    """Measure upgrades of a Deployment: with its default limits, with ours, and to a short revision."""
+    """Measure upgrades of a Deployment: with its default limits, with our limits, and to a short revision."""
     warm_ups.seconds, warm_ups.captured = 0.0, PLANNED
     await stage.api.create(deployment())
     await until(partial(_rolled_out, stage.api), "the Deployment", seconds=PATIENCE)
@@ -180,7 +182,7 @@ def short_figures(by: str, done: Upgrade) -> list[Figure]:
 
 
 def deployment() -> dict[str, Any]:
-    """Return a Deployment with as many replicas."""
+    """Return a Deployment with the same number of replicas."""
     labels = {"app": PLAIN}
     container = {"name": CONTAINER, "image": "registry.test/server:1"}
     return {

@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.vllm_engine [PAIRS]
 
-The model is a tiny Llama in float32 on the CPU. Both servers get the same arguments and environment, and the client is
-that of vLLM's own benchmark. Ends with exit code 1 if a limit is missed.
+The model is a tiny Llama in float32 on the CPU. Both servers get the same arguments and environment. The client is the
+client of vLLM's own benchmark. The exit code is 1 if a limit is missed.
 """
 
 import sys
@@ -36,7 +36,7 @@ COLD, KEPT, UNWARMED = (
 
 
 def eager_config(folder: Path) -> RuntimeConfig:
-    """Return a configuration with room for 32 sequences, in which no shape is ever cold."""
+    """Return a configuration that allows 32 sequences and in which no shape is ever cold."""
     batches = RangeSettings(min=1, step=8, max=32)
     return vllm_config(folder / "model", folder, batch_sizes=batches, max_num_seqs=32, max_num_batched_tokens=512)
 
@@ -76,7 +76,7 @@ def compiled(folder: Path) -> tuple[list[Start], list[Firsts], list[Firsts], int
 
 
 def limits(starts: Sequence[Start], compiles: int) -> list[Figure]:
-    """Return the other limits. The best start of a kind counts, because other load only slows one down."""
+    """Return the other limits. The best start of each kind counts, because other load can only slow a start down."""
     rest = {name: min(each.rest for each in starts if each.name == name) for name in (OURS, COLD, THEIRS)}
     warmup = {each.name: each.warmup for each in starts}
     return [

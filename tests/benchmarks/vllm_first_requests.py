@@ -34,7 +34,7 @@ class Firsts:
 
 
 def measure(server: Server, requests: int = REQUESTS) -> list[Firsts]:
-    """Send one request after the other, bucket by bucket, to a server that has answered none."""
+    """Send the requests one after the other, bucket by bucket, to a server that has not answered a request before."""
     rows = []
     for name, (prompts, tokens) in BUCKETS.items():
         took = [_milliseconds(server, prompts, tokens) for _ in range(requests)]
@@ -49,7 +49,7 @@ def _milliseconds(server: Server, prompts: list[list[int]], tokens: int) -> floa
 
 
 def compiles_met(server: Server, requests: int = REQUESTS) -> int:
-    """Return how often these requests waited for a compilation, after the runtime has counted all their steps."""
+    """Return how many of these requests waited for a compilation, after the runtime has counted all their steps."""
 
     def counted() -> bool:
         served = server.report().served

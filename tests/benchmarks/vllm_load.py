@@ -28,12 +28,15 @@ class LoadResult:
 
 
 def import_client() -> None:
-    """Import the client, which takes twelve seconds and must not overlap with a measurement."""
+    """Import the client before a measurement, because the import takes twelve seconds."""
     import vllm.benchmarks.lib.endpoint_request_func  # noqa: F401
 
 
 def run_load(url: str, clients: int, requests: int) -> LoadResult:
-    """Run `clients` that each send their next request after the last answer, `requests` in all."""
+    """Run `clients` concurrent clients with `requests` requests in total.
+
+    A client sends a request after each answer.
+    """
     return asyncio.run(_run(url, clients, requests))
 
 
@@ -68,7 +71,7 @@ async def _client(session: aiohttp.ClientSession, url: str, waiting: Iterator[in
 
 
 def summarize(answers: list[Any], seconds: float) -> LoadResult:
-    """Return the figures of answers that took `seconds` in all."""
+    """Return the figures of all answers, which took `seconds` in total."""
     first = sorted(answer.ttft for answer in answers)
     following = sorted(wait for answer in answers for wait in answer.itl)
     return LoadResult(

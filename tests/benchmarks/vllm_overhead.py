@@ -25,7 +25,7 @@ LEAST = 0.95
 
 @dataclass(frozen=True)
 class Comparison:
-    """One figure of all pairs at one load. `ratio` and its 95 % interval are above 1 if our runtime is better."""
+    """One figure over all pairs at one load. `ratio` and its 95 % interval are above 1 if our runtime is better."""
 
     clients: int
     name: str
@@ -42,7 +42,7 @@ class Comparison:
 
 
 def measure(our_url: str, their_url: str, pairs: int = PAIRS) -> list[Comparison]:
-    """Run all loads. Both servers run all the time, and the order alternates from pair to pair."""
+    """Run all loads. Both servers run all the time, and the order of the servers alternates from pair to pair."""
     comparisons = []
     for clients, requests in LOADS.items():
         both = [(our_url, their_url), (their_url, our_url)]

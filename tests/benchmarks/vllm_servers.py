@@ -30,7 +30,7 @@ THREADS = {"OMP_NUM_THREADS": "1"}
 
 @dataclass
 class Server:
-    """A started process with a `client`. vLLM's own server has nothing at `status_url`."""
+    """A started process with a `client`. vLLM's own server does not serve `status_url`."""
 
     process: psutil.Popen
     client: httpx.Client
@@ -47,13 +47,13 @@ class Server:
     def until_healthy(self) -> float:
         """Return the seconds from the start of the process until its model port answers.
 
-        Raise AssertionError otherwise.
+        Raise AssertionError if the port does not answer in time.
         """
         self.until(lambda: self.client.get(f"{self.url}/health").is_success)
         return time.monotonic() - self.started
 
     def until_serving(self) -> list[WarmupReport]:
-        """Return every report of our runtime until it serves. Raise AssertionError if it fails."""
+        """Return every report of our runtime until it serves. Raise AssertionError if the warm-up fails."""
         self.until(lambda: bool(self.report()))
         reports = [self.report()]
         while reports[-1].phase is not Phase.SERVING:
@@ -62,7 +62,7 @@ class Server:
         return reports
 
     def report(self, **query: float) -> WarmupReport:
-        """Return our runtime's report, by a long poll if `query` requests one."""
+        """Return our runtime's report. If `query` contains the parameters of a long poll, wait for a new report."""
         answer = self.client.get(f"{self.status_url}/v1/warmup", params=query)
         return WarmupReport.model_validate_json(answer.raise_for_status().content)
 
@@ -78,7 +78,7 @@ class Server:
             time.sleep(LOOK_SECONDS)
 
     def end(self) -> None:
-        """Kill the process tree: vLLM's core outlives its parent."""
+        """Kill the process tree, because vLLM's core process does not end with its parent."""
         tree = [*self.process.children(recursive=True), self.process]
         for each in tree:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -103,7 +103,7 @@ def ours(folder: Path, config: RuntimeConfig, environment: Mapping[str, str] | N
 
 @contextlib.contextmanager
 def theirs(folder: Path, config: RuntimeConfig) -> Iterator[Server]:
-    """Run vLLM's own server with our engine's arguments except the worker, and with as few log lines."""
+    """Run vLLM's own server with our engine's arguments except the worker, and with equally few log lines."""
     port = free_port()
     given = engine_arguments(config, memory_of(config).before_start())
     arguments = [each for each in given if not each.startswith("--worker-cls")]

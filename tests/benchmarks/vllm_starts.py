@@ -11,7 +11,7 @@ from tests.benchmarks.vllm_servers import Server
 
 @dataclass(frozen=True)
 class Start:
-    """Seconds of one start until the model port answers, and the part of our warm-up."""
+    """The seconds of one start until the model port answers, and how many of these seconds our warm-up takes."""
 
     name: str
     seconds: float
@@ -19,7 +19,7 @@ class Start:
 
     @property
     def rest(self) -> float:
-        """The part of a start that vLLM's own server has as well."""
+        """The part of a start that also exists in vLLM's own server."""
         return self.seconds - self.warmup
 
 

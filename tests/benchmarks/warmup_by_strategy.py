@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.warmup_by_strategy
 
-Seconds are measured on the CPU. Padding is the estimated compute (typical_cost) of the batches as executed, divided by
-that of the batches as requested. Ends with exit code 1 if a batch had no warm graph.
+Seconds are measured on the CPU. Padding is the estimated compute (typical_cost) of the executed batches divided by the
+estimated compute of the requested batches. The exit code is 1 if a batch had no warm graph.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Specs whose HorizontalPodAutoscaler the API server would refuse, so it must refuse the resource."""
+"""Specs whose HorizontalPodAutoscaler the API server would refuse. The API server must also refuse the resource."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from tests.support.metrics import running_requests
 
 
 def scaled(**fields: Any) -> dict[str, Any]:
-    """Return a spec with these fields of spec.autoscaling."""
+    """Return a spec with these fields in spec.autoscaling."""
     return {"autoscaling": {"maxReplicas": 2, **fields}}
 
 

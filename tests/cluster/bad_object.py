@@ -1,8 +1,8 @@
 """An object that the API server must refuse, with the field and part of the message that identify the refusal.
 
-Only part of each message is quoted. The whole messages are in operator/gaudi_operator/api and the generated crds/, and
-a test that quoted them would change with each edit. An entry merges `spec` into a valid object
-(tests/support/builders.py), and None removes a field.
+An entry contains only part of each message. The whole messages are in operator/gaudi_operator/api and the generated
+crds/. A test with whole messages would have to change with each edit. An entry merges `spec` into a valid object
+(tests/support/builders.py). The value None removes a field.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from tests.support.builders import Object, gaudi_inference
 class Bad:
     """One bad object: `case` names the test, `message` and `path` are parts of the refusal.
 
-    `path` is for rules whose message does not name the field.
+    Use `path` for rules whose message does not contain the name of the field.
     """
 
     case: str

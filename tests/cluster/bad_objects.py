@@ -189,7 +189,7 @@ ROLLOUTS = (
 
 
 def clients(*entries: Object) -> Object:
-    """Return a spec that lets only these clients reach the model port."""
+    """Return a spec that allows only these clients to connect to the model port."""
     return {"networkAccess": {"clients": list(entries)}}
 
 

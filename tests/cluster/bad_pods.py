@@ -14,7 +14,7 @@ def pod(**fields: Any) -> dict[str, Any]:
 
 
 def mounted(path: str) -> dict[str, Any]:
-    """Return a spec with a declared volume that is mounted at that path."""
+    """Return a spec with a declared volume that is mounted at `path`."""
     return pod(volumes=[FOLDER], volumeMounts=[{"name": "shared", "mountPath": path}])
 
 
@@ -51,7 +51,7 @@ def env_from(**source: Any) -> dict[str, Any]:
 
 
 def over_limit(name: str, request: str | int, limit: str) -> tuple[Bad, ...]:
-    """Return, for each kind of container, a spec that requests more of a resource than its limit."""
+    """Return, for each kind of container, a spec whose request for a resource exceeds its limit."""
     resources = {"requests": {name: request}, "limits": {name: limit}}
     containers = {
         "the_runtime": pod(resources=resources),

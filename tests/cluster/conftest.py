@@ -54,7 +54,7 @@ def crd(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -
     manifest = Path(tmp_path_factory.mktemp("crd")) / "crd.yaml"
     manifest.write_text(definitions_yaml())
     control_plane.kubectl("apply", "--server-side", "-f", str(manifest))
-    # `kubectl wait` fails on the null conditions that a new definition has at first.
+    # `kubectl wait` would fail, because the conditions of a new CustomResourceDefinition are null at first.
     served = ("api-resources", f"--api-group={GROUP}", "--output=name")
     control_plane.wait(
         lambda: {NAME, CLASS_NAME} <= set(control_plane.kubectl(*served).split()), f"{NAME} to be served"
@@ -114,7 +114,7 @@ USER = "system:serviceaccount:gaudi-system:gaudi-operator"
 
 @pytest.fixture(scope="session")
 def operator_kubeconfig(control_plane: ControlPlane) -> Path:
-    """The kubeconfig of the operator's account, which has no permissions of its own."""
+    """The kubeconfig of the operator's account, which has no permissions at first."""
     path = control_plane.run_dir / "operator.kubeconfig"
     control_plane.authority.issue("operator", USER)
     control_plane.kubeconfig_for("operator", path)

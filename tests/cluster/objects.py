@@ -1,4 +1,4 @@
-"""Writes objects as administrator within milliseconds. kubectl is only for tests about kubectl itself."""
+"""Writes objects as administrator within milliseconds. Use kubectl only in tests about kubectl itself."""
 
 import ssl
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _CLUSTER_WIDE = (
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",
 )
-# As kubectl does: unknown fields are refused, not dropped.
+# Let the API server refuse unknown fields, as kubectl does by default.
 _STRICT = {"fieldValidation": "Strict"}
 
 
@@ -79,5 +79,5 @@ def _path(manifest: Mapping[str, Any], namespace: str) -> str:
     root = f"/{'apis' if '/' in version else 'api'}/{version}"
     scope = "" if kind in _CLUSTER_WIDE else f"/namespaces/{manifest['metadata'].get('namespace', namespace)}"
     plural = f"{kind.lower()}{'es' if kind.endswith('s') else 's'}"
-    # The English plural of the kind.
+    # Build the plural of the kind by English spelling: Policy becomes policies, Class becomes classes.
     return f"{root}{scope}/{plural.removesuffix('ys') + 'ies' if plural.endswith('ys') else plural}"

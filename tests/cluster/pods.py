@@ -1,4 +1,4 @@
-"""Predicates and waits on a resource, its children and its pods, for tests that poll the API server."""
+"""Predicates and waits for a resource, its children and its pods, for tests that poll the API server."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +12,7 @@ from tests.support.operator_process import OperatorProcess
 
 
 async def only_child(api: KubeApi, kind: str) -> Object | None:
-    """Return the only child of a kind, or None unless there is exactly one."""
+    """Return the only child of a kind, or None if there is no child or more than one."""
     found = await api.list(kind, NAME_LABEL)
     return found[0] if len(found) == 1 else None
 
@@ -31,7 +31,7 @@ async def stalled(api: KubeApi, reason: str, name: str = "tiny") -> Object | Non
 
 
 async def nothing_left(api: KubeApi) -> bool:
-    """Return whether no object has a resource's label any more."""
+    """Return whether all objects with a resource's label are deleted."""
     return not [each for kind in (*CHILDREN, "Pod") for each in await api.list(kind, NAME_LABEL)]
 
 
@@ -59,7 +59,7 @@ async def gate(api: KubeApi, pod: str, status: str) -> Object | None:
 
 @asynccontextmanager
 async def gate_watched(api: KubeApi, pod: str) -> AsyncIterator[list[str]]:
-    """Collect each status of the gate from now on, in order. Polling could miss one that is soon replaced."""
+    """Collect each status of the gate from now on, in order. Polling could miss a status that is replaced soon."""
     seen: list[str] = []
 
     async def watch() -> None:
@@ -112,7 +112,7 @@ async def recent_recompiles(api: KubeApi, count: int) -> bool:
 
 
 async def leads(operator: OperatorProcess) -> bool:
-    """Return whether this process is the leader, by its metric."""
+    """Return whether this process is the leader according to its metric."""
     return await operator.value("gaudi_operator_leader") == 1
 
 

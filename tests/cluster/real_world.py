@@ -65,7 +65,7 @@ ACTIONS = (*RARE, *2 * _COMMON, *4 * (actions.upgrade,), *6 * (actions.pass_time
 
 
 class RealWorld:
-    """One resource, two operators behind a proxy, and the record of the run, as an async context manager."""
+    """One resource, two operators behind a proxy, and the record of the run. Used as an async context manager."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class RealWorld:
 
     @property
     def children(self) -> list[tuple[str, str]]:
-        """Kind and name of all objects that the operator created."""
+        """Kind and name of each object that the operator created."""
         ours = (key for key, each in self.recorder.objects.items() if NAME_LABEL in each["metadata"].get("labels", {}))
         return sorted(key for key in ours if key[0] != "Pod")
 
@@ -182,13 +182,14 @@ class RealWorld:
                 await self._kill()
 
     async def settle(self) -> None:
-        """Stop all faults, wait until nothing changes any more, and complete the record."""
+        """Stop all faults, wait until nothing changes, and complete the record."""
         self.cards = CARDS
         last = self.recorder.now()
 
         async def still() -> bool:
             nonlocal last
-            # Without a leader nothing changes either, and on a busy machine an operator takes long to start.
+            # A time without a leader does not count as quiet, because nothing is written without a leader. On a busy
+            # machine, an operator needs a long time to become the leader.
             if not await self._has_leader():
                 last = self.recorder.now()
             return self.recorder.now() - max(last, self.recorder.last_event()) > QUIET_SECONDS
@@ -217,14 +218,14 @@ class RealWorld:
             await self.api.merge(kind, name, patch)
 
     async def _undo(self, revision: str) -> None:
-        """Change the spec back to that of the revision, as `kubectl gaudi rollout undo` does."""
+        """Change the spec back to the spec of the revision, as `kubectl gaudi rollout undo` does."""
         kept = self.recorder.objects["ControllerRevision", f"{NAME}-{revision}"]
         resource = await self.api.get("GaudiInference", NAME)
         assert resource
         await self.api.change("GaudiInference", NAME, undo_patch(resource, kept["data"]["inputs"]))
 
     async def _end(self, pod: str) -> None:
-        """End the pod's container if it runs."""
+        """End the pod's container if the container runs."""
         self._record_taken(pod)
         with contextlib.suppress(KeyError), _ignore_missing():
             await self.kubelet.restart(pod)
@@ -237,12 +238,12 @@ class RealWorld:
         await self.api.delete(command.kind, command.name)
 
     def _disturb(self, how: Callable[[float], Coroutine[Any, Any, None]], seconds: float) -> None:
-        """Run a disturbance in the background. A leader that cannot renew its lease exits, and is started again."""
+        """Run a disturbance in the background. A leader that cannot renew its Lease exits and is restarted."""
         self._blind(seconds)
         self._background.spawn(how(seconds))
 
     async def _kill(self) -> None:
-        """Kill the leader, or any operator if none leads."""
+        """Kill the leader, or any operator if there is no leader."""
         running = [each for each in self.operators if each.running]
         leading = [each for each in running if await self._leads(each)]
         if running:
@@ -251,7 +252,7 @@ class RealWorld:
             await (leading or running)[0].kill()
 
     async def _has_leader(self) -> bool:
-        """Return whether an operator leads."""
+        """Return whether one of the operators is the leader."""
         return any([await self._leads(each) for each in self.operators if each.running])
 
     async def _leads(self, operator: OperatorProcess) -> bool:
@@ -260,7 +261,7 @@ class RealWorld:
         return False
 
     async def _restart_when_ended(self, operator: OperatorProcess) -> None:
-        """Start the operator again whenever it has ended, as a kubelet does."""
+        """Restart the operator each time its process ends, as a kubelet does."""
         while True:
             await operator.wait(1e9)
             self.counts["restarts of operators"] += 1
@@ -268,7 +269,7 @@ class RealWorld:
                 await operator.start()
 
     async def _reschedule(self) -> None:
-        """Schedule pending pods again when cards are freed."""
+        """Schedule pending pods when cards become free."""
         while True:
             await asyncio.sleep(0.2)
             await self.kubelet.reschedule()
@@ -295,7 +296,7 @@ class RealWorld:
     def _end_container(self, pod: str) -> None:
         """End the container as its runtime requests.
 
-        After a few restarts it stays down, so the test does not wait for the tenth.
+        After a few restarts, the container stays down, so that the test does not wait for the tenth restart.
         """
         self._crashes[pod] = self._crashes.get(pod, 0) + 1
         if self._crashes[pod] <= CRASHES:
@@ -303,7 +304,7 @@ class RealWorld:
 
 
 def _quick(patch: Mapping[str, Any]) -> Object:
-    """Return the patch with a canary that is observed for two seconds."""
+    """Return the patch with a canary whose observation takes two seconds."""
     canary = patch.get("rollout", {}).get("canary")
     return merged(patch, {"rollout": {"canary": {"observeSeconds": 2}}} if canary and canary["observeSeconds"] else {})
 

@@ -1,4 +1,4 @@
-"""Records the objects that this release leaves in a cluster, for the tests of later releases.
+"""Records the objects of this release in a cluster, for the tests of later releases.
 
 GAUDI_RELEASE=0.1.0 .venv/bin/python -m pytest tests/cluster/record_release.py
 """
@@ -43,7 +43,8 @@ async def test_record_this_release(api: KubeApi, kubelet: Kubelet, operator: Ope
 async def _served(api: KubeApi, name: str, revisions: int = 1) -> bool:
     selector = f"{NAME_LABEL}={name}"
     kept = await api.list("ControllerRevision", selector)
-    # The empty ReplicaSet of an older revision is deleted a moment after the resource is Ready.
+    # Wait until only one ReplicaSet is left, because the operator deletes the empty ReplicaSet of the older revision
+    # shortly after the resource is Ready.
     workloads = await api.list("ReplicaSet", selector)
     stalled = condition_of(await api.get("GaudiInference", name), "Stalled")
     assert stalled.get("status") != "True", stalled

@@ -20,7 +20,7 @@ KINDS = ("GaudiInference", "Pod", *CHILDREN)
 
 @dataclass(frozen=True)
 class _ActualState:
-    """The containers at a time: runtimes by pod name, the instances that are warm, and the hot ones."""
+    """The state of the containers at a time: runtimes by pod name, the warm instances, and the hot instances."""
 
     at: float
     runtimes: dict[str, Runtime]
@@ -30,9 +30,10 @@ class _ActualState:
 
 @dataclass
 class Recorder:
-    """Watches a namespace until it is left, as an async context manager. `name` is the name of the resource.
+    """Watches a namespace as an async context manager. `name` is the name of the resource.
 
-    Watches of several kinds are not synchronized, but all versions come from one etcd, so they give the global order.
+    Watches of several kinds are not synchronized. All versions come from one etcd, so the versions give the global
+    order.
     """
 
     api: KubeApi
@@ -73,7 +74,7 @@ class Recorder:
         history.end = self.now()
 
     async def _watch(self, kind: str) -> None:
-        """Record every change of a kind. A watch that ends is started again without repeating known versions."""
+        """Record every change of a kind. A watch that ends is restarted and does not repeat known versions."""
         while True:
             with contextlib.suppress(httpx.HTTPError):
                 async for event in self.api.watch(kind):
@@ -99,7 +100,7 @@ class Recorder:
                 yield _moment(at, resource, objects, truth)
 
     def _in_order(self) -> Iterator[tuple[float, Callable[[dict[tuple[str, str], Object]], _ActualState | None]]]:
-        """Yield changes of objects in the order of their versions, with the actual states between them by time."""
+        """Yield changes of objects in the order of their versions. Insert the actual states by their times."""
         events = []
         latest = 0.0
         for _, (at, gone, manifest) in sorted(self._events.items()):

@@ -1,4 +1,4 @@
-"""Containers of the scripted kubelet that warm up, stall or die, depending on a variable of their pod."""
+"""Containers of the scripted kubelet that warm up, stall or die. A variable of the pod selects the behavior."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,10 +15,10 @@ HOT_SECONDS = 3.0
 
 
 class SimulatedRuntime(FakeRuntime):
-    """One container instance. `changed` is called on each change, `dies` when the container ends by itself."""
+    """One container instance. `changed` is called after each change, and `dies` when the container ends by itself."""
 
     def __init__(self, address: str, pod: Object, changed: Callable[[], None], dies: Callable[[str], None]) -> None:
-        """Create the instance without listening."""
+        """Create the instance without opening its port."""
         super().__init__(address, pod["metadata"]["annotations"][PLAN_HASH_ANNOTATION])
         self.pod, self.behaviour = pod["metadata"]["name"], behaviour(pod)
         self._changed, self._dies = changed, dies
@@ -26,17 +26,17 @@ class SimulatedRuntime(FakeRuntime):
 
     @property
     def is_warm(self) -> bool:
-        """Return whether it serves with enough captured graphs."""
+        """Return whether the container serves with enough captured graphs."""
         return self.serving and self.behaviour is not Behaviour.SHORT
 
     async def start(self) -> None:
-        """Listen, and begin to warm up."""
+        """Open the port and begin to warm up."""
         await super().start()
         self._life = asyncio.create_task(self._run())
         self._changed()
 
     async def stop(self) -> None:
-        """End at once."""
+        """End immediately."""
         if self._life:
             self._life.cancel()
         await super().stop()

@@ -1,4 +1,4 @@
-"""Resources that the chart's admission policies refuse: those beyond the limits of their class."""
+"""Resources that the chart's admission policies refuse because they exceed the limits of their class."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -27,7 +27,8 @@ pytestmark = pytest.mark.usefixtures("policies")
 def policies(objects: Objects) -> Iterator[None]:
     """The admission policies of the installation."""
     manifests = [each for each in policy_manifests() if not each["metadata"]["name"].endswith("-account")]
-    # The API server learns of policies in the order of their writes. Tests wait for a refusal by the last one.
+    # Create the policy of the classes last. The API server loads policies in the order of their writes, and tests wait
+    # for a refusal by this policy.
     for manifest in sorted(manifests, key=lambda each: str(each["metadata"]["name"]).endswith("-classes")):
         objects.put(manifest)
     yield
@@ -36,14 +37,14 @@ def policies(objects: Objects) -> Iterator[None]:
 
 
 class Admission:
-    """Dry-run requests for a resource, repeated until the API server knows a new class."""
+    """Dry-run requests for a resource, which are repeated until the API server has loaded a new class."""
 
     def __init__(self, control_plane: ControlPlane, objects: Objects, namespace: str) -> None:
         """Prepare the requests without sending one."""
         self._plane, self._objects, self._namespace = control_plane, objects, namespace
 
     def wait_refused(self, **spec: Any) -> str:
-        """Wait until the resource is refused, and return the message."""
+        """Wait until the API server refuses the resource, and return its message."""
         messages: list[str] = []
 
         def refused() -> bool:
@@ -54,11 +55,11 @@ class Admission:
         return messages[0]
 
     def wait_accepted(self, **spec: Any) -> None:
-        """Wait until the resource is accepted."""
+        """Wait until the API server accepts the resource."""
         self._plane.wait(lambda: self.refusal(**spec) is None, "the API server to accept the resource")
 
     def refusal(self, **spec: Any) -> str | None:
-        """Return the message of a refusal, or None if the resource is accepted."""
+        """Return the message of a refusal, or None if the API server accepts the resource."""
         try:
             self._objects.create(gaudi_inference("tiny", **spec), self._namespace, dry_run=True)
         except Refused as refused:
@@ -91,7 +92,7 @@ def test_spec_that_the_operator_runs_is_accepted_by_admission(
     new_class: NewClass, admission: Admission, limits: Object, spec: Object
 ) -> None:
     name = new_class(limits={**limits, "runtimeClasses": []})
-    # When this is refused, the API server knows the class.
+    # Once this spec is refused, the API server has loaded the class.
     admission.wait_refused(className=name, pod={"runtimeClassName": "kata"})
     assert admission.refusal(**spec, className=name) is None
 
@@ -243,6 +244,6 @@ async def test_scale_is_limited_by_the_class(
     assert "replicas 3 is above 2, the maximum that the class of tiny allows (status.maxReplicas)" in sentence
     await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 2}}, "scale")
     await api.merge("GaudiInference", "other", {"spec": {"replicas": 3}}, "scale")
-    # Scaling down is always allowed, even if it stays above the limit.
+    # Scaling down is always allowed, even if the new number is still above the limit.
     new_class(limits={"maxReplicas": 0})
     await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 1}}, "scale")

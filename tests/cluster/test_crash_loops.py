@@ -22,7 +22,8 @@ async def test_rejected_pods_are_retried_with_back_off_until_they_serve(
     await until(partial(ready, api), "the next try to serve", seconds=60)
     pods = await api.list("Pod", NAME_LABEL)
     failed = [each for each in pods if each["status"]["phase"] == "Failed"]
-    # The number of earlier pods depends on how soon the operator reacted, and their times are whole seconds.
+    # Compare with the times of all pods that did not fail. The number of failed pods depends on how soon the operator
+    # reacted, and times in the cluster are whole seconds.
     assert min(each["metadata"]["creationTimestamp"] for each in pods if each not in failed) >= row["until"]
     (served,) = (await api.get("GaudiInference", "tiny"))["status"]["revisions"]
     assert "backOff" not in served
@@ -35,13 +36,14 @@ async def test_stalled_warm_up_is_reported_without_a_new_report(
     kubelet.on_start = lambda runtime: runtime.update(phase=Phase.COMPILING)
     await api.create(gaudi_inference("tiny", warmup={"stallTimeoutSeconds": 3}))
     runtime = kubelet.runtime(await running(api, kubelet))
-    # Only the age grows, which is no new report: the end of a long-poll shows it.
+    # Only `since_progress_seconds` changes, so the runtime publishes no new report. The operator sees the new value
+    # when its long-poll ends.
     runtime.report = runtime.report.model_copy(update={"since_progress_seconds": 4.0})
     await until(partial(stalled, api, "WarmupStalled"), "the stall to be reported", seconds=30)
 
 
 async def reported_back_off(api: KubeApi) -> Object | None:
-    """Return the row of the only revision if it backs off after two or more tries and its pods are gone."""
+    """Return the row of the only revision if it is in back-off after two or more tries and its pods are deleted."""
     sets = await api.list("ReplicaSet", NAME_LABEL)
     if any(each["status"].get("observedGeneration") != each["metadata"]["generation"] for each in sets):
         return None  # its controller may still create a pod

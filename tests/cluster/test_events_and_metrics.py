@@ -35,8 +35,9 @@ async def test_repeated_event_becomes_a_series(api: KubeApi, kubelet: Kubelet, o
         kubelet.runtime(pod).warm()
         await until(partial(ready, api), "the resource to be Ready again")
     events = await until(partial(events_counted, api, "Ready", 3), "three times Ready")
-    # The event Ready has one of two notes, because a pod that becomes Ready late has a separate event WarmedUp. Each
-    # note has one event, and three occurrences with two notes contain a repetition.
+    # The event Ready has one of two notes: if a pod becomes Ready late, the event WarmedUp is separate and the note of
+    # Ready is shorter. Kubernetes counts repeated notes in one event, so three occurrences with two notes make at most
+    # two events.
     assert len({each["note"] for each in events}) == len(events) < 3
 
 
@@ -49,7 +50,8 @@ async def test_missing_permission_is_reported_by_readyz_and_does_not_kill(
     kubectl("apply", "-f", "-", stdin=json.dumps({**role, "rules": fewer}))
     async with process:
         await until(partial(leads, process), "the operator to lead")
-        # The process is seconds old: before that it reports that it waits for the first lists.
+        # Wait for the message, because during its first seconds the operator is not ready for another reason: it waits
+        # for the first lists.
         await until(partial(answers, process, "/readyz", 503, "cannot watch networkpolicies"), "the kind in /readyz")
         assert (await process.get("/livez")).status_code == 200
         kubectl("apply", "-f", "-", stdin=json.dumps(role))
@@ -82,12 +84,12 @@ async def test_metrics_count_gates_and_reconciles(api: KubeApi, kubelet: Kubelet
 
 
 async def events_with(api: KubeApi, reason: str) -> list[Object]:
-    """Return the events with that reason."""
+    """Return the events with reason `reason`."""
     return [each for each in await api.list("Event") if each["reason"] == reason]
 
 
 async def events_counted(api: KubeApi, reason: str, count: int) -> list[Object]:
-    """Return the events with that reason if they count `count` occurrences. An event without a series counts one."""
+    """Return the events with this reason if they count `count` occurrences. An event without a series counts as one."""
     found = await events_with(api, reason)
     return found if sum((each.get("series") or {}).get("count", 1) for each in found) == count else []
 
@@ -98,7 +100,7 @@ async def not_ready(api: KubeApi) -> bool:
 
 
 async def answers(operator: OperatorProcess, path: str, code: int, text: str = "") -> bool:
-    """Return whether the operator answers with that status code and a body that contains `text`."""
+    """Return whether the operator answers with this status code and a body that contains `text`."""
     answer = await operator.get(path)
     return answer.status_code == code and text in answer.text
 

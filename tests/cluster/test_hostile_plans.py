@@ -1,4 +1,4 @@
-"""Plans that exceed the operator's CPU and memory limits, and malformed objects of others, while a resource serves."""
+"""Plans that exceed the operator's CPU and memory limits, and malformed foreign objects, while a resource serves."""
 
 import asyncio
 import json
@@ -76,7 +76,7 @@ async def test_deeply_nested_foreign_object_ends_no_watch(
         await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 2}})
         await until(partial(ready, api), "the watches to go on")
         assert operator.pid == pid
-        # A new leader reads the object in its first list.
+        # Restart the operator, because a new leader reads the hostile object with its first list instead of a watch.
         await operator.terminate()
         await operator.start()
         await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 1}})

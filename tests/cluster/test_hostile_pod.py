@@ -1,4 +1,4 @@
-"""A pod whose report changes with every poll costs its own resource little and other resources nothing."""
+"""A pod whose report changes with every poll. Its own resource is hardly affected, other resources are not."""
 
 import itertools
 import time
@@ -20,7 +20,7 @@ POLLS = 120
 
 
 def alternate(runtime: FakeRuntime) -> None:
-    """Answer each poll at once, with alternating reports that contain terminal escapes."""
+    """Answer each poll immediately. The reports alternate and contain terminal escapes."""
     runtime.warm()
     numbers, warm = itertools.count(), runtime.report
 
@@ -59,7 +59,8 @@ async def test_alternating_report_costs_other_resources_nothing(
     def new_writes(kind: str) -> float:
         return after[kind] - before[kind]
 
-    # The other resource writes some of these too, but that does not depend on the seconds.
+    # The bounds also cover the writes for the other resource. The number of those writes does not depend on the
+    # duration of the test.
     assert new_writes("pods/status") <= 2 * seconds + 6
     assert new_writes("gaudiinferences/status") <= seconds + 12
     assert new_writes("events") <= seconds + BURST + 10
@@ -74,7 +75,7 @@ async def polled(runtimes: list[FakeRuntime], times: int) -> bool:
 
 
 async def writes(operator: OperatorProcess) -> dict[str, float]:
-    """Return the writes by kind of object."""
+    """Return the number of writes by kind of object."""
     samples = await operator.samples("gaudi_operator_api_requests_total")
     found: dict[str, float] = {"pods/status": 0, "gaudiinferences/status": 0, "events": 0}
     for labels, value in samples.items():

@@ -27,7 +27,7 @@ REFUSALS = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.
 
 
 async def admitted(api: KubeApi) -> list[str]:
-    """Return the names of the accepted specs. The API server reports the fault of each other one."""
+    """Return the names of the accepted specs. For each other spec, the API server reports the error."""
     generator, names = Generator(SEED), list[str]()
     for number in range(SPECS):
         manifest = {**gaudi_inference(f"any-{number}"), "spec": generator.spec()}
@@ -42,7 +42,7 @@ async def admitted(api: KubeApi) -> list[str]:
 
 
 async def unjudged(api: KubeApi) -> list[str]:
-    """Return the names of the resources whose spec the operator has not judged yet."""
+    """Return the names of the resources whose spec the operator has not yet accepted or refused."""
     found = await api.list("GaudiInference")
     return [each["metadata"]["name"] for each in found if condition_of(each, "PlanAccepted").get("status") is None]
 
@@ -55,7 +55,8 @@ async def test_any_spec_gets_a_status_while_others_serve(
 
     kubelet.on_start = FakeRuntime.warm
     watched = f"{api.namespace},{other_api.namespace}"
-    # The values of the chart: with the short Lease of other tests a busy machine loses it after two seconds.
+    # Use the Lease times of the chart. With the shorter times of other tests, an operator on a busy machine would lose
+    # the Lease after two seconds.
     election = {"lease_duration_seconds": 15, "renew_deadline_seconds": 10, "retry_period_seconds": 2}
     async with new_operator(watch_namespaces=watched, plan_cpu_seconds=1, **election) as operator:
         pid = operator.pid
@@ -78,7 +79,7 @@ async def test_any_spec_gets_a_status_while_others_serve(
 async def test_any_character_of_a_spec_reaches_the_pod(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
-    """An emoji must not be written as two escapes, which YAML does not support."""
+    """Write an emoji without escapes: YAML does not support the two escapes that JSON uses."""
     kubelet.on_start = FakeRuntime.warm
     text = "\U0001f600 \x7f\x85\u2028\ufeff\uffff\\u0041\t"
     await api.create(gaudi_inference("tiny", engine={"env": [{"name": "ANY", "value": text}]}))

@@ -29,14 +29,14 @@ Helm = Callable[..., str]
 
 @pytest.fixture
 def empty(control_plane: ControlPlane, tmp_path: Path) -> Iterator[ControlPlane]:
-    """An additional API server: these tests install and remove objects that other tests rely on."""
+    """An additional API server, because these tests install and remove objects that other tests need."""
     with ControlPlane(tmp_path / "empty", ip="10.201.0.1") as plane:
         yield plane
 
 
 @pytest.fixture
 def helm(empty: ControlPlane, tmp_path: Path) -> Helm:
-    """Run Helm as administrator. An AssertionError has Helm's output."""
+    """Run Helm as administrator. If the command fails, the AssertionError contains Helm's output."""
     homes = {f"HELM_{name}_HOME": str(tmp_path / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
     environment = {**os.environ, **homes, "KUBECONFIG": str(empty.kubeconfig)}
 
@@ -51,7 +51,8 @@ def helm(empty: ControlPlane, tmp_path: Path) -> Helm:
 
 def create_model(plane: ControlPlane) -> None:
     """Create a GaudiInference in the new namespace `team`."""
-    # The definition is established first. Discovery, which kubectl uses, follows a moment later.
+    # Wait for discovery, which kubectl uses. The API server updates discovery a moment after the definition is
+    # established.
     served = ("api-resources", f"--api-group={GROUP}", "--output=name")
     plane.wait(lambda: NAME in plane.kubectl(*served), f"{NAME} to be served")
     plane.kubectl("create", "namespace", "team")
@@ -66,8 +67,8 @@ def create_model(plane: ControlPlane) -> None:
             return False
         return True
 
-    # A policy that does not know the kind of its parameters yet refuses everything. The creation itself is retried:
-    # a dry run may come before the policy, and the creation after it.
+    # Until a policy knows the kind of its parameters, it refuses all objects. Retry the create itself, because the API
+    # server may load the policy between a dry run and the create.
     plane.wait(is_admitted, "the admission policies to know GaudiInferenceClass")
 
 
@@ -85,7 +86,7 @@ def uid_of_model(plane: ControlPlane) -> str:
 
 
 def allowed(plane: ControlPlane, user: str, verb: str, resource: str, namespace: str = "team") -> bool:
-    """Return whether the API server allows a user an action. New roles take effect after a moment."""
+    """Return whether the API server permits a user's action. New roles take effect after a moment."""
     name, _, subresource = resource.partition("/")
     group = "inference.gaudi.dev" if name == "gaudiinferences" else ""
     access = {"namespace": namespace, "verb": verb, "group": group, "resource": name, "subresource": subresource}
@@ -99,7 +100,7 @@ def allowed(plane: ControlPlane, user: str, verb: str, resource: str, namespace:
 
 
 def operator_pods(plane: ControlPlane) -> list[str]:
-    """Return the names of the operator's pods. No kubelet starts them, but admission has accepted them."""
+    """Return the names of the operator's pods. Admission has accepted these pods, but no kubelet starts them."""
     return plane.kubectl("get", "pods", "-n", NAMESPACE, "-o", "name").split()
 
 
@@ -111,7 +112,7 @@ def test_kustomization_renders_the_manifest(control_plane: ControlPlane) -> None
 
 
 def deployment(plane: ControlPlane, path: str, name: str = "gaudi-operator") -> str:
-    """Return the value at a JSONPath of the operator's Deployment."""
+    """Return the value at a JSONPath in the operator's Deployment."""
     return plane.kubectl("get", "deployment", name, "-n", NAMESPACE, "-o", f"jsonpath={{{path}}}")
 
 
@@ -137,14 +138,16 @@ def test_rollback_restores_release_and_definition(empty: ControlPlane, helm: Hel
 def test_helm_adopts_objects_that_kubectl_applied(empty: ControlPlane, helm: Helm) -> None:
     """Follow the steps of docs/start/install.md, and upgrade as usual afterwards."""
     empty.kubectl("apply", "-f", str(MANIFEST))
-    # The manifest's namespace enforces the level restricted.
+    # Wait for the pods, because the namespace of the manifest enforces the Pod Security level restricted and would
+    # reject unsuitable pods.
     empty.wait(lambda: len(operator_pods(empty)) == 2, "the controllers to create both operator pods")
     create_model(empty)
     created, running = uid_of_model(empty), deployment(empty, ".metadata.uid")
     with pytest.raises(AssertionError, match="ownership metadata"):
         helm("install", *RELEASE)
 
-    # kubectl would stay a co-owner of each field, and the next upgrade that changes one would be a conflict.
+    # Apply as the field manager of Helm. Otherwise kubectl would remain a co-owner of each field, and the next upgrade
+    # that changes a field would fail with a conflict.
     empty.kubectl("apply", "--server-side", "--force-conflicts", "--field-manager=helm", "-f", str(MANIFEST))
     helm("install", *RELEASE, "--take-ownership")
     assert (uid_of_model(empty), deployment(empty, ".metadata.uid")) == (created, running)
@@ -180,7 +183,7 @@ def test_another_release_adopts_the_kept_definition(empty: ControlPlane, helm: H
 
 def test_helm_uninstall_deletes_the_definition_unless_it_is_kept(empty: ControlPlane, helm: Helm) -> None:
     helm("install", *RELEASE, "--create-namespace", "--set", "crds.keep=false")
-    # Helm's own --wait can end while the definition is still Terminating (helm/helm#31766).
+    # Do not use Helm's --wait, which can end while the definition is still being deleted (helm/helm#31766).
     helm("uninstall", "gaudi-operator", "--namespace", NAMESPACE)
     empty.wait(lambda: NAME not in empty.kubectl("get", "crd", "-o", "name"), "the definition to be deleted")
 
@@ -230,7 +233,7 @@ OF_PLATFORMS = {
 def pods_with(
     empty: ControlPlane, helm: Helm, values: dict[str, Any], folder: Path, level: str
 ) -> list[dict[str, Any]]:
-    """Return the operator's pods as admitted in a namespace with a Pod Security Standard."""
+    """Return the operator's pods after their admission in a namespace with a Pod Security Standard."""
     empty.kubectl("create", "namespace", NAMESPACE)
     empty.kubectl("label", "namespace", NAMESPACE, f"pod-security.kubernetes.io/enforce={level}")
     file = folder / "values.yaml"
@@ -252,7 +255,7 @@ def test_host_network_pods_request_their_port(empty: ControlPlane, helm: Helm, t
     nodes = {"from": [{"ipBlock": {"cidr": "10.0.0.0/16"}}]}
     values = {"hostNetwork": True, "httpPort": 18080, "monitoring": nodes}
     for pod in pods_with(empty, helm, values, tmp_path, "privileged"):
-        # The scheduler places at most one such pod on a node.
+        # With a host port, the scheduler places at most one such pod on a node.
         assert [port["hostPort"] for port in pod["spec"]["containers"][0]["ports"]] == [18080]
 
 

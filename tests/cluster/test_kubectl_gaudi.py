@@ -90,7 +90,8 @@ async def test_rollout_commands_pause_resume_fail_and_retry_with_force(
     learned = await gaudi("plan", "learn", "tiny")
     optimal = yaml.safe_load(learned.out)["spec"]["bucketing"]["optimal"]
     assert "prompt 1 107 0 7" in optimal["traffic"]
-    # Without a budget the plan has the fewest graphs that pad no more than Exponential.
+    # The answer has no number of graphs, because without a budget Optimal plans the fewest graphs that need no more
+    # padding than Exponential.
     assert {name for name, value in optimal.items() if value is not None} == {"traffic"}
 
     kubelet.on_start = lambda runtime: runtime.update(phase=Phase.COMPILING, since_progress_seconds=1801)
@@ -207,7 +208,7 @@ async def test_plan_learned_from_other_traffic_is_rolled_back(
 
 
 async def served_prompts(api: KubeApi, pod: str, prompt: Bucket) -> Served:
-    """Return the report of this pod's runtime after enough prompts of one shape, for its configuration."""
+    """Return a report of this pod's runtime, for its configuration, after enough prompts of one shape."""
     manifest = await api.get("Pod", pod) or {}
     (name,) = (volume["configMap"]["name"] for volume in manifest["spec"]["volumes"] if "configMap" in volume)
     found = await api.get("ConfigMap", name) or {}

@@ -1,4 +1,4 @@
-"""There is one leader at a time, and it is replaced quickly."""
+"""Leader election: there is one leader at a time, and a lost leader is replaced quickly."""
 
 import time
 from functools import partial

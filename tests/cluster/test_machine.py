@@ -27,7 +27,7 @@ SECONDS_PER_STEP = 3
 
 @pytest.fixture
 async def proxy(control_plane: ControlPlane) -> AsyncIterator[ApiProxy]:
-    """A proxy to the API server that can be disturbed."""
+    """A proxy to the API server whose connections the tests can disturb."""
     async with ApiProxy(control_plane.addresses.node_ip, 6443) as running:
         yield running
 
@@ -45,7 +45,8 @@ def operators(
     ]
 
 
-# This kubelet sets the time at which a pod became unschedulable in the past, so that no test waits for it.
+# Leave out the law about the deadline for room, because the kubelet of these tests reports pods as unschedulable since
+# a time in the past, so that no test waits for the deadline.
 LAWS = tuple(law for law in ALWAYS + IN_THE_END if law is not stalled_for_room_only_after_the_deadline)
 
 
@@ -66,7 +67,7 @@ async def test_random_commands_break_no_law(
 
 
 def _figures(history: History) -> str:
-    """Return the size of the record, by which a run is judged."""
+    """Return the size of the record, which shows how much a run has tested."""
     pods = {uid for moment in history.moments for uid in moment.pods}
     revisions = {revision for moment in history.moments for revision in moment.replica_sets}
     statuses = sum(now.status != before.status for _, before, now in history.steps())

@@ -49,7 +49,10 @@ DEFAULTS = InstallationDefaults(
 
 @pytest.fixture(scope="module")
 def plane(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """An additional API server: the shared one would keep thousands of objects for all other tests."""
+    """An additional API server.
+
+    Otherwise thousands of objects would remain in the shared API server for all other tests.
+    """
     folder = tmp_path_factory.mktemp("many")
     with ControlPlane(folder, addresses=RoomForMany(node_ip="10.200.1.1")) as plane:
         plane.kubectl("apply", "--server-side", "-f", "-", stdin=definitions_yaml())
@@ -65,7 +68,7 @@ def plane(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture
 async def api(plane: ControlPlane) -> AsyncIterator[KubeApi]:
-    """A client of that API server as administrator."""
+    """An administrator's client of the additional API server."""
     client = KubeApi(plane.addresses.server, plane.run_dir / "pki", NAMESPACE)
     yield client
     await client.close()
@@ -92,7 +95,7 @@ async def test_operator_starts_with_many_existing_resources(plane: ControlPlane,
 
 
 async def _caught_up(operator: OperatorProcess, api: KubeApi) -> bool:
-    """Return whether all resources were reconciled once (they share one queue) and the changes are carried out."""
+    """Return whether all resources (they share one queue) were reconciled once, and all changes are complete."""
     with suppress(httpx.ReadTimeout):  # a busy API server answers late
         if await operator.value("gaudi_operator_reconciles_total") >= RESOURCES:
             services = [await api.get("Service", name) for name in CHANGED]
@@ -105,9 +108,9 @@ async def _has_renewals(renewals: list[Holder], count: int) -> bool:
 
 
 async def _written(operator: OperatorProcess) -> dict[str, float]:
-    """Return writes by resource, except status, events and Leases.
+    """Return the number of writes by resource, except status, events and Leases.
 
-    A reconcile with outdated caches writes no new children.
+    A reconcile with outdated caches would create no new children.
     """
     samples = await operator.samples("gaudi_operator_api_requests_total")
     reported = ("leases", "events", "gaudiinferences/status")
@@ -119,7 +122,7 @@ async def _written(operator: OperatorProcess) -> dict[str, float]:
 
 
 async def _create_all(plane: ControlPlane) -> None:
-    """Create RESOURCES without replicas, as an operator would have left them: with their children and a status."""
+    """Create RESOURCES without replicas, each with the children and the status that an operator would have created."""
     slots = asyncio.Semaphore(AT_ONCE)
     async with await Connection.connect(str(plane.kubeconfig)) as connection:
         cluster = Cluster(connection, lambda *_: None)
@@ -155,7 +158,7 @@ def _plan(store: Store, name: str) -> Decision:
 
 @asynccontextmanager
 async def _renewals(api: KubeApi) -> AsyncIterator[list[Holder]]:
-    """Collect the holder at each renewal of the Lease from now on, with the number of the holder change."""
+    """Collect the holder at each renewal of the Lease from now on, with the number of leader changes."""
     holders: list[Holder] = []
 
     async def watch() -> None:

@@ -1,4 +1,4 @@
-"""The pods that the operator's account may create, as the API server judges them.
+"""The pods that the API server lets the operator's account create.
 
 The pods that the operator renders are accepted. All other pods of this account are refused.
 """
@@ -36,7 +36,7 @@ SIDE = {"name": "log", "image": "registry.test/log:1"}
 
 @pytest.fixture(scope="module")
 def leader_worker_sets_served(control_plane: ControlPlane, objects: Objects) -> Iterator[None]:
-    """Serve LeaderWorkerSets while the tests of this file run. Other tests need a cluster without them."""
+    """Serve LeaderWorkerSets while the tests of this file run. Other tests need a cluster without LeaderWorkerSets."""
     (path,) = (build.leader_worker_sets() / "config" / "crd" / "bases").glob("*_leaderworkersets.yaml")
     definition = yaml.safe_load(path.read_text())
     objects.put(definition)
@@ -48,7 +48,7 @@ def leader_worker_sets_served(control_plane: ControlPlane, objects: Objects) -> 
 
 @pytest.fixture
 async def applied(api: KubeApi, new_operator: NewOperator, leader_worker_sets_served: None) -> Applied:
-    """Return why the API server refuses a manifest of the operator's account, or None if it accepts it."""
+    """Return why the API server refuses a manifest from the operator's account, or None if it accepts the manifest."""
 
     async def why(manifest: Object) -> str | None:
         path = api.path(manifest["kind"], manifest["metadata"]["name"])
@@ -170,7 +170,7 @@ HTTP = {"path": "/", "port": 80}
 REFUSED: dict[str, tuple[Change, str]] = {
     "root of the node": (folder("/"), FOLDERS),
     "folder whose name begins alike": (folder("/models-of-others"), FOLDERS),
-    # The API server itself refuses it in a ReplicaSet.
+    # Either the API server or the policy may refuse this path, because the API server rejects '..' in a ReplicaSet.
     "folder that climbs": (folder("/models/../etc"), f"{FOLDERS}|must not contain '..'"),
     "folder that is written to": (folder("/models/a", read_only=False), FOLDERS),
     "folder that the kubelet creates": (folder("/models/a", type="DirectoryOrCreate"), FOLDERS),
@@ -258,7 +258,7 @@ async def test_leader_of_a_group_is_judged_too(api: KubeApi, applied: Applied) -
 async def test_workload_of_a_removed_folder_is_scaled_down(api: KubeApi, applied: Applied) -> None:
     owner = await api.create(gaudi_inference("tiny"))
     manifest = copied(workload(api.namespace))
-    # The garbage collector deletes a workload whose owner does not exist.
+    # Use the UID of an existing owner, because the garbage collector deletes a workload whose owner does not exist.
     manifest["metadata"]["ownerReferences"][0]["uid"] = owner["metadata"]["uid"]
     folder("/removed")(manifest["spec"]["template"]["spec"], manifest["spec"]["template"]["spec"]["containers"][0])
     assert FOLDERS in (await applied(manifest) or "")

@@ -1,6 +1,6 @@
-"""The operator's account may write only objects that a GaudiInference owns, whatever its roles allow.
+"""The policy that the operator's account may write only objects that a GaudiInference owns, whatever its roles allow.
 
-The operators of all other tests of this folder are subject to this policy.
+This policy also applies to the operators of all other tests in this folder.
 """
 
 from functools import partial
@@ -83,7 +83,7 @@ async def test_spec_of_an_owned_pod_cannot_be_changed(api: KubeApi, new_operator
 
 
 def missing_owner() -> Object:
-    """Return an owner reference as the operator writes it, to an object that does not exist."""
+    """Return an owner reference in the operator's format, to an object that does not exist."""
     return {
         "apiVersion": "inference.gaudi.dev/v1alpha1",
         "kind": "GaudiInference",

@@ -85,6 +85,6 @@ async def test_allowed_gaps_are_reported_before_a_pod_exists(api: KubeApi, opera
 
 
 async def reports_gap(api: KubeApi, kind: str) -> bool:
-    """Return whether this condition names the gap."""
+    """Return whether the condition of type `kind` names the gap."""
     condition = condition_of(await api.get("GaudiInference", "tiny"), kind)
     return condition.get("reason") == "BucketsMissing" and "1 gap from (3, 1, 3)" in condition["message"]

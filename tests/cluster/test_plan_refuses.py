@@ -1,4 +1,4 @@
-"""`gaudi-plan` refuses the same objects as the API server, with the sentences of the same CEL rules."""
+"""`gaudi-plan`, which refuses the same objects as the API server, with the messages of the same CEL rules."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,12 +55,12 @@ MESSAGES = frozenset(rule_messages(structural(GaudiInference)))
 
 
 def broken_rules(text: str) -> set[str]:
-    """Return the messages of the rules in a refusal."""
+    """Return the messages of those rules that a refusal names."""
     return {message for message in MESSAGES if message in text}
 
 
 def refusal(objects: Objects, bad: Bad) -> str:
-    """Return the API server's message for a new object. Fail if it is accepted."""
+    """Return the API server's message for a new object. Fail if the API server accepts the object."""
     with pytest.raises(Refused) as refused:
         objects.create(bad.manifest(), dry_run=True)
     return str(refused.value)

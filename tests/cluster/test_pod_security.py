@@ -1,4 +1,4 @@
-"""Pods of any accepted spec meet the level restricted of Pod Security, with the exceptions that the page lists."""
+"""Pods of any accepted spec, which meet the Pod Security level restricted, with the exceptions that the page lists."""
 
 from functools import partial
 from typing import Any
@@ -38,18 +38,19 @@ def namespaces(control_plane: ControlPlane, objects: Objects) -> dict[str, str]:
     for level, name in names.items():
         labels = {"pod-security.kubernetes.io/enforce": level}
         objects.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
-        # A controller creates it a moment later, and no pod is admitted before.
+        # Wait for the default service account. A controller creates the account, and no pod is admitted before it
+        # exists.
         account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
         control_plane.wait(partial(control_plane.api.exists, account), f"the default service account of {name}")
     return names
 
 
 def pod_of(spec: dict[str, Any]) -> Object:
-    """Return a pod as a ReplicaSet would create it for the spec."""
+    """Return a pod as a ReplicaSet would create it from the spec."""
     inference = read_inference({**gaudi_inference("tiny", **spec), "metadata": {**_METADATA}})
     template = pod_template(inference, "r1", "p" * 64, "tiny-config", DEFAULTS)
     metadata = {**template["metadata"], "generateName": "tiny-"}
-    # The default account of the namespace, because no controller has created the resource's own.
+    # Use the default account of the namespace, because no operator runs that would create the account of the resource.
     return {
         "apiVersion": "v1",
         "kind": "Pod",

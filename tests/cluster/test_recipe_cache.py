@@ -23,7 +23,7 @@ async def claim(api: KubeApi, size: str) -> Object | None:
 
 
 async def kept_revisions(api: KubeApi, but: str | None = None) -> tuple[str, ...]:
-    """Return the revisions in kept.json if they equal the history and are not `but` alone."""
+    """Return the revisions in kept.json if they equal the history and are not just the revision `but`."""
     found = await api.get("ConfigMap", CLAIM)
     kept = KeptRevisions.model_validate_json(found["data"]["kept.json"]).revisions if found else ()
     stored = [each["metadata"]["labels"][REVISION_LABEL] for each in await api.list("ControllerRevision", NAME_LABEL)]
@@ -70,7 +70,7 @@ async def test_pods_get_the_list_of_kept_revisions(api: KubeApi, operator: Opera
     assert first in both
 
     async def is_removed() -> bool:
-        """Return whether kept.json no longer has the first revision."""
+        """Return whether kept.json no longer contains the first revision."""
         return first not in (await kept_revisions(api) or both)
 
     await api.merge("GaudiInference", "tiny", {"spec": {"recipeCache": {"maxAgeDays": 3}}})

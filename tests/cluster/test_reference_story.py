@@ -1,4 +1,4 @@
-"""The reference log with the real operator and the real runtime: status, events and log have its figures."""
+"""The reference log with the real operator and runtime, whose status, events and log contain the reference figures."""
 
 import re
 from collections.abc import AsyncIterator
@@ -23,14 +23,14 @@ GIB = 2**30
 
 @pytest.fixture
 async def operator(new_operator: NewOperator) -> AsyncIterator[OperatorProcess]:
-    """An operator that allows the folder in the example."""
+    """An operator that allows the host folder of the example."""
     async with new_operator(allow_host_path='[{"prefix": "/models"}]') as process:
         yield process
 
 
 @pytest.fixture
 async def served(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, tmp_path: Path) -> tuple[Object, str]:
-    """The resource, which is Ready, and the log of its pod."""
+    """The resource after it is Ready, and the log of its pod."""
     kubelet.make_runtime = partial(real_runtime, api, tmp_path)
     await api.create(yaml.safe_load(EXAMPLE.read_text()))
     await running(api, kubelet)
@@ -59,7 +59,7 @@ async def test_seeds_000_and_002_status_shows_62_and_100_percent(served: tuple[O
 
 async def test_seeds_000_and_002_gate_event_counts_15_and_48(api: KubeApi, served: tuple[Object, str]) -> None:
     await until(partial(events_with, api, "Ready"), "the event Ready")
-    # If the kubelet is quick, this is the event of Ready too.
+    # Find the event by its note, because its reason is Ready if the kubelet is quick, and WarmedUp otherwise.
     (event,) = [each for each in await api.list("Event") if "of 24 prompt graphs" in each["note"]]
     assert "15 of 24 prompt graphs captured and 48 of 48 decode graphs captured" in event["note"]
 
@@ -90,6 +90,6 @@ async def test_restarted_container_reuses_the_recipes_of_its_predecessor(
 
 
 async def open_gate(api: KubeApi, pod: str, container: str) -> Object | None:
-    """Return the gate's condition if it is open for this container; None otherwise."""
+    """Return the gate's condition if the gate is open for this container, and None otherwise."""
     opened = await gate(api, pod, "True")
     return opened if opened and container in opened["message"] else None

@@ -1,4 +1,4 @@
-"""Recorded objects of earlier releases keep running under this release, and after a downgrade."""
+"""Recorded objects of earlier releases, which keep running under this release and after a downgrade."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -22,14 +22,14 @@ Define = Callable[[str], Awaitable[None]]
 
 
 def recorded(release: str, namespace: str) -> list[Object]:
-    """Return the objects of a release, moved to this namespace."""
+    """Return the objects of a release, with this namespace."""
     found: list[Object] = json.loads((FOLDER / release / "objects.json").read_text().replace(NAMESPACE, namespace))
     return found
 
 
 @pytest.fixture
 async def define(api: KubeApi, kubectl: Kubectl, crd: str) -> AsyncIterator[Define]:
-    """Replace this release's CustomResourceDefinition by another one, and restore it at the end."""
+    """Replace this release's CustomResourceDefinition with another one, and restore it at the end."""
 
     async def put(text: str) -> None:
         schema = yaml.safe_load(text)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
@@ -89,7 +89,7 @@ async def test_objects_of_a_release_keep_running_here_and_back(
     before = await _what_runs(api)
     specs = await _specs(api)
     await define(crd_yaml())
-    # Another default image must not change anything either.
+    # Use another default image, which must not change running resources either.
     async with new_operator(runtime_image="registry.test/runtime:2"):
         await until(partial(all_take_traffic, api, kubelet), "all pods to take traffic", seconds=90)
         await until(partial(_all_ready, api, kubelet), "all resources to be Ready", seconds=60)
@@ -105,7 +105,7 @@ async def _specs(api: KubeApi) -> dict[str, Object]:
 
 
 async def _all_ready(api: KubeApi, kubelet: Kubelet) -> bool:
-    """Return whether all statuses list the running pods and not those that the release recorded."""
+    """Return whether all statuses list the running pods instead of the pods that the release recorded."""
     found = await api.list("GaudiInference")
     listed = {pod["name"] for each in found for pod in each["status"].get("pods", ())}
     return listed == kubelet.runtimes.keys() and all([await ready(api, each["metadata"]["name"]) for each in found])

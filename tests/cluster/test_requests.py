@@ -1,4 +1,4 @@
-"""The number of API requests in the life of a resource, by the operator's own metric on a real API server."""
+"""The number of API requests in the life of a resource, according to the operator's metric on a real API server."""
 
 import time
 from collections import Counter
@@ -29,7 +29,7 @@ Counted = Counter[str]
 
 
 async def count_requests(operator: OperatorProcess) -> Counted:
-    """Return the requests so far by verb and resource, without watches, lists and the Lease."""
+    """Return the number of requests so far by verb and resource, without watches, lists and the Lease."""
     samples = await operator.samples("gaudi_operator_api_requests_total")
     found = Counted()
     for key, value in samples.items():
@@ -47,7 +47,7 @@ class RequestCounter:
         self._operator, self._before = operator, before
 
     async def so_far(self) -> Counted:
-        """Return the requests by verb and resource."""
+        """Return the number of requests by verb and resource."""
         return await count_requests(self._operator) - self._before
 
 
@@ -58,7 +58,7 @@ async def count_from_now(operator: OperatorProcess) -> RequestCounter:
 
 @pytest.fixture
 async def leader(operator: OperatorProcess) -> OperatorProcess:
-    """An operator that leads and has listed all kinds."""
+    """An operator that is the leader and has listed all kinds."""
     await until(partial(leads, operator), "the operator to lead")
     await until(partial(_has_listed, operator), "the first lists")
     return operator
@@ -87,14 +87,15 @@ async def test_resource_that_becomes_ready_costs_three_requests(
     soon = time.monotonic() - began < STATUS_DELAY_SECONDS
     (event,) = await until(partial(events_with, api, "Ready"), "the event Ready")
     counted = await spent.so_far()
-    # A pod that becomes Ready later than the delay of status writes, as on a busy machine, is first shown as WarmedUp.
+    # On a busy machine, a pod may become Ready later than the delay of status writes. The status then first shows
+    # WarmedUp, which needs a second status write and a second event.
     assert counted in ([shown(1)] if soon else [shown(1), shown(2)])
     if counted == shown(1):
         assert f"Pod {pod}: 10 of 10 prompt graphs captured" in event["note"]
 
 
 def shown(times: int) -> Counted:
-    """Return the requests for one gate whose effects are shown by that many statuses, each with an event."""
+    """Return the requests for one gate if `times` status writes show its effects, each with an event."""
     return Counted({"patch pods/status": 1, STATUS: times, "create events": times})
 
 

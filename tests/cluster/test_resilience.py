@@ -105,7 +105,7 @@ async def test_no_reconcile_before_every_kind_is_listed(
 
 
 async def _reports_unready(operator: OperatorProcess, why: str) -> bool:
-    """Return whether all other kinds were listed and /readyz reports this one."""
+    """Return whether all other kinds are listed and /readyz reports `why`."""
     samples = await operator.samples("gaudi_operator_api_requests_total")
     listed = {dict(key)["resource"] for key in samples if ("verb", "list") in key and ("code", "200") in key}
     return len(listed) >= len(WATCHED) - 1 and why in (await operator.get("/readyz")).text
@@ -207,7 +207,7 @@ async def _has_ready_event(api: KubeApi, name: str) -> bool:
 
 
 async def _versions(api: KubeApi, name: str) -> list[tuple[str, str]]:
-    """Return names and resource versions of the objects that the operator writes for a resource."""
+    """Return the names and resource versions of the objects that the operator writes for a resource."""
     own = [each for kind in (*CHILDREN, "Pod") for each in await _labelled(api, kind, name)]
     events = [each for each in await api.list("Event") if each["regarding"]["name"] == name]
     found = [*own, *events, await api.get("GaudiInference", name)]

@@ -81,7 +81,7 @@ async def test_paused_rollout_resumes_and_is_undone_by_patches(
 
 
 async def undo(api: KubeApi, revision: str) -> None:
-    """Patch the spec back to that of a kept revision."""
+    """Patch the spec back to the spec of a kept revision."""
     resource = await api.get("GaudiInference", "tiny") or {}
     kept = await api.get("ControllerRevision", f"tiny-{revision}") or {}
     await api.change("GaudiInference", "tiny", undo_patch(resource, kept["data"]["inputs"]))
@@ -100,7 +100,7 @@ async def serving(api: KubeApi, count: int) -> bool:
 
 
 async def runs_alone(api: KubeApi, revision: str) -> bool:
-    """Return whether this revision has pods and no other revision has one, not even a terminating one."""
+    """Return whether this revision has pods and no other revision has a pod, including terminating pods."""
     return {each["metadata"]["labels"][REVISION_LABEL] for each in await api.list("Pod", NAME_LABEL)} == {revision}
 
 
@@ -111,7 +111,7 @@ async def failed(api: KubeApi) -> list[Object]:
 
 
 async def quota_counts(api: KubeApi) -> bool:
-    """Return whether the quota counts both pods. Before that it would admit a third one."""
+    """Return whether the quota counts both pods. Before that, the quota would admit a third pod."""
     quota = await api.get("ResourceQuota", "two") or {}
     return bool(quota.get("status", {}).get("used", {}).get("pods") == "2")
 

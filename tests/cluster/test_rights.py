@@ -1,4 +1,4 @@
-"""The permissions of the installed operator equal docs/reference/rbac.md, for all resources of the API server."""
+"""The installed operator's permissions for all resources of the API server, which equal docs/reference/rbac.md."""
 
 import json
 from collections.abc import Iterator
@@ -31,7 +31,8 @@ def account(control_plane: ControlPlane, crd: str, objects: Objects, namespace: 
     text = MANIFEST.read_text().replace("gaudi-system", namespace)
     for manifest in filter(None, yaml.safe_load_all(text)):
         if manifest["apiVersion"].startswith("rbac.authorization.k8s.io/") and "aggregat" not in json.dumps(manifest):
-            # With another name: other tests grant permissions to an account of that name.
+            # Rename cluster-wide roles for this test, because other tests grant permissions to an account of the same
+            # name.
             if manifest["kind"].startswith("Cluster"):
                 manifest["metadata"]["name"] += f"-{namespace}"
             if manifest["kind"] == "ClusterRoleBinding":
@@ -52,7 +53,7 @@ class Authority:
         self._client = admin_client(plane)
 
     def resources(self) -> Iterator[tuple[str, str]]:
-        """Yield API group and name of every served resource, including subresources."""
+        """Yield the API group and the name of every served resource, including subresources."""
         groups = self._client.get("/apis").json()["groups"]
         versions = [("", "/api/v1")]
         versions += [(each["name"], f"/apis/{one['groupVersion']}") for each in groups for one in each["versions"]]
@@ -61,13 +62,13 @@ class Authority:
                 yield group, each["name"]
 
     def rights(self, user: str, namespace: str, name: str = LEASE) -> set[Right]:
-        """Return all permissions of a user in a namespace, for an object of that name where one is named."""
+        """Return all permissions of a user in a namespace. For kinds with named objects, use the object `name`."""
         known = sorted({*self.resources(), *(right[:2] for right in documented("cluster") | documented("namespace"))})
         every = ((*each, verb) for each, verb in product(known, (*VERBS, *HIGHER)))
         return {right for right in every if self.allows(user, namespace, right, name)}
 
     def allows(self, user: str, namespace: str, right: Right, name: str) -> bool:
-        """Return whether a user has this permission for the object of that name."""
+        """Return whether a user has this permission for the object `name`."""
         resource, _, subresource = right[1].partition("/")
         access = {"namespace": namespace, "name": name, "group": right[0], "verb": right[2]}
         access |= {"resource": resource, "subresource": subresource}

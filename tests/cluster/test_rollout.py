@@ -1,4 +1,4 @@
-"""A rollout replaces pods one after the other and keeps the minimum available."""
+"""A rollout that replaces pods one after the other and keeps the minimum number of pods available."""
 
 import asyncio
 import random
@@ -111,7 +111,7 @@ async def rolled_out(api: KubeApi, old: set[str]) -> bool:
 
 
 async def phase(api: KubeApi, name: str) -> bool:
-    """Return whether the status has that phase."""
+    """Return whether the status has phase `name`."""
     return ((await api.get("GaudiInference", "tiny") or {}).get("status") or {}).get("phase") == name
 
 
@@ -128,7 +128,7 @@ class Watched:
 
 @asynccontextmanager
 async def watched(api: KubeApi) -> AsyncIterator[Watched]:
-    """Record both counts after every change, with one watch per kind."""
+    """Record both counts after every change, with one watch for each kind."""
     pods: dict[str, Object] = {}
     sets: dict[str, Object] = {}
     seen = Watched()

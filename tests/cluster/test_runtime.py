@@ -1,4 +1,4 @@
-"""The operator and the real runtime process exchange configuration and reports."""
+"""The configuration and the reports that the operator and the real runtime process exchange."""
 
 from functools import partial
 from pathlib import Path

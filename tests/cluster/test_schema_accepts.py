@@ -1,4 +1,4 @@
-"""How the API server stores valid objects: examples, defaults, scaling, and the output of kubectl."""
+"""The valid objects that the API server stores: examples, defaults, scaling, and the output of kubectl."""
 
 import json
 from collections.abc import Callable
@@ -93,7 +93,7 @@ def test_server_sets_every_default_except_the_operators(created: Create) -> None
 
 
 def without_empty(value: Object) -> Object:
-    """Return `value` without empty lists and maps, for which the server sets no defaults."""
+    """Return `value` without empty lists and maps, because the server sets no defaults in them."""
     inner = {key: without_empty(each) if isinstance(each, dict) else each for key, each in value.items()}
     return {key: each for key, each in inner.items() if each not in ([], {})}
 

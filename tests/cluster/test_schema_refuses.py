@@ -1,4 +1,4 @@
-"""The API server refuses every bad object with a helpful message, and changes of immutable fields."""
+"""Bad objects and changes of immutable fields, which the API server must refuse with a helpful message."""
 
 import itertools
 import json
@@ -26,7 +26,7 @@ def apply(objects: Objects, namespace: str) -> Apply:
 
 
 def refusal(apply: Apply, manifest: Object) -> str:
-    """Return the API server's message for `manifest`. Fail if it is accepted."""
+    """Return the API server's message for `manifest`. Fail if the API server accepts the object."""
     with pytest.raises(Refused) as refused:
         apply(manifest)
     return str(refused.value)
@@ -126,7 +126,7 @@ def test_published_model_with_a_guard_is_accepted(apply: Apply, guard: dict[str,
 
 @contextmanager
 def without_the_rule(kubectl: Kubectl, crd: str) -> Iterator[None]:
-    """Replace the rule by one that accepts all objects, as in releases before it, and restore it at the end."""
+    """Replace the rule with a rule that accepts all objects, as in releases without the rule. Restore it at the end."""
     path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations"
     spec = json.loads(kubectl("get", "crd", crd, "-o", "json"))["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     rules = spec["properties"]["spec"]["x-kubernetes-validations"]
@@ -144,7 +144,7 @@ def without_the_rule(kubectl: Kubectl, crd: str) -> Iterator[None]:
 
 
 def wait_until(ask: Callable[[], object], refused: bool) -> None:
-    """Wait until a changed definition takes effect, which is a moment after it was written."""
+    """Wait until a changed definition takes effect, a moment after the write."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         try:
@@ -166,7 +166,7 @@ def test_object_published_before_the_rule_stays_editable(
     with without_the_rule(kubectl, crd):
         wait_until(lambda: apply(published), refused=False)
     numbers = itertools.count()
-    # With a new name each time: an object created before the rule took effect again is accepted afterwards, too.
+    # Use a new name for each attempt. An object that was created before the rule took effect would be accepted again.
     wait_until(lambda: objects.put(gaudi_inference(f"other-{next(numbers)}", **node_port)), refused=True)
     apply(merged(published, {"spec": {"engine": {"maxNumSeqs": 3}}}))
     apply(merged(published, {"spec": {"service": {"type": "ClusterIP"}}}))

@@ -1,4 +1,4 @@
-"""Engine settings: a wrong one stalls the resource until it is fixed, an ignored one is reported."""
+"""Engine settings: a wrong setting stalls the resource until the setting is fixed. An ignored setting is reported."""
 
 from functools import partial
 
@@ -54,7 +54,8 @@ async def test_missing_config_map_key_stalls_until_it_is_added(
     text = "(1, 256, 0)\n(4, 1, 8)\n(4, 1, 64)\n"
     metadata = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "buckets"}}
     await api.create({**metadata, "data": {"list": text}})
-    # Foreign ConfigMaps are not watched: users touch the resource to avoid the wait of five minutes.
+    # Change the resource, because the operator does not watch foreign ConfigMaps and would read this one only after
+    # five minutes.
     await api.merge("GaudiInference", "tiny", {"metadata": {"annotations": {"touched": "now"}}})
     await until(partial(ready, api), "the resource to be Ready", seconds=60)
     (revision,) = await api.list("ControllerRevision", NAME_LABEL)

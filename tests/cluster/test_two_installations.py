@@ -45,7 +45,7 @@ async def test_each_installation_reconciles_only_classes_of_its_controller(
 
 
 async def _assert_each_reconciled_one(*operators: OperatorProcess) -> None:
-    """Assert that each operator made one workload, opened one gate, and had no write conflict."""
+    """Assert that each operator created one workload, opened one gate, and had no write conflict."""
     for operator in operators:
         counted = await count_requests(operator)
         assert (counted["patch replicasets"], counted["patch pods/status"]) == (1, 1)

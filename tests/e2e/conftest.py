@@ -1,6 +1,6 @@
 """A cluster for each process that runs end-to-end tests: a real node, the images of our Dockerfile, the chart by Helm.
 
-Tests mostly wait, so several processes run side by side. Tests that share a namespace run in one process, in order.
+Tests mostly wait, so several processes run concurrently. Tests that share a namespace run in order in one process.
 """
 
 import os
@@ -44,7 +44,7 @@ LAST = "test_start_pages.py"
 
 
 def group_of(nodeid: str) -> str:
-    """Return the group of a test: the tests that run in one process and one cluster, which are those of a file."""
+    """Return the group of a test. A group contains the tests of one file, which run in one process and one cluster."""
     file = Path(nodeid.partition("::")[0]).name
     if file == "test_vllm_groups.py":  # after the tests that need a cluster without LeaderWorkerSets
         return "test_groups.py"
@@ -84,13 +84,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def cluster_name(process: str) -> str:
-    """Return a cluster name per checkout and process, so that failures stay separate."""
+    """Return a cluster name for this checkout and process, so that a failure affects only one cluster."""
     return f"e2e-{crc32(bytes(ROOT)):08x}-{process}"
 
 
 @pytest.fixture(scope="session")
 def installed() -> Iterator[Installed]:
-    """The operator on a cluster of this process, which is removed afterwards."""
+    """The operator on a cluster of this process. The cluster is removed at the end."""
     name = cluster_name(os.environ.get("PYTEST_XDIST_WORKER", "main"))
     yield install.everything(name)
     remove_cluster(name)
@@ -98,11 +98,11 @@ def installed() -> Iterator[Installed]:
 
 @pytest.fixture(scope="module")
 def namespace(installed: Installed) -> Iterator[str]:
-    """A namespace of the module under the Pod Security Standard restricted."""
+    """A namespace for the module, with the Pod Security Standard restricted."""
     name = f"e2e-{uuid4().hex[:8]}"
     installed.make_namespace(name)
     yield name
-    # Without a wait: the namespace controller checks its pods only twice a minute.
+    # Do not wait for the deletion, because the namespace controller checks the remaining pods only twice a minute.
     installed.kubectl("delete", "namespace", name, "--wait=false")
 
 
@@ -123,7 +123,7 @@ def apply(installed: Installed, namespace: str) -> Callable[..., Resource]:
 
 @pytest.fixture(scope="module")
 def wait_ready(installed: Installed, namespace: str) -> Callable[[str], None]:
-    """Run `kubectl wait --for=condition=Ready`, as a user or a pipeline would."""
+    """Run `kubectl wait --for=condition=Ready`, as a user or a CI pipeline does."""
 
     def _wait(name: str) -> None:
         installed.kubectl("wait", "--namespace", namespace, "--for=condition=Ready", f"gi/{name}", READY)

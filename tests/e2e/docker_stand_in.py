@@ -1,10 +1,10 @@
-"""`docker build` and `docker push` as the manual writes them, for machines without Docker and without a registry.
+"""`docker build` and `docker push` as in the manual, for machines without Docker and without a registry.
 
     python -m tests.e2e.docker_stand_in RUN_DIR build --target TARGET --tag NAME .
     python -m tests.e2e.docker_stand_in RUN_DIR push NAME
 
-`build` uses the image builder of this project, and a base image with an emulated card in place of Intel's image. `push`
-loads the image into the node that runs in RUN_DIR. A pod then finds the image under its name and does not pull it.
+`build` uses the image builder of this project. Instead of Intel's image, the base image has an emulated card. `push`
+loads the image into the node that runs in RUN_DIR. A pod then finds the image by its name and does not pull it.
 """
 
 import argparse
@@ -18,7 +18,7 @@ FOR_CARDS = "runtime-hpu"
 
 
 def main() -> None:
-    """Run one command of docker."""
+    """Run one docker command."""
     parser = argparse.ArgumentParser()
     parser.add_argument("run_dir", type=Path)
     commands = parser.add_subparsers(dest="command", required=True)

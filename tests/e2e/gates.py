@@ -1,4 +1,4 @@
-"""Records when each pod's gate was first seen open, with a watch that runs during a test."""
+"""Records when each pod's gate was first seen open, with a watch during a test."""
 
 import re
 import time
@@ -25,11 +25,11 @@ class GateRecorder(Recorder):
         """The revision of each instance whose gate was ever seen open."""
 
     def open_at(self, instance: str, moment: float) -> bool:
-        """Return whether the gate of this instance had been seen open by `moment` (seconds since the epoch)."""
+        """Return whether the watch showed the gate of this instance open before `moment` (seconds since the epoch)."""
         return self._opened.get(instance, float("inf")) <= moment
 
     def record(self) -> None:
-        """Watch the pods. An expired watch is started again and begins with all pods."""
+        """Watch the pods. After a watch expires, start another watch, which begins with all pods."""
         while not self.done.is_set():
             stream = watch.Watch().stream(self._api.list_namespaced_pod, self._namespace, timeout_seconds=WATCH_SECONDS)
             for event in stream:

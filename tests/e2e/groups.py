@@ -25,5 +25,5 @@ def report_of(pods: Pods, leader: dict[str, Any]) -> WarmupReport:
 
 
 def gates(state: dict[str, Any]) -> list[bool]:
-    """Return the gates in the status."""
+    """Return the state of each gate in the status."""
     return [pod["gate"] for pod in state.get("status", {}).get("pods", [])]

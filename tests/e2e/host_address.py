@@ -1,4 +1,4 @@
-"""The address at which pods reach a server of this machine."""
+"""The address of this machine that pods can connect to."""
 
 import socket
 from urllib.parse import urlsplit

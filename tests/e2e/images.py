@@ -1,4 +1,4 @@
-"""`python -m tests.e2e.images NODES`: build this checkout's images and prepare NODES nodes that have them loaded."""
+"""`python -m tests.e2e.images NODES`: build this checkout's images, and prepare NODES nodes with these images."""
 
 import sys
 from contextlib import suppress
@@ -13,7 +13,7 @@ from tests.plugin.environment import NoSource
 
 
 def main(nodes: int) -> None:
-    """Build the images, load them into one node, and copy them to the others."""
+    """Build the images, load them into one node, and copy them to the other nodes."""
     name = cluster_name("images")
     node: Cluster = install.with_images(name)
     with suppress(NoSource):  # test_card.py then reports what is skipped

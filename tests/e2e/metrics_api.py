@@ -1,7 +1,7 @@
-"""custom.metrics.k8s.io for pods, read from their own /metrics at each request.
+"""The API custom.metrics.k8s.io for pods, which reads the pods' own /metrics at each request.
 
-It uses only the standard library, so it runs in any Python pod that may list pods. It supports only the requests of the
-autoscaler; users have prometheus-adapter for this (docs/how-to/scaling.md).
+The module uses only the standard library, so it runs in any Python pod that may list pods. It supports only the
+requests of the autoscaler. Users install prometheus-adapter instead (docs/how-to/scaling.md).
 """
 
 import json
@@ -31,14 +31,14 @@ DISCOVERY = {
 
 
 def values(namespace: str, selector: str) -> dict[str, Any]:
-    """Return the metric of the selected pods that have it."""
+    """Return the metric of each selected pod that reports the metric."""
     found = ((pod, running_requests(pod)) for pod in pods(namespace, selector))
     items = [_item(pod, value) for pod, value in found if value is not None]
     return {"kind": "MetricValueList", "apiVersion": VERSION, "metadata": {}, "items": items}
 
 
 def pods(namespace: str, selector: str) -> list[dict[str, Any]]:
-    """Return the pods with an address, as the API server lists them."""
+    """Return the pods that have an address, as listed by the API server."""
     url = f"https://kubernetes.default.svc/api/v1/namespaces/{namespace}/pods?labelSelector={urllib.parse.quote(selector)}"
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {(ACCOUNT / 'token').read_text()}"})
     trust = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
@@ -47,7 +47,7 @@ def pods(namespace: str, selector: str) -> list[dict[str, Any]]:
 
 
 def running_requests(pod: dict[str, Any]) -> str | None:
-    """Return the number of running requests in a pod's metrics, or None if the pod does not report it."""
+    """Return the number of running requests in a pod's metrics, or None if the metrics do not contain the number."""
     try:
         url = f"http://{pod['status']['podIP']}:{STATUS_PORT}/metrics"
         with urllib.request.urlopen(url, timeout=2) as answer:

@@ -1,4 +1,4 @@
-"""Models and clients that check what network policies allow, independent of the component that enforces them."""
+"""Models and clients that check what network policies allow, for any component that enforces network policies."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -57,7 +57,7 @@ _KEPT_OUT = ("ConnectionRefusedError", "TimeoutError")
 
 
 def client_pod(name: str) -> dict[str, Any]:
-    """Return a pod that waits for `kubectl exec`."""
+    """Return a pod in which `kubectl exec` can run commands."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -100,13 +100,13 @@ def operator_addresses(installed: Installed) -> list[str]:
 
 @pytest.fixture(scope="module")
 def monitoring_namespace() -> str:
-    """The namespace that the chart names as that of Prometheus."""
+    """The namespace of Prometheus in the values of the chart."""
     return f"prometheus-{uuid4().hex[:8]}"
 
 
 @pytest.fixture(scope="module")
 def places(installed: Installed, namespace: str, monitoring_namespace: str) -> Iterator[Places]:
-    """Client pods in the models' namespace and in three others, two of which the chart names."""
+    """Client pods in the models' namespace and in three other namespaces, of which the chart names two."""
     if not isinstance(installed.cluster, Node):
         pytest.skip("policies of an existing cluster are enforced by its own network plugin, or not at all")
     others = {name: f"{name}-{uuid4().hex[:8]}" for name in ("gateway", "stranger")}
@@ -129,7 +129,7 @@ def places(installed: Installed, namespace: str, monitoring_namespace: str) -> I
 
 @pytest.fixture(scope="module")
 def open_class(installed: Installed) -> Iterator[str]:
-    """A class that allows models to admit clients of every namespace."""
+    """A class that allows models to admit clients from every namespace."""
     name = f"open-{uuid4().hex[:8]}"
     spec = {"limits": {"allowAllClients": True}}
     manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}

@@ -31,7 +31,7 @@ class Pods:
         return not_terminating(self.kubectl("get", "pods", "-l", f"{NAME_LABEL}={self.name}", "-o", "json"))
 
     def names(self) -> set[str]:
-        """Return their names."""
+        """Return the names of the pods that are not terminating."""
         return {pod["metadata"]["name"] for pod in self.now()}
 
     def only(self) -> dict[str, Any]:
@@ -53,12 +53,15 @@ class Pods:
         self.kubectl("wait", "endpointslice", "-l", selector, f"--for=jsonpath={path}={str(ready).lower()}", TIMEOUT)
 
     def wait_gone(self, names: set[str]) -> None:
-        """Wait until the pods `names` are gone."""
+        """Wait until the pods `names` are deleted."""
         for name in names:
             self.kubectl("wait", f"pod/{name}", "--for=delete", TIMEOUT)
 
     def wait_event(self, sentence: str, reason: str = "") -> None:
-        """Wait for an event that contains `sentence`, with this `reason` if it is set. Raise TimeoutError otherwise."""
+        """Wait for an event with `sentence` in its message and, if set, with `reason`.
+
+        Raise TimeoutError if none appears.
+        """
         api: Any = client.CoreV1Api(config.new_client_from_config(str(self.installed.kubeconfig)))
         selector = f"involvedObject.kind=GaudiInference,involvedObject.name={self.name}"
         selector += f",reason={reason}" if reason else ""
@@ -73,14 +76,14 @@ class Pods:
 
 
 def kill(installed: Installed, pod: dict[str, Any]) -> None:
-    """Kill the container of `pod`, as the kernel does when memory runs out."""
+    """Kill the container of `pod`, as the kernel does if memory runs out."""
     node = installed.cluster
     assert isinstance(node, Node), "Containers can be killed only on the embedded node: unset KUBECONFIG."
     node.ctr("tasks", "kill", "--signal", "SIGKILL", container_id(pod))
 
 
 def not_terminating(listed: str) -> list[dict[str, Any]]:
-    """Return the objects in the output of `kubectl get -o json` that are not terminating."""
+    """Return the objects that are not terminating, from the output of `kubectl get -o json`."""
     return [each for each in json.loads(listed)["items"] if "deletionTimestamp" not in each["metadata"]]
 
 
@@ -90,7 +93,7 @@ def container_id(pod: dict[str, Any]) -> str:
 
 
 def condition_of(pod: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Return the condition `kind` of a pod, or an empty one before its first write."""
+    """Return the condition `kind` of a pod, or an empty condition before its first write."""
     found = [each for each in pod["status"]["conditions"] if each["type"] == kind]
     return dict(found[0]) if found else {"type": kind, "status": None}
 

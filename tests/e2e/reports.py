@@ -1,18 +1,18 @@
-"""Waits on the reports of pods, which a recorder polls a few times a second during a test."""
+"""Waits for reports of pods, which a recorder polls a few times a second during a test."""
 
 from demo.reports import PERIOD_SECONDS, ReportRecorder
 from gaudi_runtime.contract.report import Phase, WarmupReport
 
 
 def wait_serving(reports: ReportRecorder) -> list[WarmupReport]:
-    """Return the last reports when all instances serve. The resource may be Ready a moment before the next poll."""
+    """Return the last reports when all instances serve. The resource may become Ready a moment before the next poll."""
     while {each.phase for each in _last(reports)} != {Phase.SERVING}:
         reports.done.wait(PERIOD_SECONDS)
     return _last(reports)
 
 
 def wait_answered(reports: ReportRecorder, instances: int) -> None:
-    """Wait until `instances` instances, including those that are gone, have answered requests."""
+    """Wait until `instances` instances have answered requests, including instances that have ended."""
     while sum(each.requests.answered > 0 for each in _last(reports)) < instances:
         reports.done.wait(PERIOD_SECONDS)
 

@@ -1,4 +1,4 @@
-"""The HorizontalPodAutoscaler scales by the request metrics of the runtimes."""
+"""A HorizontalPodAutoscaler that scales by the request metrics of the runtimes."""
 
 import base64
 import json
@@ -22,7 +22,7 @@ PATIENCE = 180
 
 @pytest.fixture
 def serve_metrics(installed: Installed, namespace: str, tmp_path: Path) -> Iterator[Callable[[], None]]:
-    """Start an API server of metrics that answers from the pods' own /metrics."""
+    """Start a metrics API server that reads the pods' own /metrics."""
     authority = Authority.create(tmp_path)
     authority.issue("serving", API, hosts=(f"{API}.{namespace}.svc",))
 
@@ -46,7 +46,8 @@ def test_autoscaler_scales_by_running_requests_and_status_reports_it(
     resource = apply(NAME, replicas=1, engine=slow, autoscaling=autoscaling)
     wait_ready(NAME)
     states = resource.states(PATIENCE)
-    # Selected by reason: a controller manager that has just started sets another False.
+    # Select the state by its reason, because a controller manager that has just started sets the condition False for
+    # another reason.
     blind = next(state for state in states if condition(state, "AutoscalerActive")["reason"] == "FailedGetPodsMetric")
     assert condition(blind, "AutoscalerActive")["status"] == "False"
     message = condition(blind, "AutoscalerActive")["message"]
@@ -67,7 +68,7 @@ def test_autoscaler_scales_by_running_requests_and_status_reports_it(
 
 
 def manifests(namespace: str, pki: Path) -> list[dict[str, Any]]:
-    """Return the metrics API in a pod, its permissions, and its registration as an aggregated API."""
+    """Return a pod with the metrics API, its permissions, and its registration as an aggregated API."""
     bundle = base64.b64encode((pki / "ca.crt").read_bytes()).decode()
     files = {"tls.crt": (pki / "serving.crt").read_text(), "tls.key": (pki / "serving.key").read_text()}
     metadata = {"name": API, "namespace": namespace}

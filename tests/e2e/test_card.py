@@ -66,14 +66,14 @@ def resource(installed: Installed, namespace: str) -> Resource:
 
 @pytest.fixture(scope="module")
 def reports(installed: Installed, namespace: str, resource: Resource) -> Iterator[ReportRecorder]:
-    """The reports of every pod since its first start."""
+    """The reports of every pod since the first start of the pod."""
     with ReportRecorder(str(installed.kubeconfig), namespace, NAME) as recorder:
         yield recorder
 
 
 @pytest.fixture(scope="module")
 def states(resource: Resource, reports: ReportRecorder) -> list[dict[str, Any]]:
-    """Every state until the resource is Ready."""
+    """All states until the resource is Ready."""
     seen = []
     for state in resource.states(SECONDS):
         seen.append(state)

@@ -1,4 +1,4 @@
-"""The chart with real Helm: install, upgrade and uninstall leave the model pods untouched."""
+"""The chart with real Helm: install, upgrade and uninstall do not change the model pods."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ def pods(installed: Installed, namespace: str, resource: Resource) -> Pods:
 
 @pytest.fixture
 def as_installed(installed: Installed) -> Iterator[None]:
-    """Restore the values of all other tests at the end."""
+    """Restore the values that all other tests use at the end."""
     yield
     install.install_chart(installed)
 
@@ -47,13 +47,13 @@ def operators(installed: Installed) -> dict[str, dict[str, Any]]:
 
 
 def leader(installed: Installed) -> str:
-    """Return the pod that holds the Lease, or an empty string if none does."""
+    """Return the pod that holds the Lease, or an empty string if no pod holds it."""
     lease = ("get", "lease", "gaudi-operator", "--namespace", OPERATOR_NAMESPACE)
     return installed.kubectl(*lease, "-o", "jsonpath={.spec.holderIdentity}")
 
 
 def wait_leader(installed: Installed) -> str:
-    """Wait until a pod holds the Lease and reports itself as leader, and return it. A handover takes a moment."""
+    """Wait until a pod holds the Lease and reports itself as leader, and return the pod. A handover takes a moment."""
 
     def leads() -> bool:
         pod = leader(installed)
@@ -64,7 +64,7 @@ def wait_leader(installed: Installed) -> str:
 
 
 def leader_metric(installed: Installed, pod: str) -> float:
-    """Return whether a pod of the operator is the leader, by its own metric."""
+    """Return whether an operator pod is the leader according to its metric."""
     path = f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{pod}:8080/proxy/metrics"
     lines = installed.kubectl("get", "--raw", path).splitlines()
     (value,) = [line.split()[1] for line in lines if line.startswith("gaudi_operator_leader ")]
@@ -92,7 +92,7 @@ def test_helm_upgrade_of_values_and_image_restarts_no_model_pod(
         "allowHostPath[0].prefix=/models",
         "logging.level=DEBUG",
         "resources.limits.cpu=1",
-        # On the host network of the only node.
+        # Use one replica, because two pods with the same host port cannot run on the only node.
         "hostNetwork=true",
         "httpPort=18080",
         "monitoring.from[0].ipBlock.cidr=10.0.0.0/8",

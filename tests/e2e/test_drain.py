@@ -1,4 +1,4 @@
-"""Terminating pods finish their requests when a node is drained, at a scale-down, and at a scale to zero."""
+"""Terminating pods, which finish their requests at a drain of the node, a scale-down and a scale to zero."""
 
 import json
 import os
@@ -73,14 +73,14 @@ def test_drain_and_scale_down_interrupt_no_answer(
 
 
 def watch_states(resource: Resource) -> Iterator[dict[str, Any]]:
-    """Yield every state from now on, even if the next one follows soon."""
+    """Yield every state from now on, even if the next state follows soon."""
     states = resource.states(PATIENCE)
     next(states)
     return states
 
 
 def drain_node(of: Pods, pods: set[str]) -> dict[str, float]:
-    """Run `kubectl drain`: one pod is evicted, the other waits for its successor.
+    """Run `kubectl drain`: one pod is evicted, the other pod waits until its successor is ready.
 
     Return the eviction time of each pod.
     """
@@ -110,18 +110,18 @@ def drain_node(of: Pods, pods: set[str]) -> dict[str, float]:
 
 
 def outlasts(answer: Answer, moment: float) -> bool:
-    """Return whether an answer was in progress at `moment`."""
+    """Return whether the answer was in progress at `moment`."""
     return answer.at < moment < answer.at + answer.seconds
 
 
 def all_pods(of: Pods) -> list[dict[str, Any]]:
-    """Return the pods of a resource, including terminating ones."""
+    """Return the pods of a resource, including terminating pods."""
     listed = json.loads(of.kubectl("get", "pods", "-l", f"{NAME_LABEL}={of.name}", "-o", "json"))
     return list(listed["items"])
 
 
 def eviction_time(pod: dict[str, Any]) -> float:
-    """Return when a pod was deleted, in seconds since the epoch rounded up, or 0 if it was not."""
+    """Return the deletion time of a pod in seconds since the epoch, rounded up, or 0 if the pod was not deleted."""
     metadata = pod["metadata"]
     if "deletionTimestamp" not in metadata:
         return 0.0
@@ -130,7 +130,7 @@ def eviction_time(pod: dict[str, Any]) -> float:
 
 
 def pods_by_instance(of: Pods) -> dict[str, str]:
-    """Return the pods by the instance that their gates were opened for."""
+    """Return the pods by the container instance for which their gates were opened."""
     found = ((re.search(r"instance ([0-9a-f]+)", gate_of(pod).get("message", "")), pod) for pod in of.now())
     return {match[1]: pod["metadata"]["name"] for match, pod in found if match}
 

@@ -1,4 +1,4 @@
-"""A spec that cannot work is reported in one sentence, creates no more pods, and leaves serving pods untouched."""
+"""Faulty specs, which are reported in one sentence, create no more pods, and do not affect serving pods."""
 
 import json
 import shutil
@@ -32,7 +32,7 @@ def pods(installed: Installed, namespace: str) -> Pods:
 
 @pytest.fixture(scope="module")
 def send_question(installed: Installed, namespace: str) -> Callable[[], str]:
-    """Return the model's answer to a question that a pod of the cluster sends to the Service."""
+    """Return the model's answer to a question that a pod in the cluster sends to the Service."""
 
     def _send() -> str:
         pod = ClientPod(installed.kubectl, namespace, "chat", RUNTIME_IMAGE, CHAT)
@@ -49,7 +49,7 @@ def good(
     wait_ready: Callable[[str], None],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Resource:
-    """A resource that serves, and images of checkpoints that cannot be served."""
+    """A serving resource, and images of checkpoints that cannot be served."""
     resource = apply(NAME, **QUICK)
     damaged = shutil.copytree(checkpoint(), tmp_path_factory.mktemp("damaged"), dirs_exist_ok=True)
     unknown = shutil.copytree(damaged, tmp_path_factory.mktemp("unknown"), dirs_exist_ok=True)
@@ -70,7 +70,7 @@ def answer(good: Resource, send_question: Callable[[], str]) -> str:
 
 @pytest.fixture
 def untouched(good: Resource, pods: Pods, send_question: Callable[[], str], answer: str) -> Iterator[dict[str, int]]:
-    """The serving pods by UID. They must be unchanged after the test, whose spec change is then reverted."""
+    """The serving pods by UID. The test must not change them. The spec change is reverted after the test."""
     before, names = pods.restarts(), pods.names()
     yield before
     assert before.items() <= pods.restarts().items()
@@ -86,12 +86,12 @@ def untouched(good: Resource, pods: Pods, send_question: Callable[[], str], answ
 
 
 def stalled(resource: Resource, reason: str) -> dict[str, Any]:
-    """Return the state in which the current generation is Stalled for this reason."""
+    """Return the state in which the current generation is Stalled for `reason`."""
     return next(state for state in resource.states(PATIENCE) if is_stalled(state, reason))
 
 
 def reconcile_again(resource: Resource) -> None:
-    """Make the operator judge the resource three more times."""
+    """Make the operator reconcile the resource three more times."""
     for number in range(3):
         generation = resource.patch({"rollout": {"revisionHistoryLimit": 5 + number}})["metadata"]["generation"]
         seen = (state for state in resource.states(PATIENCE) if state["metadata"]["generation"] == generation)
@@ -99,7 +99,7 @@ def reconcile_again(resource: Resource) -> None:
 
 
 def pods_created(pods: Pods) -> int:
-    """Return how many pods were ever created for the resource."""
+    """Return the number of all pods that were ever created for the resource."""
     events = json.loads(pods.kubectl("get", "events", "--field-selector", "reason=SuccessfulCreate", "-o", "json"))
     mine = [each for each in events["items"] if each["involvedObject"]["name"].startswith(f"{NAME}-")]
     return sum(each.get("count") or 1 for each in mine)

@@ -129,7 +129,7 @@ def test_revision_with_too_few_graphs_rolls_back_until_threshold_drops(
     resource, of = apply("short", replicas=1, bucketing=TWO_PROMPT_BUCKETS), pods("short")
     wait_ready("short")
     old = of.only()["metadata"]["name"]
-    # Room for weights, the KV blocks that four sequences can use, and two of the three graphs.
+    # This memory holds the weights, the KV blocks that four sequences can use, and two of the three graphs.
     resource.patch({"accelerator": {"deviceMemory": "3650Ki"}})
     stalled = next(state for state in resource.states(PATIENCE) if is_stalled(state, "RolledBack"))
     assert "failed (CapturedBelowThreshold)" in condition(stalled, "Stalled")["message"]

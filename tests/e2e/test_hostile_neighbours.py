@@ -33,7 +33,8 @@ NEWCOMERS = 3
 def hostile_resources() -> Iterator[dict[str, Any]]:
     """Yield the specs as resources."""
     for number, spec in enumerate(json.loads(lzma.decompress(COSTLIEST.read_bytes()))):
-        # With an image: an installation without an image for cards would refuse the spec before it is planned.
+        # Set the image, because an installation without an image for cards would refuse the spec before it computes a
+        # plan.
         server = {"image": install.RUNTIME_IMAGE}
         yield {**gaudi_inference(f"hostile-{number}"), "spec": {**spec, "server": server}}
 
@@ -51,7 +52,7 @@ def test_costliest_specs_do_not_affect_other_resources(
         operators = operator_pods(installed)
         for each in hostile_resources():
             each["metadata"].pop("namespace", None)
-            # These specs exceed the size of the annotation of a client-side apply.
+            # Use server-side apply, because these specs are larger than the annotation that client-side apply writes.
             installed.kubectl("apply", "--server-side", "-n", namespace, "-f", "-", stdin=json.dumps(each))
         seconds = [time_to_ready(apply, f"among-{number}") for number in range(NEWCOMERS)]
         wait_until(lambda: "NotJudgedYet" not in verdicts(installed, namespace), "all specs to be judged", 300)

@@ -100,11 +100,11 @@ def machine(
     context = ["config", "set-context", "--current", "--namespace", namespace, "--kubeconfig", str(kubeconfig)]
     subprocess.run([str(tools().kubectl), *context], check=True, capture_output=True)
     yield found
-    # A failed block may leave objects that belong to kubectl or to an earlier release.
+    # Install the chart again, because a failed block may leave objects that belong to kubectl or to an earlier release.
     chart = ("upgrade", RELEASE, str(ROOT / "charts" / "gaudi-operator"), "--install", "--take-ownership")
     installed.helm(*chart, "--namespace", OPERATOR_NAMESPACE, "--create-namespace", "--set", f"image.prefix={PREFIX}")
     install.install_chart(installed)
-    # deploy/operator.yaml restricts the pods of the namespace, and a test of the chart uses the host network.
+    # Remove the label that deploy/operator.yaml sets, because a test of the chart runs pods on the host network.
     installed.kubectl("label", "namespace", OPERATOR_NAMESPACE, "pod-security.kubernetes.io/enforce-")
 
 

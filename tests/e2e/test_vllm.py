@@ -36,7 +36,7 @@ def resource(installed: Installed, namespace: str) -> Resource:
         "--tool-call-parser": "hermes",
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     }
-    # Two pods, a client and a control plane share two cores.
+    # Request little CPU, because two pods, a client and the control plane share two cores.
     manifest["spec"]["pod"]["resources"]["requests"]["cpu"] = "250m"
     installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(manifest))
     return Resource(str(installed.kubeconfig), namespace, NAME)

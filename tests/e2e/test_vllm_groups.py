@@ -33,7 +33,7 @@ def served(installed: Installed, namespace: str) -> Resource:
     manifest["spec"]["bucketing"] = ONE_BUCKET
     manifest["spec"]["parallelism"] = {"tensor": 2, "nodes": 2}
     manifest["spec"]["engine"]["executionMode"] = "Eager"
-    # One node with two cores runs both pods and the control plane.
+    # Request little CPU, because one node with two cores runs both pods and the control plane.
     manifest["spec"]["pod"]["resources"] = {"requests": {"cpu": "250m"}, "limits": {"memory": "6Gi"}}
     installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(manifest))
     resource = Resource(str(installed.kubeconfig), namespace, NAME)

@@ -23,7 +23,7 @@ _CONFIG = {
     "health": {"healthProbeBindAddress": ":8081"},
     "webhook": {"port": 9443},
     "integrations": {"frameworks": ["pod"]},
-    # The quota covers only cards.
+    # Exclude these resources, so that the quota covers only cards.
     "resources": {"excludeResourcePrefixes": ["cpu", "memory", "ephemeral-storage", "hugepages-"]},
 }
 

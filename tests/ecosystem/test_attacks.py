@@ -81,7 +81,8 @@ def installed() -> Iterator[Installed]:
     """A separate cluster, because the large ConfigMaps would outlive the test."""
     name = cluster_name("attacks")
     found = install.everything(name)
-    # The local DNS server requests no CPU. During attacks it would get none, and clients could not resolve names.
+    # Request CPU for the DNS server of the cluster. Otherwise the attacks would leave it no CPU, and clients could not
+    # resolve names.
     found.kubectl("set", "resources", "deployment/coredns", "-n", "kube-system", "--requests=cpu=100m")
     found.kubectl("rollout", "status", "deployment/coredns", "-n", "kube-system", "--timeout=120s")
     yield found
@@ -151,7 +152,8 @@ def test_attacks_of_other_tenants_affect_no_ordinary_client(
         while "NotJudgedYet" in verdicts(installed, namespace):
             memory.done.wait(2)
         survived, missed = operator_pods(installed), missed_probes(installed, {*operators, *models}) - before
-        # A new operator lists all objects first. The new model shows that it has finished.
+        # Install the chart again. A new operator lists all objects first, and it has finished when it serves the new
+        # model.
         install.install_chart(installed)
         apply("later", **SIMULATED)
         wait_ready("later")
@@ -188,7 +190,7 @@ def create_config_maps(installed: Installed, namespace: str) -> None:
             "name": f"large-{number}",
             "labels": {NAME_LABEL: MODEL},
             "ownerReferences": [{**owner, "controller": True}],
-            # Finalizers prevent their deletion.
+            # The finalizer keeps the ConfigMap when its owner is deleted.
             "finalizers": ["example.com/stays"],
         }
         api.create_namespaced_config_map(namespace, {"metadata": metadata, "data": {"text": "x" * CONFIG_MAP_BYTES}})

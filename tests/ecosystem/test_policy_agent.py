@@ -79,7 +79,7 @@ def test_prometheus_scrapes_operators_and_models_through_the_agent(scraped: Call
 @pytest.mark.usefixtures("addresses")
 def test_prometheus_loses_access_when_its_namespace_is_unset(installed: Installed, places: Places) -> None:
     def reached() -> list[bool]:
-        # Upgrades replace the operator's pods, so each attempt needs their current addresses.
+        # Read the addresses for each attempt, because upgrades replace the operator's pods.
         try:
             found = operator_addresses(installed)
             return [reaches(installed, places["prometheus"], address, OPERATOR_PORT) for address in found]

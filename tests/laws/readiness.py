@@ -33,8 +33,8 @@ def never_ready_before_captured(history: History) -> Iterator[str]:
     for number, before, now in history.steps():
         if now.status == before.status or now.condition("Ready").get("status") != "True":
             continue
-        # The watches of resource and pods are not synchronized, so the operator may have the newest spec with an older
-        # state of the pods.
+        # Consider all recent states, because the watches of resources and pods are not synchronized: the operator may
+        # have the newest spec together with an older state of the pods.
         pictures = history.pictures(number)
         desired = min(_desired(each) for each in pictures if _generation(each) >= now.status["observedGeneration"])
         if max(_answering(each) for each in pictures) < desired:
@@ -80,7 +80,8 @@ def _runs(uid: str, instance: str | None, moment: Moment) -> bool:
 
 def _answering(moment: Moment) -> int:
     found = [moment.runtimes[uid] for uid in moment.endpoints if uid in moment.runtimes]
-    # The end of a container on a lost node cannot be observed until the node counts as lost.
+    # A pod on a lost node counts as warm, because the operator cannot observe that its container ended until the node
+    # counts as lost.
     return sum(each.instance in moment.warm or not each.reachable for each in found)
 
 

@@ -39,7 +39,8 @@ def never_fewer_available_than_promised(history: History) -> Iterator[str]:
 
 def _floor(history: History, moment: Moment) -> int:
     promised = promise(moment.spec)
-    # Both floors are possible: times in the cluster are whole seconds, and the timeout may have just changed.
+    # Both minimums are possible, because times in the cluster are whole seconds, and the spec may just have changed the
+    # timeout. Accept the lower minimum.
     if promised.without_room is None or not _found_no_room(history, moment):
         return promised.floor
     return min(promised.floor, promised.without_room)
@@ -59,7 +60,8 @@ def _found_no_room(history: History, last: Moment) -> bool:
                 return True
             continue
         until = min(last.at, history.reacted_by(moment.at))
-        # The workloads of other revisions are deleted once the rollout is over.
+        # If the only workload has all replicas, the rollout is complete, because the operator deletes the workloads of
+        # other revisions at its end.
         if moment is not last and list(moment.replica_sets.values()) == [moment.spec.get("replicas", 1)]:
             return False
     return False
@@ -160,7 +162,8 @@ def _between(history: History, since: float, until: float) -> Sequence[Moment]:
 
 def _on_trial(revision: str, moment: Moment) -> bool:
     proven = moment.status.get("revision", {}).get("stable") == revision
-    # The garbage collector removes the pods of a deleted ReplicaSet, so there is nothing to protect.
+    # Consider only pods whose ReplicaSet still exists. The garbage collector deletes the other pods, so the law does
+    # not protect them.
     serving = {moment.pods[uid].revision for uid in moment.endpoints} & set(moment.replica_sets)
     held = moment.spec.get("rollout", {}).get("paused", False)
     return not proven and not held and bool(serving) and revision not in serving

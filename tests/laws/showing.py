@@ -57,9 +57,10 @@ def stalled_for_room_only_after_the_deadline(history: History) -> Iterator[str]:
         turned = stalled.get("status") == "True" and before.condition("Stalled").get("status") != "True"
         if not turned or stalled["reason"] not in NO_ROOM:
             continue
-        # Times in the cluster are whole seconds.
+        # Add one second, because times in the cluster are whole seconds.
         for each in history.between(now.at - deadline + 1, history.seen_from(now.at)):
-            # After a change of replicas, an additional old pod may run for a moment while a new pod waits for room.
+            # After a change of replicas, an extra old pod may run for a short time while a new pod waits for room, so
+            # compare the number of running pods with the desired number.
             running = [pod.uid in each.runtimes for pod in each.counted]
             if all(running) and len(running) >= sum(each.replica_sets.values()):
                 yield f"{now.at:.0f} s: {stalled['reason']} is Stalled, although all pods ran at {each.at:.0f} s"

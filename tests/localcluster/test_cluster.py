@@ -44,7 +44,8 @@ def test_removal_without_a_running_cluster_starts_nothing(monkeypatch: pytest.Mo
     assert not (cache_dir() / "run" / "never-started").exists()
 
 
-# Workers share the cache, where kubectl's file has the name of kind's cluster, so each worker uses its own name.
+# Each test process uses its own cluster name, because the processes share the cache, which has one kubectl
+# configuration per cluster name.
 THERE = f"there-{os.getpid()}"
 
 

@@ -111,7 +111,8 @@ def test_up_after_a_crash_starts_a_new_node(name: str) -> None:
 
 @pytest.mark.parametrize("interruption", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_up_leaves_nothing(name: str, interruption: signal.Signals) -> None:
-    # A background shell makes the tests ignore this signal, and child processes inherit that.
+    # Restore the handler of SIGINT. If the tests run in the background of a shell, they ignore SIGINT, and child
+    # processes inherit this.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     run_dir = cache_dir() / "run" / name
     with subprocess.Popen(

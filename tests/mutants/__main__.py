@@ -135,7 +135,7 @@ def try_mutants(tests: tuple[str, ...], found: Sequence[Mutant], count: Count, *
         "ignore::pytest.PytestAssertRewriteWarning",
     ]
     console.print(f"{len(found)} changes; collecting {' '.join(tests)}")
-    # The hash keeps the name short if TESTS names many files.
+    # Hash the names of the tests, because TESTS may name many files and the file name would become too long.
     memory = FOLDER / f"{sha256(' '.join(tests).encode()).hexdigest()[:16]}.json"
     paths = sorted({*(path for path, each in select_modules([]) if each == tests), *(mutant.path for mutant in found)})
     jobs = int(os.environ.get("JOBS", os.cpu_count() or 2))
@@ -158,7 +158,7 @@ def unmatched_excuses(excuses: Iterable[Identity], files: set[str], found: Itera
     known = {name(path) for path, _ in select_modules([])}
     unmatched = {each for each in excuses if each[0] in files or each[0] not in known}
     for mutant in found:
-        # Rendering a change is slow, so only functions with unmatched excuses are rendered.
+        # Render a change only if an excuse for its function is still unmatched, because rendering is slow.
         if any(each[:2] == (name(mutant.path), mutant.function) for each in unmatched):
             unmatched.discard(identity(mutant))
     for file, function, _, became in sorted(unmatched):

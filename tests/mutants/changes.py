@@ -41,7 +41,7 @@ def _is(argument: cst.Arg, name: str) -> bool:
 
 INSTEAD = {
     operator_arg_removal: arguments,
-    # Changing the case of a text only results in another text.
+    # Use only the first change of a text. The others change only the case of its letters, which no test must notice.
     operator_string: lambda node: islice(operator_string(node), 1),
 }
 OPERATORS = [*((kind, INSTEAD.get(operator, operator)) for kind, operator in mutation_operators), *texts.OPERATORS]
@@ -123,14 +123,16 @@ def mutants(path: Path) -> Iterator[Mutant]:
     visitor = Visitor(OPERATORS, IgnoredCode(set(), set(), set()))
     wrapper.visit(visitor)
     positions, names = wrapper.resolve(PositionProvider), dict(_names(wrapper.module))
-    # A part of "one" f"{two}" can be replaced with another string, but not with a call.
+    # Skip mutations that replace one part of an implicit concatenation, such as "one" f"{two}", with a call. The result
+    # would not be valid Python.
     parts = {id(part) for each in m.findall(wrapper, m.ConcatenatedString()) for part in each.children}
     for mutation in visitor.mutations:
         node = mutation.contained_by_top_level_function
         possible = isinstance(mutation.mutated_node, cst.BaseString) or id(mutation.original_node) not in parts
         if isinstance(node, cst.FunctionDef) and possible:
             line = positions[node].start.line
-            # The first line of a decorated function's code object is the line of the first decorator.
+            # Take the last key that does not lie behind the function's line. The code object of a decorated function
+            # starts at its first decorator.
             key = max(key for key in codes if key[1] == names[node] and key[2] <= line)
             yield Mutant(path, key[1], key[2], wrapper.module, mutation)
 
@@ -151,7 +153,8 @@ def codes_of(module: CodeType, path: Path) -> dict[Key, CodeType]:
     while inner:
         code = inner.pop()
         found[path, code.co_qualname, code.co_firstlineno] = code
-        # A class body has no fast locals. Functions defined in a function belong to the outer function.
+        # Descend only into class bodies, which lack the flag for fast locals (0x2). Functions that are defined inside a
+        # function belong to the outer function.
         if not code.co_flags & 0x2:
             inner += [each for each in code.co_consts if isinstance(each, CodeType)]
     return found

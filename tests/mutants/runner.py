@@ -96,7 +96,8 @@ class MutantRunner:
             raise session.Interrupted("tests cannot be collected")
         gc.unfreeze()  # Functions frozen by an earlier runner would not be found and would count as unreached.
         self.functions = functions_by_key(self.paths)
-        # isinstance() would access __class__ of every object, and some of torch's objects warn about that.
+        # Compare the type itself. isinstance() would read `__class__` of every object, and some objects of torch emit a
+        # warning when it is read.
         self.caches = [each for each in gc.get_objects() if type(each) is functools._lru_cache_wrapper]
         self.caches = [each for each in self.caches if each.__module__.startswith("gaudi_")]
         for item in session.items:

@@ -48,7 +48,7 @@ def cut_text(value: Any) -> Any:
 
 def same_start(left: Any, right: Any) -> bool:
     """Return True if one of two strings begins with the other, in place of `left == right`."""
-    # Single characters share a beginning only if they are equal.
+    # For single characters, a common beginning means equality, so the comparison is only changed for longer strings.
     if type(left) is type(right) and len(str(left) + str(right)) > 2 and _are_strings(left, right):
         return bool(left.startswith(right) or right.startswith(left))
     return bool(left == right)

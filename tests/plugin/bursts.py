@@ -31,7 +31,7 @@ def rendered_config(checkpoint: Path, engine: dict[str, Any], **fields: Any) -> 
                 "maxModelLen": LENGTH,
             },
             "accelerator": {"generation": "gaudi3"},
-            # The simulated card has memory for this many sequences.
+            # The emulated card has memory for 8 sequences.
             "engine": {"maxNumSeqs": 8, "settings": {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}, **engine},
             **fields,
         }

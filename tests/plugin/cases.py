@@ -90,7 +90,7 @@ def case_config(case: Case, checkpoint: Path, pieces: bool = True) -> RuntimeCon
         limits=Limits(
             max_model_len=1024,
             max_num_seqs=4,
-            # This strategy requires so many tokens, because the plugin may slice attention.
+            # PaddingAware requires at least 1024 tokens, because the plugin may slice attention with this strategy.
             max_num_batched_tokens=1024 if case.strategy is Strategy.PADDING_AWARE else 512,
             block_size=128,
             prefix_caching=case.prefix_caching,

@@ -13,9 +13,9 @@ from gaudi_runtime.traffic.serving_histogram import ServingHistogram
 from tests.plugin.engine import Facts, Run, collect_rank_facts, run_in_fork, shape_name
 
 SETTINGS = {
-    # With spawn, vLLM would start new interpreters, which import everything again.
+    # With the method `spawn`, vLLM would start new interpreters, each of which would import all modules again.
     "VLLM_WORKER_MULTIPROC_METHOD": "fork",
-    # Our functions are passed to vLLM's workers.
+    # The tests send functions to vLLM's workers, and vLLM allows this only with insecure serialization.
     "VLLM_ALLOW_INSECURE_SERIALIZATION": "1",
 }
 

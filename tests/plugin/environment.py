@@ -78,8 +78,8 @@ def interpreter() -> Path:
 def _install(found: Path) -> None:
     print("Making the environment of the plugin's release (3 GB, once)", file=sys.stderr)  # noqa: T201
     uv = str(Path(sys.executable).with_name("uv"))
-    # Install under a temporary name, so that the final name always has a complete environment. An environment cannot be
-    # moved once its scripts are written, but these tests use only its interpreter.
+    # Install under a temporary name and rename at the end, so that the final folder is always complete. The scripts of
+    # an environment break when it is moved, but these tests use only its interpreter.
     made = Path(f"{found}.{os.getpid()}")
     try:
         subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(made)], check=True)

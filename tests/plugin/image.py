@@ -25,7 +25,7 @@ def build() -> None:
     """Build the image as TAG. Raises NoSource."""
     recipe = images.Recipe(Path(__file__).with_name("Dockerfile"), {"plugin": source(), "card": CARD})
     images.build_image("played-card", BASE, recipe=recipe)
-    # Use the id of the base image, so that another base results in another image.
+    # Pass the image id instead of a tag, so that a changed base image results in a new image.
     images.build_image("runtime-hpu", TAG, {"HPU_BASE_IMAGE": images.built()[BASE]})
 
 

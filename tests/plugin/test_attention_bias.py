@@ -33,7 +33,7 @@ def bias_of(bucket: Bucket, dtype: str = "bfloat16") -> list[int] | None:
     from vllm_gaudi.v1.worker.hpu_model_runner import HPUAttentionMetadataProcessor, trim_attn_metadata
 
     batch, query, context = bucket
-    # Tensors on the meta device have a shape and no memory.
+    # Tensors on the meta device have a shape but take no memory.
     blocks = torch.zeros(batch * context, dtype=torch.int32, device="meta") if context else None
     lengths = torch.zeros(batch, dtype=torch.int32, device="meta")
     metadata = trim_attn_metadata(

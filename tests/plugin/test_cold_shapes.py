@@ -38,7 +38,8 @@ async def send_cold_shapes(run: Run) -> Facts:
         "helper": await measure_requests(run, [WARM], 2, **HELPER),
         "size": await measure_requests(run, [SIZE], 4),
         "path": await measure_requests(run, [PATH], 1),
-        # Code that Dynamo generated for another path may serve this shape from now on, with new recipes.
+        # The request with the other path may have made Dynamo generate code that also serves this shape, with new
+        # recipes.
         "again": await measure_requests(run, [WARM], 2),
     }
     await set_fail_on_cold_shapes(run, cold=True)
@@ -75,7 +76,8 @@ async def measure_requests(run: Run, prompts: Sequence[Sequence[int]], tokens: i
         run.answer(prompts, tokens, **sampling)
     except RuntimeError as refused:
         error = str(refused)
-        # In a pod the engine core ends here. This one continues without the step that was already scheduled.
+        # In a pod, the engine core ends after this error. This test continues with the same core, so it removes the
+        # step that was already scheduled.
         run.llm.abort_request([str(number) for number in range(len(prompts))])
         run.llm.engine_core.engine_core.batch_queue.clear()
     await run.count_batches()

@@ -49,8 +49,8 @@ def test_every_bucket_is_captured_once(facts: Facts, case: Case) -> None:
 
 
 def test_kv_cache_is_limited_to_blocks_that_sequences_can_fill(facts: Facts, case: Case) -> None:
-    # There are 4 sequences of 1024 tokens in blocks of 128, and one block is reserved by vLLM. The plugin disables
-    # prefix caching with contiguous attention.
+    # 4 sequences of 1024 tokens fill 32 blocks of 128 tokens, and vLLM reserves one more block. With contiguous
+    # attention, the plugin disables prefix caching.
     blocks = facts["report"]["memory"]["kv_blocks"]
     assert blocks > 33 if case.prefix_caching and not case.contiguous else blocks == 33
 
@@ -62,7 +62,8 @@ def test_sampler_and_defragmenter_are_warmed_up(facts: Facts) -> None:
 
 def test_serving_captures_and_compiles_no_planned_bucket(facts: Facts, case: Case) -> None:
     cold = set(facts["cold"])
-    # These pieces exceed the plugin's own limit of graph tokens, which we set.
+    # Ignore the skipped shapes: these pieces of split prompts exceed the plugin's token limit for graphs, which the
+    # test sets.
     cold -= set(skipped_shapes(facts))
     (before,), (after,) = facts["before"], facts["after"]
     assert (after["captures"], cold) == (before["captures"], set())

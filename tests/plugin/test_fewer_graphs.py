@@ -31,7 +31,7 @@ def facts(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 def test_no_request_meets_a_cold_shape(facts: dict[Strategy, Facts], strategy: Strategy) -> None:
     found = facts[strategy]
     assert found["answered"] == REQUESTS
-    # Four independent counts: recorded tensors, our counters, Dynamo, and the bridge of the card.
+    # The four counts are independent: recorded tensors, our counters, Dynamo, and the emulated card.
     assert (found["unwarmed"], found["cold"], found["compiled"], found["recipes"]) == ([], 0, 0, 0)
     assert found["forwards"] == found["counted"] > REQUESTS
 

@@ -33,7 +33,8 @@ def guided_config(checkpoint: Path) -> RuntimeConfig:
         **config.engine.settings,
         "--enable-auto-tool-choice": "true",
         "--tool-call-parser": "hermes",
-        # Without this limit the model, whose weights are random, fills its answers with white space.
+        # Forbid white space between the parts of an answer. Otherwise this model, which has random weights, fills its
+        # answers with white space.
         "--structured-outputs-config": json.dumps({"backend": "xgrammar", "disable_any_whitespace": True}),
     }
     return config.model_copy(update={"engine": config.engine.model_copy(update={"settings": settings})})
@@ -46,7 +47,8 @@ async def start_and_send(run: Run) -> Facts:
         run.engine.application() as app,
         httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://runtime", timeout=300) as client,
     ):
-        # First alone, then three at a time and all at once, so that the sampler runs at every size.
+        # Send the requests one by one, then three at a time, then all at the same time, so that the sampler runs with
+        # every batch size.
         answers = [await send_request(client, each) for each in ASKED]
         for several in (ASKED[:3], ASKED):
             answers += await asyncio.gather(*(send_request(client, each) for each in several))

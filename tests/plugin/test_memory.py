@@ -25,7 +25,8 @@ class LowMemory:
 CASES = {
     "compiling": LowMemory(full_at=(SHAPE, 1)),
     "capturing": LowMemory(full_at=(SHAPE, 2)),
-    # The KV cache takes what sequences can fill, so graphs are skipped only if the share is barely larger.
+    # With this utilization, the KV cache takes nearly all usable memory, so that some graphs do not fit into their
+    # share.
     "budget": LowMemory(graph_memory_share=0.002, device_memory_utilization=0.03554),
 }
 

@@ -36,6 +36,6 @@ def test_requests_meet_no_cold_shape(facts: Facts) -> None:
     assert facts["hits"] > 0
     assert facts["cold"] == {}
     assert facts["recompiles"] == 0
-    # The runner's forwards are recorded independently of our own counts.
+    # The recorded forwards of the model runner are independent of our own counters.
     (rank,) = facts["after"]
     assert set(rank["served"]) <= set(rank["warmed"])

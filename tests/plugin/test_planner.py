@@ -77,8 +77,8 @@ def plugin_plan(config: RuntimeConfig, blocks: int) -> dict[BucketPhase, Shapes]
 def differences(config: RuntimeConfig, blocks: int) -> str | None:
     """Return the buckets that only one of the two plans has, or None if the plans are equal."""
     size = config.limits.block_size
-    # Release 0.26 does not limit decode ranges by the existing blocks, as later ones do for models with plain
-    # attention.
+    # Do not bound the plan by the blocks of the device, because release 0.26 of the plugin does not. Later releases do,
+    # for models with plain attention.
     plan = plan_of_device(config.bucketing, config.limits, DeviceBlocks(blocks, size, size, bounded=False))
     for phase, planned in plugin_plan(config, blocks).items():
         ours = {tuple(each) for each in plan.buckets_of(phase)}
@@ -92,7 +92,7 @@ def differing_plans(base: RuntimeConfig, strategy: Strategy, blocks: int) -> dic
     logging.disable(logging.CRITICAL)
     wrong = {}
     for limits in LIMITS:
-        # The plugin plans contexts also without prefix caching.
+        # Plan with contexts, because the plugin plans contexts even without prefix caching.
         contexts = limits.model_copy(update={"splits_prompts": True})
         config = base.model_copy(update={"limits": contexts, "bucketing": BucketPolicy(strategy=strategy)})
         if found := differences(config, blocks):
@@ -100,7 +100,8 @@ def differing_plans(base: RuntimeConfig, strategy: Strategy, blocks: int) -> dic
     return wrong
 
 
-# These tests run in forks, because the plugin keeps its configuration and later tests fork this process.
+# These tests run in forked processes. The plugin stores its configuration in the process, and later tests fork this
+# process again.
 @pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("strategy", RANGED)
 def test_every_plan_equals_the_plugins_own(

@@ -30,10 +30,10 @@ def draft_config(case: Case, checkpoint: Path) -> RuntimeConfig:
     speculative = {"method": "ngram", "num_speculative_tokens": DRAFTS, "prompt_lookup_max": 3, "prompt_lookup_min": 1}
     settings = {**config.engine.settings, "--speculative-config": json.dumps(speculative)}
     engine = config.engine.model_copy(update={"settings": settings})
-    # A step has room for a prompt and all drafts, as the operator requires.
+    # Like the operator, leave room for a whole prompt and all drafts in one step.
     tokens = config.limits.max_model_len + config.limits.max_num_seqs * (1 + DRAFTS)
     limits = config.limits.model_copy(update={"draft_tokens": DRAFTS, "max_num_batched_tokens": tokens})
-    # With drafts, strategy Optimal accepts no traffic.
+    # Remove the traffic, because strategy Optimal accepts no traffic together with drafts.
     policy = config.bucketing.model_copy(update={"optimal": None})
     return config.model_copy(update={"engine": engine, "limits": limits, "bucketing": policy})
 
@@ -85,7 +85,7 @@ def test_every_planned_shape_is_warmed_and_captured(facts: Facts) -> None:
     report = facts["report"]
     assert set(facts["before"]["warmed"]) <= set(planned_shapes(facts))
     captured = report["prompt"]["captured"] + report["decode"]["captured"]
-    # The plugin itself captures no graph for the longest pieces.
+    # The plugin does not capture graphs for the longest pieces of split prompts.
     assert captured + len(report["skipped"]) == len(planned_shapes(facts))
     assert all(each["reason"] == "vLLM runs this shape without a graph" for each in report["skipped"])
 

@@ -20,7 +20,7 @@ from tests.plugin.serving import PROMPTS, largest_logit_gap, planned_shapes, sta
 
 def run_on_two_ranks(work: Callable[[Run], Any], config: RuntimeConfig, folder: Path) -> Facts:
     config = config.model_copy(update={"parallelism": ParallelismConfig(tensor=2)})
-    # With spawn, vLLM would start two new interpreters, which import everything again.
+    # With the method `spawn`, vLLM would start two new interpreters, each of which would import all modules again.
     with mock.patch.dict(os.environ, {"VLLM_WORKER_MULTIPROC_METHOD": "fork"}):
         return run_in_fork(work, config, folder)
 
@@ -33,7 +33,8 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 @pytest.fixture(scope="module")
 def facts(case: Case, checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Facts:
-    # This plan has half the buckets, and room for all prompts in a step. test_engine.py covers pieces of split prompts.
+    # To save time, this plan has half the buckets, and each step has room for all prompts. test_engine.py covers split
+    # prompts.
     config = case_config(case, checkpoints[case.family], pieces=False)
     config = config.model_copy(update={"limits": config.limits.model_copy(update={"max_num_batched_tokens": 1024})})
     return run_on_two_ranks(start_and_serve, config, tmp_path_factory.mktemp("two-ranks"))

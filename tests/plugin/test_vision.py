@@ -128,7 +128,8 @@ def test_warm_images_capture_and_compile_nothing(facts: Facts, case: VisionCase)
 
 def test_cold_images_are_counted_and_named(facts: Facts, case: VisionCase) -> None:
     assert len(facts["cold"]) == bool(case.cold)
-    # Without torch.compile the simulated card has recipes only for the language model.
+    # Only torch.compile is counted here: the emulated card has recipes of the language model, but not of the vision
+    # tower.
     assert facts["recompiles"] == (len(facts["cold"]) if case.mode is COMPILE else 0)
 
 
@@ -178,7 +179,8 @@ def test_full_card_skips_larger_vision_buckets(low_memory_facts: Facts) -> None:
 def test_language_model_is_warm_when_the_tower_lacks_memory(low_memory_facts: Facts) -> None:
     report = low_memory_facts["report"]
     assert [report[each]["warmed"] for each in ("prompt", "decode")] == [16, 4]
-    # The plugin captures no graph for pieces above its own limit of graph tokens, with or without enough memory.
+    # The plugin captures no graph for pieces of split prompts above its own token limit, even if there is enough
+    # memory.
     rule = "vLLM runs this shape without a graph"
     pieces = [*(f"1x128x{blocks}" for blocks in (4, 5, 6, 8)), *(f"1x512x{blocks}" for blocks in range(1, 8))]
     assert skipped_shapes(low_memory_facts) == {f"prompt {each}": rule for each in pieces}

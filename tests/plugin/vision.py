@@ -156,7 +156,7 @@ def _gemma() -> tuple[Any, Any]:
     )
     model: Any = Gemma3ForConditionalGeneration(config)
     with torch.no_grad():
-        # The projection is initialized with zeros, with which all images have the same embedding.
+        # The projection is initialized with zeros, so all images would have the same embedding.
         model.model.multi_modal_projector.mm_input_projection_weight.normal_(std=0.15)
     return model, processor
 

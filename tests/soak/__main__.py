@@ -45,7 +45,7 @@ class Failure:
 
 def main() -> int:
     """Run all parts, and return 1 if any of them failed."""
-    # An operator under faults logs warnings all the time.
+    # Hide the operator's warnings, because an operator under faults writes them all the time.
     logging.getLogger("gaudi_operator").setLevel(logging.CRITICAL)
     first = int(os.environ.get("GAUDI_SOAK_SEED", random.randrange(2**32)))  # noqa: S311
     console.print(f"seed {first}: GAUDI_SOAK_SEED={first} make soak makes the same choices")
@@ -115,8 +115,8 @@ def run_in_memory(first: int, steps: int) -> Failure | None:
         while totals["steps"] < steps and failure is None:
             failure = _batch(number)
             number += 1
-            # Each operator freezes existing objects when it has started, and this process creates tens of thousands of
-            # operators.
+            # Each operator freezes all existing objects after its start, so that the garbage collector skips them. This
+            # process creates tens of thousands of operators, so it unfreezes and collects their objects.
             gc.unfreeze()
             gc.collect()
             progress.update(task, completed=min(steps, totals["steps"]))

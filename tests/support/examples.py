@@ -35,7 +35,7 @@ def completed(fragment: Manifest) -> Manifest:
     first = manifests()[FIRST.relative_to(ROOT).as_posix()]
     spec = first["spec"]
     if "source" in fragment["spec"].get("model", {}):
-        # A spec has only one source.
+        # Remove the source of the first manifest, because a spec may have only one source.
         spec = {**spec, "model": {key: value for key, value in spec["model"].items() if key != "source"}}
     return {**first, "spec": merged(spec, fragment["spec"])}
 

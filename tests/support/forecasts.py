@@ -53,5 +53,5 @@ def from_the_hub(repository: str = "meta-llama/Llama-3.1-8B", **changes: Any) ->
     source = {"persistentVolumeClaim": None, "huggingFace": {"repo": repository}}
     real = {"engine": {"name": "vllm", "simulation": None, "executionMode": "HpuGraphs"}}
     spec = merged(merged(SEED, real), changes)
-    # The None must stay, so that a merge into another spec removes the other source of that spec.
+    # Keep the None values. A later merge into another spec then removes the other source of that spec.
     return {**spec, "model": {**spec["model"], "source": source}}

@@ -72,7 +72,7 @@ def _sibling(name: str, content: bytes) -> dict[str, object]:
     sha256 = hashlib.sha256(content).hexdigest()
     if LARGE not in name:
         return {"rfilename": name, "size": len(content), "blobId": _blob(content)}
-    # In Git, a pointer replaces a large file.
+    # Git stores a pointer instead of a large file.
     pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256}\nsize {len(content)}\n".encode()
     lfs = {"sha256": sha256, "size": len(content), "pointerSize": len(pointer)}
     return {"rfilename": name, "size": len(content), "blobId": _blob(pointer), "lfs": lfs}

@@ -58,7 +58,7 @@ class KubeApi:
         """Create a client with the certificates ca.crt and admin.crt and the key admin.key in `pki`."""
         context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
         context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
-        # The pool is small, because httpx checks the state of each pooled connection for every request.
+        # Limit the number of pooled connections, because httpx checks the state of each of them before every request.
         limits = httpx.Limits(max_keepalive_connections=16, keepalive_expiry=None)
         self._client = httpx.AsyncClient(base_url=server, verify=context, trust_env=False, timeout=30, limits=limits)
         self._tasks: set[asyncio.Task[httpx.Response]] = set()
@@ -81,7 +81,7 @@ class KubeApi:
         """Send one request. Raises httpx.HTTPStatusError if it is refused."""
         content = None if body is None else json.dumps(body)
         answer = await self._through(self._client.request(method, path, content=content, **options))
-        # The server's Retry-After header has the delay.
+        # Repeat the request after the delay that the server states in the header Retry-After.
         while answer.status_code == httpx.codes.TOO_MANY_REQUESTS:
             await asyncio.sleep(float(answer.headers.get("Retry-After", "1")))
             answer = await self._through(self._client.request(method, path, content=content, **options))
@@ -150,7 +150,8 @@ class KubeApi:
 
     async def _through(self, request: Coroutine[None, None, httpx.Response]) -> httpx.Response:
         """Return the answer. If the caller is cancelled, the request ends by itself."""
-        # httpx leaks the socket of a task that is cancelled during the handshake.
+        # Never cancel the request itself, because httpx leaks the socket of a task that is cancelled during the TLS
+        # handshake.
         task = asyncio.create_task(request)
         self._tasks.add(task)
         task.add_done_callback(self._over)

@@ -53,7 +53,7 @@ class Kubelet:
         self._pods: dict[str, _Pod] = {}
         self._latest: dict[str, Object] = {}
         self._starting: set[str] = set()
-        # All runtimes that may hold resources, including those of deleted pods and of pods that are starting.
+        # The list has all runtimes that may hold resources, including those of deleted pods and of starting pods.
         self._open: list[Runtime] = []
         self._background = Background()
         self.on_start: Callable[[FakeRuntime], None] = lambda _: None

@@ -11,7 +11,7 @@ TWO_DIMENSIONAL = BucketPolicy(
         batch_size=RangeSettings(min=1, step=128, max=4), blocks=RangeSettings(min=128, step=128, max=2048)
     ),
 )
-# The releases of these logs count decode lengths in tokens, so a block has one token.
+# The releases of these logs count decode lengths in tokens, so the limits use blocks of one token.
 TWO_DIMENSIONAL_LIMITS = Limits(
     max_model_len=2048,
     max_num_seqs=4,

@@ -2,6 +2,6 @@
 
 from hypothesis import settings
 
-# A busy machine must not make a property fail. Benchmarks find slow code.
+# Disable hypothesis' deadline, so that a busy machine fails no test. Benchmarks detect slow code.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")

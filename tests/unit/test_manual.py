@@ -69,7 +69,7 @@ def test_every_reason_of_stalled_has_something_to_do() -> None:
     lines = [line for line in SECTION.splitlines() if line.startswith("| `") and line.count(" | ") == 3]
     actions = {line: line.rsplit(" | ", 1)[1].strip(" |") for line in lines}
     assert [line for line, action in actions.items() if not action] == []
-    # "the same" refers to the row above, so a table never begins with it.
+    # The first row must not begin with "the same", because these words refer to the row above.
     assert not actions[lines[0]].startswith("the same")
 
 

@@ -27,7 +27,8 @@ def start_until_first_bucket(checkpoint: Path, folder: Path) -> Iterator[Runtime
     config = vllm_config(checkpoint, folder, ExecutionMode.TORCH_COMPILE)
     serving = config.serving.model_copy(update={"stall_timeout_seconds": STALL_SECONDS})
     with runtime_process(folder, config.model_copy(update={"serving": serving})) as runtime:
-        # Compilation first reads the free memory, so processes are disturbed only once a bucket is current.
+        # Wait for the first bucket, because a compile begins by reading the free memory, and the test disturbs the
+        # processes only after this read.
         runtime.until(lambda report: report.prompt.current is not None)
         yield runtime
 

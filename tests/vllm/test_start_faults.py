@@ -33,7 +33,7 @@ from tests.vllm.configs import vllm_config
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # Libraries that vLLM imports raise it.
-    # vLLM leaves its own contexts to the garbage collector.
+    # vLLM does not close its ZeroMQ contexts. The garbage collector closes them and emits this warning.
     pytest.mark.filterwarnings("ignore:Unclosed context:ResourceWarning"),
 ]
 

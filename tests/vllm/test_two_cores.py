@@ -29,7 +29,8 @@ def runtime(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     with runtime_process(folder, both, variables=SHARED_CORES) as process:
         process.follow(Phase.SERVING)
         yield process
-        # vLLM's coordinator of the cores has no worker of ours, which would end it after a SIGKILL of the runtime.
+        # Stop the runtime with SIGTERM. After a SIGKILL, vLLM's coordinator process would keep running, because it has
+        # no worker of ours that ends it.
         process.signal(signal.SIGTERM)
         process.exit_code()
 

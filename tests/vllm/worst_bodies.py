@@ -124,7 +124,8 @@ async def measure(app: FastAPI) -> None:
     known = fields_by_path(app)
     for path in sorted(GENERATING):
         found = known.get(path, set())
-        # If a release declared its models in another way, bodies would have only unknown fields.
+        # If a release of vLLM declares its request models differently, no path has fields, and the bodies would contain
+        # only unknown fields. Report such a path instead.
         if path not in known or not (path.startswith(FORMS) or found & {*LISTS}):
             write({"path": path, "missing": True})
             continue

@@ -173,7 +173,7 @@ class Nodes:
                 del self.containers[container.pod]
                 self.api.remove("Pod", pod["metadata"]["name"])
             return
-        # A kubelet writes the status one second after a change.
+        # Write the previous state first, because a kubelet writes the status one second after a change.
         self._write_status(pod, container, now)
         self._run(container, now)
 

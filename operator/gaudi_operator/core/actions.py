@@ -11,7 +11,7 @@ from gaudi_operator.core.plan_answers import AnyPlanQuestion
 
 @dataclass(frozen=True)
 class Event:
-    """An event on the resource, published only after the status write of the same reconcile succeeded."""
+    """An event on the resource. It is published only after the status write of the same reconcile has succeeded."""
 
     type: Literal["Normal", "Warning"]
     reason: str
@@ -20,7 +20,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Apply:
-    """A server-side apply of one child under the operator's field manager."""
+    """A server-side apply of one child with the operator's field manager."""
 
     manifest: Manifest
     reason: str
@@ -28,7 +28,7 @@ class Apply:
 
 @dataclass(frozen=True)
 class Delete:
-    """The deletion of one child, only if it still has this UID."""
+    """The deletion of one child. The API server rejects the deletion if the child has another UID."""
 
     api_version: str
     kind: str
@@ -39,7 +39,7 @@ class Delete:
 
 @dataclass(frozen=True)
 class SetGate:
-    """A write of one pod's gate condition by server-side apply on pods/status, only if the pod still has this UID.
+    """A write of one pod's gate condition, by server-side apply on pods/status. The pod must still have this UID.
 
     `again` is True if the gate was written before.
     """
@@ -54,7 +54,7 @@ class SetGate:
 
 @dataclass(frozen=True)
 class SetDeletionCost:
-    """A write of a pod's deletion cost if the pod still has this UID. Without `removed_first`, it resets the cost."""
+    """A write of a pod's deletion cost, if the pod still has this UID. Without `removed_first`, the cost is reset."""
 
     pod: str
     uid: str
@@ -68,12 +68,12 @@ Action = Apply | Delete | SetGate | SetDeletionCost
 
 @dataclass(frozen=True)
 class Decision:
-    """All actions of one reconcile, in their order, with the status to write and the events after it.
+    """The ordered actions of one reconcile, the status to write, and the events to publish after the status write.
 
     `requeue_after` is the number of seconds until the next reconcile if nothing else triggers it, or None if no
-    deadline is pending. `question` is set if the rest of the decision needs a plan that is not computed yet. Then the
-    actions are only gates, and the status is the written one. `status_held` is the time since which a newer status has
-    waited to be written.
+    deadline is pending. `question` is set if the decision needs a plan that is not computed yet. In this case the
+    actions contain only gate writes, and the status does not change. `status_held` is the time since which a newer
+    status waits to be written.
     """
 
     actions: tuple[Action, ...]
@@ -85,7 +85,7 @@ class Decision:
 
 
 def changes_live_objects(action: Action, observed: Observed) -> bool:
-    """Return True if the action deletes an object or changes a live workload, after which a next step may be due."""
+    """Return True if the action deletes an object or changes a live workload. A further step may then be due."""
     if isinstance(action, Apply):
         live = {(each["kind"], each["metadata"]["name"]) for each in observed.workloads}
         return (action.manifest["kind"], action.manifest["metadata"]["name"]) in live

@@ -1,8 +1,8 @@
-"""The GaudiInferenceClass of a resource, and the defaults that it fills in (docs/how-to/classes.md).
+"""The GaudiInferenceClass of a resource, and the defaults of the class (docs/how-to/classes.md).
 
 `spec.className` names the class. Without a name, the default class applies. A class selects the namespaces that may use
-it and the installation that serves it. Its defaults become part of a revision when the revision is created, so a
-changed class restarts no pods. The status reports which fields the change would affect.
+it and the installation that serves it. When a revision is created, the defaults of the class become part of it.
+Therefore a changed class restarts no pods. The status reports which fields the change would affect.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ FORBIDDEN = "ForbiddenByClass"
 
 @dataclass(frozen=True)
 class Platform:
-    """The class of one resource, or the problem that keeps it from being resolved.
+    """The class of one resource, or the problem that prevents the operator from using the class.
 
     `says` is the spec of the class. `elsewhere` is True if another installation serves the class.
     """
@@ -46,14 +46,17 @@ class Platform:
 
     @property
     def limits(self) -> ClassLimits:
-        """The limits that refuse a spec. Without a class and in a trial, only what needs permission is refused."""
+        """The limits that refuse a spec.
+
+        Without a class, or in a trial, only settings that need permission are refused.
+        """
         if self.says and self.says.trial:
             return ClassLimits(allow_all_clients=self.says.limits.allow_all_clients)
         return self.permissions
 
     @property
     def permissions(self) -> ClassLimits:
-        """The limits of the class, whose lists give permission to their entries, also in a trial."""
+        """The limits of the class, even in a trial. The entries of their lists are permitted."""
         return self.says.limits if self.says else ClassLimits()
 
 
@@ -61,9 +64,9 @@ NO_CLASS = Platform()
 
 
 def resolve_class(inference: Inference, observed: Observed, defaults: InstallationDefaults) -> Platform:
-    """Return the class of a resource, or NO_CLASS if the resource names none and there is no default class.
+    """Return the class of a resource, or NO_CLASS if the resource names no class and there is no default class.
 
-    If the installation requires a class, a problem is returned in place of NO_CLASS.
+    If the installation requires a class, return a problem instead of NO_CLASS.
     """
     asked = inference.spec.class_name
     found = _named(asked, observed) if asked else _default(observed)
@@ -72,7 +75,8 @@ def resolve_class(inference: Inference, observed: Observed, defaults: Installati
     if isinstance(found, Problem):
         return Platform(asked, problem=found)
     name = found["metadata"]["name"]
-    # Read the raw manifest, because a class of another installation may have fields of a newer release.
+    # Read `controller` from the raw manifest. A class of another installation may have fields of a newer release, which
+    # would fail the validation.
     if (found.get("spec") or {}).get("controller") != defaults.controller:
         return Platform(name, elsewhere=True)
     try:
@@ -132,7 +136,7 @@ def _default(observed: Observed) -> Manifest | Problem | None:
 
 
 def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Return True if the selector of a class matches the labels of a namespace, with the semantics of Kubernetes."""
+    """Return True if the namespace selector of a class matches the labels of a namespace, as defined by Kubernetes."""
     return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
         _holds(each, labels) for each in selector.match_expressions
     )
@@ -152,7 +156,7 @@ def _holds(asked: LabelRequirement, labels: Mapping[str, str]) -> bool:
 
 @dataclass(frozen=True)
 class FilledInference:
-    """A resource with the defaults of its class. `values` maps the paths of the filled fields to JSON values."""
+    """A resource with the defaults of its class. `values` maps the path of each filled field to its JSON value."""
 
     inference: Inference
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -170,7 +174,7 @@ def fill_class_defaults(inference: Inference, platform: Platform) -> FilledInfer
 
 
 def _values(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> list[tuple[str, Any]]:
-    """Return the class defaults for fields that the spec omits, as (path below spec in model names, value)."""
+    """Return the class defaults for omitted fields of the spec, as (path below spec in Python names, value)."""
     pod = spec.pod
     own_user = pod.run_as_user != DEFAULT_USER or pod.user_from_cluster
     cards = not on_cpu(spec.accelerator)
@@ -203,7 +207,7 @@ def _values(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> list[tuple[str
 
 
 def _amounts(own: ContainerResources, given: ContainerResources) -> Iterator[tuple[str, Any, bool]]:
-    """Yield (path, default, applies). A default applies only if the spec has no request or limit of this resource."""
+    """Yield (path, default, applies). A default applies if the spec has no request and no limit for the resource."""
     for name in Amounts.model_fields:
         left_out = getattr(own.requests, name) is None and getattr(own.limits, name) is None
         yield f"pod.resources.requests.{name}", getattr(given.requests, name), left_out
@@ -217,7 +221,7 @@ def _with(model: Any, path: tuple[str, ...], value: Any) -> Any:
 
 
 def _written(model: Any, name: str, *rest: str) -> Iterator[str]:
-    """Yield the names in a field's path as a manifest spells them."""
+    """Yield the names in the path of a field as they are written in a manifest."""
     yield type(model).model_fields[name].alias or name
     if rest:
         yield from _written(getattr(model, name), *rest)

@@ -1,7 +1,7 @@
-"""Long texts of a spec that are stored in ConfigMaps: their references, and the spec with the texts inserted.
+"""Long texts of a spec that are stored in ConfigMaps: the references, and the spec with the texts inserted.
 
-Texts are resolved before any decision, so they are inputs of the revision as if the spec contained them. A changed text
-creates a new revision. A missing text blocks a new spec but does not affect running pods.
+Texts are inserted before any decision, so they become inputs of the revision like other fields of the spec. A changed
+text creates a new revision. A missing text blocks a new spec but does not affect running pods.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ def referenced_texts(resource: Manifest) -> tuple[TextKey, ...]:
 
 
 def insert_texts(resource: Manifest, texts: Mapping[TextKey, str]) -> Manifest:
-    """Return `resource` with the referenced texts inserted. A reference stays if its text is missing or too long."""
+    """Return `resource` with the texts in place of the references. A reference to a missing or too long text stays."""
     spec = resource.get("spec")
     for section, reference, field, key in _named(resource):
         text = texts.get(key)

@@ -1,4 +1,4 @@
-"""The deadlines of one reconcile: which have passed, and when to requeue if nothing else changes."""
+"""The deadlines of one reconcile: which deadlines have passed, and when the next reconcile is due."""
 
 from datetime import datetime
 
@@ -7,10 +7,10 @@ _LATE_SECONDS = 0.1
 
 
 class Deadlines:
-    """The deadlines checked in one reconcile. `now` is the time of the observation.
+    """The deadlines that one reconcile checks. `now` is the time of the observation.
 
-    Checking a pending deadline also schedules a reconcile for it. So every pending deadline has a requeue, and every
-    requeue has a reason. Each reconcile creates its own instance, which is the only mutable value of a reconcile.
+    A check of a pending deadline also schedules a reconcile for this deadline. Therefore every pending deadline has a
+    requeue. Each reconcile creates its own instance, which is the only mutable object of the decision.
     """
 
     def __init__(self, now: datetime) -> None:
@@ -30,5 +30,5 @@ class Deadlines:
 
     @property
     def requeue_after(self) -> float | None:
-        """Seconds until the first scheduled deadline, or None if no deadline is pending."""
+        """The seconds until the first scheduled deadline, or None if no deadline is pending."""
         return None if self._due is None else self._due + _LATE_SECONDS

@@ -1,4 +1,4 @@
-"""One reconcile as a pure function of the observed state, which returns the actions, the status and the events."""
+"""One reconcile as a pure function: the observed state determines the actions, the status and the events."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -59,8 +59,8 @@ def decide(
 ) -> Decision:
     """Decide the actions, the status and the events of one reconcile.
 
-    The order is: gates by pod reports, admission of the spec, the next rollout step, children, status. `answers` has
-    the computed answers about plans. `read` parses the resource and may return a cached value.
+    The order is: gates by pod reports, admission of the spec, the next rollout step, children, status. `answers`
+    contains the computed answers to plan questions. `read` parses the resource and may return a cached value.
     """
     judged = _judge(observed, defaults, answers, read)
     if isinstance(judged, Decision):
@@ -73,9 +73,9 @@ def decide(
 
 @dataclass(frozen=True)
 class JudgedGates:
-    """The gate writes that a reconcile decides first, and their inputs.
+    """The gate writes, which a reconcile decides first, and the inputs of this decision.
 
-    `pods` are as they will be after the gates are written.
+    `pods` have the state that they will have after the gate writes.
     """
 
     inference: Inference
@@ -93,7 +93,7 @@ def _judge(
     answers: PlanAnswers,
     read: Callable[[Manifest, PlanAnswers], Inference],
 ) -> JudgedGates | Decision:
-    """Judge the gates, or return the final decision if there is nothing to judge."""
+    """Judge the gates. Return a Decision if the reconcile ends here, for example for an unreadable spec."""
     before, deadlines = read_status(observed.resource), Deadlines(observed.now)
     if read_identity(observed.resource).deleting:
         return Decision((), before)  # the garbage collector of the cluster deletes the children
@@ -115,7 +115,7 @@ def _judge(
 
 
 def _gates_alone(judged: JudgedGates) -> Decision:
-    """Return a decision with only the gates and their events, because the plan is not computed yet."""
+    """Return a decision with only the gate writes and their events, because the plan is not computed yet."""
     shown = events(judged.before, judged.before, judged.gates, *_shown(judged))
     return Decision(tuple(judged.gates), judged.before, shown, judged.deadlines.requeue_after)
 
@@ -130,7 +130,7 @@ def _shown(judged: JudgedGates) -> tuple[tuple[PodView, ...], int]:
 
 
 def _decide_by_plan(judged: JudgedGates, observed: Observed, defaults: InstallationDefaults) -> Decision:
-    """Decide everything that depends on the plan of the spec."""
+    """Decide everything that depends on the bucket plan of the spec."""
     before, deadlines = judged.before, judged.deadlines
     state, policy = _state(judged, observed, defaults)
     violation, desired = _admit(state, policy)
@@ -175,20 +175,20 @@ def _state(judged: JudgedGates, observed: Observed, defaults: InstallationDefaul
 
 
 def _since(found: Problem | None, before: GaudiInferenceStatus, deadlines: Deadlines) -> Problem | None:
-    """Return the problem, with its start time if other users or controllers can resolve it."""
+    """Return the problem. If other users or controllers can resolve the problem, it has a start time."""
     if found is None or found.reason not in RESOLVED_BY_OTHERS:
         return found
     return replace(found, since=spec_refused_since(found.reason, before.conditions) or deadlines.now)
 
 
 def _forbidden(revisions: Iterable[Revision], policy: PodPolicy, defaults: InstallationDefaults) -> dict[str, Problem]:
-    """Return the problem of each revision for which this installation no longer permits pods."""
+    """Return a problem for each revision whose pods this installation no longer permits, by revision name."""
     judged = ((each.name, revision_is_not_allowed(each, policy, defaults)) for each in revisions)
     return {name: violation for name, violation in judged if violation}
 
 
 def _admit(state: State, policy: PodPolicy) -> tuple[Problem | None, Revision | None]:
-    """Return (violation of the spec, None) or (None, revision that the spec asks for)."""
+    """Return (violation of the spec, None) or (None, revision that the spec requests)."""
     inference, defaults = state.inference, state.defaults
     if lost := missing_pin(inference, state.stored):
         return Problem("RevisionNotKept", lost), None
@@ -204,7 +204,7 @@ def _admit(state: State, policy: PodPolicy) -> tuple[Problem | None, Revision | 
     if desired.name in {revision.name for revision in state.stored}:
         found = state.forbidden.get(desired.name)
     else:
-        # Estimates apply only until the revision exists. After that its pods report the facts.
+        # Check estimates only before the revision exists. After that, its pods report measured values.
         found = policy.why_not(desired) or published_without_key(whole.inference.spec)
         found = found or plugin_violation(inference) or plan_has_gaps(inference) or estimated_violation(inference)
     return (found, None) if found else (None, desired)

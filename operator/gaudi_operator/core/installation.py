@@ -1,4 +1,4 @@
-"""The installation of the operator as decisions read it: defaults for omitted fields, and limits."""
+"""The installation of the operator: its defaults for omitted fields, and its limits."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,10 @@ from gaudi_operator.api.v1alpha1.tracing import Tracing
 
 @dataclass(frozen=True)
 class AllowedHostPath:
-    """A node folder that the installation lets pods in `namespaces` mount: `prefix` and everything below it.
+    """A node folder that pods may mount according to the installation: `prefix` and everything below it.
 
-    Without `namespaces`, pods in all namespaces may mount it. `groups` are the supplementary groups that such pods may
-    have in addition to their fixed group.
+    `namespaces` are the namespaces whose pods may mount the folder. If the tuple is empty, all pods may mount it.
+    `groups` are the supplementary groups that these pods may have in addition to their fixed group.
     """
 
     prefix: str
@@ -23,7 +23,7 @@ class AllowedHostPath:
 
 @dataclass(frozen=True)
 class InstallationDefaults:
-    """The installation's defaults for omitted fields, and the installation's limits."""
+    """The installation's defaults for omitted fields of a spec, and its limits."""
 
     runtime_image: str
     hpu_image: str
@@ -39,5 +39,5 @@ class InstallationDefaults:
     require_class: bool = False
 
     def __hash__(self) -> int:
-        """Return a hash of some fields, because the others may contain dictionaries, which have no hash."""
+        """Return a hash of the fields that are hashable. The other fields may contain dictionaries."""
         return hash((self.runtime_image, self.hpu_image, self.controller))

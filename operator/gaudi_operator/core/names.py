@@ -1,4 +1,4 @@
-"""The names and labels that the operator writes into a cluster, in one place. Tests import the same constants."""
+"""All names and labels that the operator writes into a cluster. Tests import the same constants."""
 
 FIELD_MANAGER = "gaudi-operator"
 GATE = "inference.gaudi.dev/warmed-up"

@@ -1,6 +1,6 @@
 """The observed state of a reconcile: a frozen snapshot of a resource, its children and the reports of its pods.
 
-Decisions read only this and the installation's defaults (installation.py).
+Decisions read only this snapshot and the installation's defaults (installation.py).
 """
 
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ Manifest = Mapping[str, Any]
 class PodReport:
     """The last observed report of a pod, or the reason why the report was ignored.
 
-    `container_id` is the runtime container's ID in the pod status when the report was fetched, so that a report never
-    applies to another container. `received` is a time of the operator's clock. `report` may be trimmed by
-    trim_report().
+    `container_id` is the ID of the runtime container in the pod status at the time when the report was fetched. With
+    this ID, a report is never used for another container. `received` is a time of the operator's clock. `report` may be
+    trimmed by trim_report().
     """
 
     container_id: str
@@ -30,9 +30,9 @@ class PodReport:
 
 
 def trim_report(report: WarmupReport) -> WarmupReport:
-    """Return an observed report without the parts that no decision reads.
+    """Return an observed report without the parts that decisions do not read.
 
-    1,000 full reports may take a gigabyte.
+    1,000 complete reports may need a gigabyte of memory.
     """
     firsts = [next((each for each in report.skipped if each.phase is phase), None) for phase in BucketPhase]
     vision, seen = report.vision, report.served.vision
@@ -57,16 +57,16 @@ class TextKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Observed:
-    """The state that watches and polls have observed for one resource.
+    """The state of one resource that watches and polls have observed.
 
     `resource` is the whole GaudiInference. Lists contain only objects that carry the operator's labels and are owned by
-    the resource. `reports` is keyed by pod UID. `texts` has the texts that the spec references
-    (core/config_map_texts.py). `now` is the time of the observation, so that decisions need no clock. `status_written`
-    is the time of the last status write of this process, or None before the first write. `status_held` is the time
-    since which a newer status has waited to be written, or None if no status is waiting. For replicas of several nodes,
-    `pods` has the leaders and `workers` has the other pods. `groups_served` is True if the cluster has
-    LeaderWorkerSets. `classes` has all GaudiInferenceClasses. `namespace_labels` is filled only if a class selects
-    namespaces by labels.
+    the resource. `reports` is keyed by pod UID. `texts` contains the texts that the spec references
+    (core/config_map_texts.py). `now` is the time of the observation. Decisions use it instead of a clock.
+    `status_written` is the time of the last status write of this process, or None before the first write. `status_held`
+    is the time since which a newer status waits to be written, or None if no status is waiting. If a replica has
+    several nodes, `pods` contains the leaders and `workers` contains the other pods. `groups_served` is True if the
+    cluster has LeaderWorkerSets. `classes` contains all GaudiInferenceClasses. `namespace_labels` is filled only if a
+    class selects namespaces by labels.
     """
 
     resource: Manifest
@@ -93,12 +93,15 @@ class Observed:
 
     @property
     def pod_count(self) -> int:
-        """The number of pods of all replicas, workers included."""
+        """The number of pods of all replicas, including workers."""
         return len(self.pods) + len(self.workers)
 
     @property
     def children(self) -> tuple[Manifest, ...]:
-        """The owned children that are applied, except PVCs, which are compared separately."""
+        """The children that the operator owns and applies.
+
+        PVCs are not included, because they are compared separately.
+        """
         return (
             *self.revisions,
             *self.workloads,

@@ -1,9 +1,9 @@
-"""Questions about plans and their cached answers, computed outside of the reconcile.
+"""Questions about plans, and a cache of their answers, which are computed outside of the reconcile.
 
-A spec may ask for hundreds of thousands of buckets, and a tenant may create many specs. Decisions therefore compute no
+A spec may request hundreds of thousands of buckets, and a tenant may create many specs. Therefore decisions compute no
 plans. They pass a `PlanQuestion` to PlanAnswers, which returns the cached answer or raises Unanswered. After
-Unanswered, the reconcile writes only its gates, and runs again when the answer is computed (shell/plans/planning.py).
-Answers are small even for large plans. Refusals are cached too.
+Unanswered, the reconcile writes only the gates, and runs again when the answer is computed (shell/plans/planning.py).
+Answers are small even for large plans. Refusals are cached, too.
 """
 
 import hashlib
@@ -21,21 +21,21 @@ AnyPlanQuestion = Any
 
 
 class PlanTooExpensive(Exception):
-    """The plan answer that the computation exceeded its limits.
+    """The error that the computation of a plan exceeded its limits.
 
-    The message says what was used, as the end of a sentence.
+    The message states the used amount, as the end of a sentence.
     """
 
 
 class PlanQuestion(Generic[T]):
-    """A question about a plan: a frozen dataclass that another process can receive, and the code that answers it."""
+    """A question about a plan. It is a frozen dataclass, and its code can answer the question in another process."""
 
     kind: ClassVar[Any]
     """The type of the answer. Answers from another process are validated against this type."""
 
     @property
     def size(self) -> int:
-        """The maximum bytes of the question and its answer, without long texts."""
+        """The maximum size of the question and its answer in bytes, without long texts."""
         raise NotImplementedError
 
     def answer(self) -> T:
@@ -44,31 +44,31 @@ class PlanQuestion(Generic[T]):
 
 
 class Unanswered(Exception):
-    """A decision needs the answer to `question`, which has not been computed yet."""
+    """The error that the answer to `question` is needed but not computed yet."""
 
     def __init__(self, question: AnyPlanQuestion) -> None:
-        """Store the question. This does not start its computation."""
+        """Store the question. The computation of the answer is not started."""
         super().__init__(question)
         self.question = question
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A cached plan answer that is a refusal: the type and arguments of the exception.
+    """A cached refusal in place of a plan answer: the type and arguments of the exception.
 
-    Its traceback is left out, because it would hold memory.
+    The traceback is not cached, because it would keep memory in use.
     """
 
     kind: type[Exception]
     arguments: tuple[Any, ...]
 
     def raise_it(self) -> None:
-        """Raise the exception again."""
+        """Raise the cached exception as a new exception."""
         raise self.kind(*self.arguments)
 
 
 class PlanAnswers:
-    """A cache of plan answers of up to `most_bytes`. The least recently used answers are evicted first."""
+    """A cache of plan answers that uses up to `most_bytes`. The least recently used answers are evicted first."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -103,10 +103,10 @@ class PlanAnswers:
 
 
 class SynchronousAnswers(PlanAnswers):
-    """Plan answers that are computed synchronously in this process, for commands and tests."""
+    """Plan answers that are computed in this process when they are requested, for commands and tests."""
 
     def get(self, question: PlanQuestion[T]) -> T:
-        """Return the answer, and compute it if it is not cached. Raises PlanImpossible."""
+        """Return the answer. If the answer is not cached, compute it. Raises PlanImpossible."""
         try:
             return super().get(question)
         except Unanswered:
@@ -126,7 +126,7 @@ SYNCHRONOUS_ANSWERS = SynchronousAnswers(16 * 2**20)
 
 
 def _brief(question: AnyPlanQuestion) -> AnyPlanQuestion:
-    """Return the question with digests in place of long texts, which would need more memory than all answers."""
+    """Return the question with digests in place of long texts. The texts would need more memory than all answers."""
     values = {each.name: getattr(question, each.name) for each in fields(question)}
     policies = {name: _with_digests(each) for name, each in values.items() if isinstance(each, BucketPolicy)}
     return replace(question, **policies) if policies else question

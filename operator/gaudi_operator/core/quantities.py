@@ -23,7 +23,7 @@ def parse_quantity(text: str) -> Fraction:
 
 
 def format_memory(size: int) -> str:
-    """Return the smallest memory quantity of at most four digits that holds `size` bytes: 3805, 16Ki, 1024Mi."""
+    """Return `size` bytes as a memory quantity of at most four digits, rounded up: 3805, 16Ki, 1024Mi."""
     unit = next(unit for unit in (None, "Ki", "Mi", "Gi", "Ti", "Pi", "Ei") if size <= 9999 * _SCALES[unit])
     return f"{ceil(size / _SCALES[unit])}{unit or ''}"
 
@@ -32,8 +32,9 @@ MOST_MEMORY = 2**60
 """The maximum memory of any device in bytes, and thus the maximum number of KV cache blocks."""
 
 
-# A decision parses the same few quantities many times. The schema bounds their length.
+# Cache the result, because a decision parses the same few quantities many times. The schema limits the length of the
+# keys.
 @lru_cache(maxsize=1024)
 def parse_bytes(text: str) -> int:
-    """Return the bytes of a memory quantity, rounded down. Raises ValueError if `text` is not a quantity."""
+    """Return a memory quantity in bytes, rounded down. Raises ValueError if `text` is not a quantity."""
     return int(parse_quantity(text))

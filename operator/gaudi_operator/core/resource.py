@@ -1,4 +1,4 @@
-"""The GaudiInference as decisions read it: its typed spec, its metadata and its written status."""
+"""The GaudiInference as a parsed value: its typed spec, its metadata and its written status."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
@@ -21,12 +21,12 @@ P = ParamSpec("P")
 
 
 class SpecUnreadable(Exception):
-    """The spec does not match this operator's types. The message is a sentence."""
+    """The error that the spec does not match this operator's types. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """The metadata of a GaudiInference that decisions read."""
+    """The parts of a GaudiInference's metadata that decisions read."""
 
     name: str
     namespace: str
@@ -41,7 +41,7 @@ class Inference:
     """A GaudiInference with its typed spec.
 
     `kept_mode` is the execution mode of the stored revision of this spec, or None if no revision is stored yet.
-    `answers` has the computed answers about the plan.
+    `answers` contains the computed answers to questions about the plan.
     """
 
     identity: Identity
@@ -53,9 +53,9 @@ class Inference:
 
 
 def derived(function: Callable[Concatenate[Inference, P], T]) -> Callable[Concatenate[Inference, P], T]:
-    """Cache the value of a function that depends only on an Inference and the other arguments.
+    """Cache the values of a function that depends only on an Inference and its other arguments.
 
-    A decision reads most of these values several times.
+    The cache is useful because a decision reads most of these values several times.
     """
 
     @wraps(function)
@@ -82,7 +82,7 @@ def read_identity(resource: Manifest) -> Identity:
 
 
 def read_inference(resource: Manifest, answers: PlanAnswers = SYNCHRONOUS_ANSWERS) -> Inference:
-    """Return the parsed resource. Raises SpecUnreadable, for example if the CRD is of another release."""
+    """Return the parsed resource. Raises SpecUnreadable, for example if the CRD comes from another release."""
     try:
         spec = GaudiInferenceSpec.model_validate(resource["spec"])
     except ValidationError as error:
@@ -93,17 +93,18 @@ def read_inference(resource: Manifest, answers: PlanAnswers = SYNCHRONOUS_ANSWER
 class RecentInferences:
     """A cache of recently parsed resources.
 
-    Reconciles of one resource follow each other within seconds, and most derived values depend only on its spec.
+    A resource is often reconciled several times within seconds. Most derived values depend only on the spec, so the
+    cached object is used again.
     """
 
     def __init__(self, most: int) -> None:
-        """Create a cache of `most` resources, about 100 KB each."""
+        """Create a cache of at most `most` resources. Each resource needs about 100 KB."""
         self._most = most
         self._known: OrderedDict[str, tuple[Any, Inference]] = OrderedDict()
         self._lock = Lock()
 
     def read(self, resource: Manifest, answers: PlanAnswers) -> Inference:
-        """Return the parsed resource, or the cached object if nothing changed. Raises SpecUnreadable."""
+        """Return the parsed resource. If nothing has changed, return the cached object. Raises SpecUnreadable."""
         identity, spec = read_identity(resource), resource["spec"]
         with self._lock:
             known = self._known.get(identity.uid)
@@ -126,7 +127,8 @@ def read_status(resource: Manifest) -> GaudiInferenceStatus:
         return GaudiInferenceStatus()
     try:
         return GaudiInferenceStatus.model_validate(written)
-    # The status is only a cache. If another release wrote another form, it is derived from the cluster again.
+    # Ignore an unreadable status, for example from another release. The status is only a cache, and the operator
+    # derives it from the cluster.
     except ValidationError:
         return GaudiInferenceStatus()
 

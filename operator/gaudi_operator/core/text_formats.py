@@ -1,6 +1,6 @@
-"""Text forms that several decisions share: canonical JSON, hashes, timestamps and integers.
+"""Text formats that several decisions share: canonical JSON, hashes, timestamps and integers.
 
-Canonical JSON has one text per value and is the base of every hash that names or compares an object.
+Canonical JSON has exactly one text per value. Every hash that names or compares an object is a hash of this text.
 """
 
 import hashlib
@@ -12,12 +12,12 @@ from typing import Any
 
 
 def canonical_json(value: Any) -> str:
-    """Return the canonical text of a JSON value, with sorted keys and no blanks: equal values give equal text."""
+    """Return the canonical text of a JSON value, with sorted keys and no blanks. Equal values have equal texts."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def short_hash(value: Any, digits: int = 10) -> str:
-    """Return the hash of a JSON value as short text for names and labels: the first hex digits of its SHA-256."""
+    """Return a short hash of a JSON value for names and labels: the first hex digits of its SHA-256."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:digits]
 
 
@@ -28,26 +28,27 @@ def hash_texts(data: Any) -> dict[str, str]:
 
 
 def one_sentence(text: str) -> str:
-    """Return external text in the format of a sentence: one line of at most 600 characters with a full stop."""
+    """Return an external text as a sentence: one line of at most 600 characters with a full stop."""
     text = " ".join(text.split())[:600]
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def timestamp(moment: datetime) -> str:
-    """Return a time as text in the format of Kubernetes, in UTC and whole seconds."""
+    """Return a time in the text format of Kubernetes: UTC and whole seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_timestamp(text: object) -> datetime | None:
-    """Return the time in a timestamp of the API server, or None if it is missing, invalid or out of range.
+    """Return the time from a timestamp of the API server, or None if it is missing, invalid or out of range.
 
-    The API server accepts years from 0 to 10,000 and, in the status of a GaudiInference, times without a zone.
+    The API server accepts years from 0 to 10,000. In the status of a GaudiInference, it also accepts times without a
+    zone.
     """
     try:
         found = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
         return None
-    # Adding a deadline to the first or last possible year would overflow.
+    # Reject the first and the last year, because adding a deadline to such a time would overflow.
     return found if found and found.tzinfo and 1 < found.year < 9999 else None
 
 
@@ -55,6 +56,6 @@ _WHOLE = re.compile(r"-?[0-9]{1,10}")
 
 
 def parse_int32(text: object) -> int | None:
-    """Return the 32-bit integer in the text of an annotation or a label, or None for any other text."""
+    """Return the 32-bit integer in the text of an annotation or a label, or None if the text is no such integer."""
     number = int(text) if isinstance(text, str) and _WHOLE.fullmatch(text) else None
     return number if number is not None and -(2**31) <= number < 2**31 else None

@@ -1,6 +1,7 @@
-"""File locks in a folder that several processes share: one writer, and many readers (docs/how-to/model-sources.md).
+"""File locks in a folder that several processes share, for one writer and many readers.
 
-The locks are `flock`. They end with their process, and reach as far as the locks of the volume do.
+The locks are `flock` locks, so they end with their process. On a network volume, they work only as far as the volume
+supports locks. See docs/how-to/model-sources.md.
 """
 
 import errno
@@ -22,7 +23,7 @@ BUSY = (errno.EAGAIN, errno.EACCES)
 
 
 class Turn:
-    """The right to write into `folder`. `begin` acquires it for this process, polling every `look_seconds`."""
+    """The permission to write into `folder`. `begin` waits for it, polling every `look_seconds`."""
 
     def __init__(self, folder: Path, look_seconds: float = LOOK_SECONDS) -> None:
         self._folder, self._holder = folder, folder / "holder"
@@ -31,7 +32,10 @@ class Turn:
 
     @contextmanager
     def begin(self, waiting: Callable[[], None], stop: threading.Event) -> Iterator[None]:
-        """Wait for the lock, calling `waiting` at each poll. Raises Stopped, or ConfigError for the volume."""
+        """Wait for the lock, calling `waiting` at each poll.
+
+        Raises Stopped, or ConfigError if the volume does not support locks.
+        """
         with self._lock_file() as lock:
             while not _locked(lock, self._folder):
                 waiting()
@@ -41,7 +45,7 @@ class Turn:
             yield
 
     def check(self) -> None:
-        """Raise ConfigError if another process has acquired the lock too, because the volume's locks do not work."""
+        """Raise ConfigError if another process also has the lock, because the locks of the volume do not work."""
         if self._holder.read_text() != self._id:
             raise ConfigError(
                 f"Another process writes into {self._folder} although this process holds the lock: locks of this "
@@ -50,7 +54,8 @@ class Turn:
             )
 
     def _sign(self) -> None:
-        # A new file is created, because an NFS client that has just changed a folder reads it again.
+        # The file is replaced by a new file, because this changes the folder. An NFS client that has just changed a
+        # folder reads the folder from the server.
         fresh = self._folder / f"holder.{self._id}"
         fresh.write_text(self._id)
         fresh.replace(self._holder)
@@ -85,7 +90,10 @@ def unused(file: Path) -> Iterator[bool]:
 
 
 def try_lock(file: IO[str]) -> bool:
-    """Acquire an exclusive lock on `file` and return True, or False if it is held. Raises OSError without locks."""
+    """Acquire an exclusive lock on `file`. Return False if another process holds the lock.
+
+    Raises OSError if the volume does not support locks.
+    """
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

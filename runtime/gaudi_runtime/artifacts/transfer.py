@@ -19,9 +19,9 @@ def persistently(
     wait: Callable[[float, Away], object],
     came: Callable[[], int] = lambda: 0,
 ) -> Answer:
-    """Transfer a file by `ask` and return its result. If it raises `away`, retry after each of `pauses`.
+    """Call `ask` to transfer a file, and return its result. After an error `away`, retry after each of `pauses`.
 
-    `wait` receives the seconds of the pause and the error. The pauses begin again whenever `came` has grown.
+    `wait` receives the seconds of the pause and the error. The pauses start from the first one if `came` has increased.
     """
     left, before = iter(pauses), came()
     while True:
@@ -38,7 +38,10 @@ def persistently(
 
 
 def all_at_once(tasks: Iterable[Callable[[], None]], failed: threading.Event, name: str) -> None:
-    """Run all transfer tasks in STREAMS threads called `name`; the first failure sets `failed` and ends the others."""
+    """Run all transfer tasks in STREAMS threads named `name`.
+
+    The first failure sets `failed` and ends the other tasks.
+    """
     failed.clear()
     with ThreadPoolExecutor(STREAMS, name) as pool:
         work = [pool.submit(task) for task in tasks]
@@ -47,6 +50,7 @@ def all_at_once(tasks: Iterable[Callable[[], None]], failed: threading.Event, na
                 each.result()
         except BaseException:
             failed.set()
-            # Not waited for here, because the tasks check `failed` themselves, and the end of the block waits for them.
+            # The call does not wait: running tasks stop when they read `failed`, and the end of the `with` block waits
+            # for them.
             pool.shutdown(wait=False, cancel_futures=True)
             raise

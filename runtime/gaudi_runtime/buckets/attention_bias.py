@@ -1,12 +1,12 @@
 """Prompt buckets whose attention bias the fused kernel of a card cannot index (docs/internals/bucketing.md).
 
-vLLM's plugin gives the kernel a dense bias for prompts with a cached context: query x (context + query) elements for
-each prompt of a batch. The kernel indexes the plane of one prompt with a signed offset of 32 bits. With a plane of 2^31
-bytes or more, the kernel returns NaN without an error. The offset starts again with each prompt, so the batch size does
-not count. Both facts were measured by the plugin's developers on Gaudi 3 (vllm-gaudi, pull request 1749).
+For prompts with a cached context, vLLM's plugin passes a dense bias to the kernel. The bias has query x (context +
+query) elements for each prompt of a batch. The kernel indexes the plane of one prompt with a signed offset of 32 bits.
+If a plane has 2^31 bytes or more, the kernel returns NaN without an error. The offset starts at 0 for each prompt, so
+the batch size has no effect. The plugin's developers measured both facts on Gaudi 3 (vllm-gaudi, pull request 1749).
 
-If some layers of a model have a sliding window, these layers have a separate bias. Its size is the same with a context,
-and query x query elements without a context.
+Layers with a sliding window have a separate bias. With a context, this bias has the same size. Without a context, it
+has query x query elements.
 """
 
 from collections.abc import Iterable
@@ -23,11 +23,12 @@ MOST_PLANE_BYTES = 2**31
 
 @dataclass(frozen=True)
 class FusedAttention:
-    """The way in which a card's fused attention kernel computes prompts.
+    """The properties of a card's fused attention kernel that prompts depend on.
 
-    `element_bytes` is the size of one element of the bias. If context and query of a single prompt together have
-    `sliced_from` tokens or more, the plugin calls the kernel once per slice; None means never. `windowed` is True for a
-    model with sliding-window layers. These layers need no bias for prompts of whole `window_slices`.
+    `element_bytes` is the size of one element of the bias. If context and query of a single prompt have `sliced_from`
+    tokens or more in total, the plugin calls the kernel once per slice. None means that prompts are never sliced.
+    `windowed` is True for a model with sliding-window layers. These layers need no bias for prompts that consist of
+    whole `window_slices`.
     """
 
     element_bytes: int = 2
@@ -43,7 +44,7 @@ class FusedAttention:
 
 
 def plane_bytes(bucket: Bucket, block_size: int, attention: FusedAttention) -> int:
-    """Return the bytes of the attention bias that one kernel call indexes for a prompt; 0 without a bias."""
+    """Return the bytes of the attention bias that one kernel call indexes for a prompt; 0 if there is no bias."""
     tokens = bucket.num_blocks * block_size + bucket.query_len
     sliced = attention.sliced_from is not None and tokens >= attention.sliced_from
     if not attention.has_bias(bucket) or (sliced and bucket.batch_size == 1 and bucket.num_blocks > 0):
@@ -61,12 +62,12 @@ def largest_unindexable(prompt: Iterable[Bucket], block_size: int, attention: Fu
 
 
 def most_indexable_tokens(limits: Limits, attention: FusedAttention) -> int:
-    """Return the largest maxNumBatchedTokens whose attention bias can be indexed with every context.
+    """Return the largest maxNumBatchedTokens for which the kernel can index the attention bias of every context.
 
     The result is a multiple of the block size, or 0 if there is no such value.
     """
     context = most_context_blocks(limits) * limits.block_size
-    # This is the largest query with query * (context + query) <= product.
+    # The largest query for which query * (context + query) <= product.
     product = (MOST_PLANE_BYTES - 1) // attention.element_bytes
     query = (isqrt(context**2 + 4 * product) - context) // 2
     return query // limits.block_size * limits.block_size

@@ -6,7 +6,7 @@ from gaudi_runtime.contract.report import BucketPhase
 
 
 class Bucket(NamedTuple):
-    """One padded shape. `num_blocks` is the cached context per sequence (prompt), or the batch's blocks (decode)."""
+    """One padded shape. `num_blocks` is the context blocks of each prompt, or the blocks of the whole decode batch."""
 
     batch_size: int
     query_len: int
@@ -14,10 +14,10 @@ class Bucket(NamedTuple):
 
 
 def weight(phase: BucketPhase, bucket: Bucket, block_size: int) -> int:
-    """Return the weight of one bucket, from its dimensions; the bytes of its graph are proportional to it.
+    """Return the weight of one bucket, from its dimensions. The bytes of its graph are proportional to the weight.
 
-    The weight of a prompt bucket is its tokens with context, that of a decode bucket its sequences. `block_size` is in
-    tokens per KV block.
+    The weight of a prompt bucket is its number of tokens including context. The weight of a decode bucket is its number
+    of sequences. `block_size` is in tokens per KV block.
     """
     if phase is BucketPhase.DECODE:
         return bucket.batch_size

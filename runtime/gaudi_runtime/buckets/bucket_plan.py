@@ -1,4 +1,4 @@
-"""BucketPlan: all buckets of a server as a value, with the buckets that the planner dropped."""
+"""BucketPlan: all buckets of a server, and the numbers of buckets that the planner dropped."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ from gaudi_runtime.contract.report import BucketPhase
 
 
 class Rule(StrEnum):
-    """The reason why a bucket is not in a bucket plan. The value ends the sentence "... was dropped: ...".
+    """The rule by which the planner dropped a bucket. The value ends the sentence "... was dropped: ...".
 
     See docs/internals/bucketing.md, Filters.
     """
@@ -29,7 +29,7 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True)
 class Dropped:
-    """The number of buckets that are not in a bucket plan because of one rule."""
+    """The number of buckets that the planner dropped because of one rule."""
 
     phase: BucketPhase
     rule: Rule
@@ -38,11 +38,11 @@ class Dropped:
 
 @dataclass(frozen=True)
 class BucketPlan:
-    """The plan of a server as a value: all its buckets, each list sorted and distinct, and warnings about them.
+    """The bucket plan of a server: its buckets, sorted and distinct in each list, and warnings about the buckets.
 
-    `seeds` are the `decode` buckets that pad the sequences of a step with drafts (speculative.py); empty without
-    speculative decoding. If this is only the warm part of a plan (warmup/cover_first.py), `most_blocks` is the number
-    of blocks of the largest decode bucket in the whole plan.
+    `seeds` are the `decode` buckets that pad the sequences of a step with drafts (speculative.py). Without speculative
+    decoding, `seeds` is empty. If this plan is only the warm part of another plan (warmup/cover_first.py),
+    `most_blocks` is the number of blocks of the largest decode bucket in the other plan.
     """
 
     prompt: tuple[Bucket, ...]
@@ -57,17 +57,20 @@ class BucketPlan:
         return self.prompt if phase is BucketPhase.PROMPT else self.decode
 
     def find(self, phase: BucketPhase, batch: int, query: int, blocks: int) -> Bucket | None:
-        """Return the first bucket in plan order that is >= in all three dimensions; None for a miss.
+        """Return the first bucket in plan order that is large enough in all three dimensions; None for a miss.
 
-        `batch` is in sequences, `query` in tokens per sequence, `blocks` as in Bucket (docs/internals/bucketing.md,
-        Finding a bucket).
+        `batch` is in sequences and `query` in tokens per sequence. `blocks` has the meaning of Bucket.num_blocks
+        (docs/internals/bucketing.md, Finding a bucket).
         """
         position = self._finders[phase].first(batch, query, blocks)
         return None if position is None else self.buckets_of(phase)[position]
 
     def fallback(self, phase: BucketPhase, limits: Limits, batch: int, query: int, blocks: int) -> Bucket:
-        """Return the padded shape of a batch without a bucket: each dimension rounded up, and capped by the limits."""
-        # Rounding lets similar misses share one shape, so that not each of them costs a compile.
+        """Return the padded shape of a batch without a bucket.
+
+        Each dimension is rounded up and capped by the limits.
+        """
+        # Rounding gives similar batches the same shape. Otherwise each missed batch would cost a compilation.
         most_blocks = most_context_blocks(limits)
         if phase is BucketPhase.DECODE:
             most_blocks = self.most_blocks or max(bucket.num_blocks for bucket in self.decode)
@@ -79,7 +82,7 @@ class BucketPlan:
 
     @cached_property
     def digest(self) -> str:
-        """Return the SHA-256 digest of both bucket lists as compact JSON, 64 hex digits."""
+        """Return the SHA-256 of both bucket lists as compact JSON, in 64 hex digits."""
         text = json.dumps([self.prompt, self.decode], separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""KV blocks: how many a device has, and how many a batch can refer to within the limits of a server."""
+"""KV blocks: the number on a device, and the number that a batch can reference within the limits of a server."""
 
 import math
 from dataclasses import dataclass
@@ -12,10 +12,11 @@ def most_context_blocks(limits: Limits) -> int:
 
 
 def context_room(limits: Limits) -> int:
-    """Return the most tokens of a prompt: its new tokens plus its context, in whole KV blocks."""
+    """Return the most tokens of a prompt, new tokens and context together, with context in whole KV blocks."""
     if not limits.has_context:
         return limits.longest_query
-    # A later chunk of a split prompt may begin within a block, which counts as context even for a single token.
+    # A later chunk of a split prompt may begin inside a block. This partly filled block counts as a whole block of
+    # context.
     return limits.max_model_len + (limits.block_size - 1 if limits.splits_prompts else 0)
 
 
@@ -28,8 +29,8 @@ def most_context_of(limits: Limits, query: int) -> int:
 class DeviceBlocks:
     """The KV blocks that an engine has on its device: `count` blocks of `size` tokens.
 
-    Decode batches may count smaller blocks, of `decode_size` tokens. If `bounded` is set, such a batch refers to at
-    most three times the existing blocks. Queries of prompts are multiples of `query_step` tokens.
+    Decode batches may use smaller blocks of `decode_size` tokens. If `bounded` is True, such a batch references at most
+    three times as many blocks as exist. Queries of prompts are multiples of `query_step` tokens.
     """
 
     count: int
@@ -40,17 +41,17 @@ class DeviceBlocks:
 
     @classmethod
     def from_limits(cls, count: int, limits: Limits) -> "DeviceBlocks":
-        """Return blocks of the configured size, which most models have."""
+        """Return device blocks of the configured block size, which is right for most models."""
         return cls(count, limits.block_size, limits.block_size)
 
     def limits(self, asked: Limits) -> Limits:
-        """Return the limits with the block size that the engine really has."""
+        """Return the limits with the actual block size of the engine."""
         return asked if asked.block_size == self.size else asked.model_copy(update={"block_size": self.size})
 
 
 def clamp_blocks(limits: Limits, batch_size: int, num_blocks: int) -> int:
     """Limit the KV blocks of a decode bucket to what `batch_size` full sequences can reference."""
-    # With contiguous attention a batch reads up to the highest block in use, wherever that is.
+    # With contiguous attention, a batch reads all blocks up to the highest block in use, whatever its size.
     if limits.contiguous_paged_attention:
         return num_blocks
     return min(num_blocks, batch_size * math.ceil(limits.max_model_len / limits.block_size))
@@ -58,12 +59,12 @@ def clamp_blocks(limits: Limits, batch_size: int, num_blocks: int) -> int:
 
 def most_decode_blocks(size: int, limits: Limits, kv_blocks: int) -> int:
     """Return the most KV blocks that a decode batch of `size` sequences can read, on a device with `kv_blocks`."""
-    # With contiguous paged attention a batch reads the cache from its start to the highest block in use.
+    # With contiguous paged attention, a batch reads the cache from the first block to the highest block in use.
     if limits.contiguous_paged_attention:
         return kv_blocks
     most = size * math.ceil(limits.max_model_len / limits.block_size)
-    # Sequences that share cached blocks reference them once each, so a batch may read more blocks than exist: up to 3
-    # times as many by the rule of the plugin's own planner.
+    # Each sequence counts its shared cached blocks separately, so a batch may read more blocks than exist. The plugin's
+    # own planner allows up to 3 times as many.
     return min(most, SHARED_BLOCKS * kv_blocks if limits.prefix_caching else kv_blocks)
 
 

@@ -1,8 +1,8 @@
-"""The lookup of the bucket that a batch is padded to, and the shape of a batch that has none.
+"""The lookup of the bucket that a batch is padded to, or of a fallback shape if no bucket fits.
 
-The first bucket that holds a batch is found by bisection. A plan is sorted by (batch size, query, blocks), so it is
-divided into one row for each batch size, and each row into one run of blocks for each query length. Most lookups end in
-the first row and run that they reach. A batch without a bucket is rounded up (docs/internals/bucketing.md, Misses).
+A bisection finds the first bucket that holds a batch. A plan is sorted by (batch size, query, blocks), so it has one
+row for each batch size. Each row has one run of blocks for each query length. Most lookups end in their first row and
+first run. A batch without a bucket is rounded up (docs/internals/bucketing.md, Misses).
 """
 
 import math
@@ -19,13 +19,14 @@ def fallback(value: int, base: int) -> int:
     """
     if value <= 1:
         return value
-    # The cube root makes the rounding coarser for larger values, so that there are few distinct shapes.
+    # The cube root makes steps larger for larger values. This keeps the number of distinct shapes small.
     step = _ceil_cube_root(value) * base
     return -(-value // step) * step
 
 
 def _ceil_cube_root(value: int) -> int:
-    # Integers only: the cube root of a float may be slightly off, and the shape would differ from that of the plugin.
+    # The root is checked with integers, because a rounded float can be off by one. The shape would then differ from the
+    # plugin's shape.
     root = round(math.cbrt(value))
     return root if root**3 >= value else root + 1
 
@@ -71,7 +72,7 @@ class Finder:
         self._most_from = _largest_from([row.most_from[0] for row in self._rows])
 
     def first(self, batch: int, query: int, blocks: int) -> int | None:
-        """Return the position of the first bucket that is >= in all three dimensions; None if there is none."""
+        """Return the position of the first bucket that is large enough in all three dimensions, or None."""
         for at in range(bisect_left(self._batches, batch), len(self._rows)):
             if self._most_from[at] < blocks:
                 return None
@@ -82,6 +83,6 @@ class Finder:
 
 
 def _largest_from(values: Sequence[int]) -> list[int]:
-    """Return for every position the largest value from there to the end."""
-    # With these values, a search can stop early.
+    """Return the largest value from each position to the end."""
+    # A search stops early if the largest remaining value is too small.
     return list(accumulate(reversed(values), max))[::-1]

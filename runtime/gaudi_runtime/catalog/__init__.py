@@ -1,6 +1,6 @@
 """The catalog of cards, models and releases: published figures with their sources. Pure.
 
-cards          the memory and speed of a card, and rates that were measured on it
+cards          the memory and speed of a card, and the rates that were measured on it
 figure         a number with its source and confidence
 models/        the shapes of models, and the bytes of their tensors
 release_pairs  the releases of vLLM and its plugin that belong together

@@ -1,7 +1,7 @@
-"""Described accelerator cards by name: memory and rates as data, each figure with its source.
+"""Accelerator cards by name: their memory and rates as data, each figure with its source.
 
 Log 000 to log 004 are the reference logs of real servers. docs/internals/memory.md, Cards, lists the logs and the
-arithmetic.
+calculations.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -13,10 +13,10 @@ from gaudi_runtime.units import GIB, MIB
 
 @dataclass(frozen=True)
 class WarmupRates:
-    """The cost of warming up one bucket on a described card, as measured with `model` (a known repository).
+    """The cost of warming up one bucket on a card, as measured with `model` (a known repository).
 
-    Rates are in seconds per bucket, and in graph bytes per prompt token (batch size * (query + context tokens)) and per
-    decode sequence.
+    Rates are in seconds per bucket, in graph bytes per prompt token (batch size * (query + context tokens)), and in
+    graph bytes per decode sequence.
     """
 
     model: str
@@ -30,10 +30,10 @@ class WarmupRates:
 
 @dataclass(frozen=True)
 class Card:
-    """A described accelerator card.
+    """An accelerator card.
 
-    `memory` is in bytes as its driver reports them, `bandwidth` in bytes/s, matmul in operations/s. `rates` is None if
-    nothing is known about warm-up, as on a CPU.
+    `memory` is in bytes as reported by the driver, `bandwidth` in bytes/s, and the matmul figures in operations/s.
+    `rates` is None if the cost of warm-up is unknown, as on a CPU.
     """
 
     name: str
@@ -87,7 +87,10 @@ GAUDI2 = Card(
 
 
 def assumed(rates: WarmupRates, why: str) -> WarmupRates:
-    """Return the rates of one card as assumptions for a card without measurements; `why` begins each source."""
+    """Return the rates of one card as assumptions for another card that was not measured.
+
+    The source of each rate begins with `why`.
+    """
     model, *figures = (getattr(rates, each.name) for each in fields(rates))
     return WarmupRates(
         model,
@@ -101,7 +104,7 @@ GAUDI3 = Card(
     bandwidth=Figure(3.7e12, "Intel's data sheet of Gaudi 3", Confidence.PUBLISHED),
     bf16_matmul=Figure(1835e12, "Intel's data sheet of Gaudi 3", Confidence.PUBLISHED),
     fp8_matmul=Figure(1835e12, "Intel's data sheet of Gaudi 3", Confidence.PUBLISHED),
-    # No public log shows the graphs of a Gaudi 3 one by one.
+    # No public log shows the compile time of each graph on a Gaudi 3, so the rates of a Gaudi 2 are used.
     rates=assumed(GAUDI2_RATES, "taken from a Gaudi 2"),
 )
 
@@ -112,7 +115,7 @@ CARDS = {card.name: card for card in (GAUDI2, GAUDI3, NONE)}
 
 
 def card_named(name: str) -> Card:
-    """Return the described card of this name. Raises ConfigError that lists the names."""
+    """Return the card with this name. Raises ConfigError with the known names."""
     try:
         return CARDS[name.lower()]
     except KeyError as error:

@@ -5,10 +5,10 @@ from enum import StrEnum
 
 
 class Confidence(StrEnum):
-    """The confidence of a figure, surest first.
+    """The confidence of a figure, highest first.
 
-    exact follows from the inputs alone; measured was logged by a real card with this model; published stands in a
-    data sheet; calculated comes from a formula; scaled is measured with another model; assumed has no source.
+    `exact` follows from the inputs alone. `measured` was logged by a real card with this model. `published` is from a
+    data sheet. `calculated` is from a formula. `scaled` was measured with another model. `assumed` has no source.
     """
 
     EXACT = "exact"
@@ -20,15 +20,15 @@ class Confidence(StrEnum):
 
     @property
     def rank(self) -> int:
-        """The position in the order of confidence; 0 is the surest."""
+        """The position in the order of confidence. 0 is the highest confidence."""
         return list(Confidence).index(self)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A value with its source in words and its confidence; the owner of the figure defines its unit.
+    """A value with its confidence and a description of its source. The owner of the figure defines its unit.
 
-    `low` and `high` are the values of other sources if they differ.
+    If other sources have different values, `low` and `high` are the lowest and the highest of these values.
     """
 
     value: float
@@ -39,15 +39,15 @@ class Figure:
 
     @property
     def least(self) -> float:
-        """The lowest value of any source."""
+        """The lowest value of all sources."""
         return self.value if self.low is None else self.low
 
     @property
     def most(self) -> float:
-        """The highest value of any source."""
+        """The highest value of all sources."""
         return self.value if self.high is None else self.high
 
 
 def weakest(*figures: Figure) -> Confidence:
-    """Return the lowest confidence of these figures, which is the confidence of a figure made of them."""
+    """Return the lowest confidence of these figures. A figure that is calculated from them has this confidence."""
     return max((figure.confidence for figure in figures), key=lambda confidence: confidence.rank)

@@ -1,7 +1,7 @@
-"""The one table of releases that belong together on a card (docs/internals/vllm.md, Releases).
+"""The only table of releases that belong together on a card (docs/internals/vllm.md, Releases).
 
-A plugin for Gaudi is made for one release of vLLM, one of the Gaudi software and one of PyTorch. Engine, doctor,
-Dockerfile, pages and forecast take the releases from this table; tests compare them with the table.
+A Gaudi plugin supports one release of vLLM, one of the Gaudi software and one of PyTorch. The engine, the doctor, the
+Dockerfile, the documentation and the forecast use the releases in this table. Tests compare them with the table.
 """
 
 import re
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Proof(StrEnum):
-    """The kind of test behind a pair. No pair was ever run on a real card."""
+    """The kind of test that a pair has passed. No pair was ever run on a real card."""
 
     EMULATED = "tested on an emulated card"
     UNTESTED = "untested on hardware"
@@ -24,9 +24,9 @@ MEANING = {
 
 @dataclass(frozen=True)
 class Pair:
-    """A release of vLLM and one of its Gaudi plugin that belong together, and the software that both are built on.
+    """A release of vLLM, the matching release of its Gaudi plugin, and the software that both are built on.
 
-    `tiles_queries` says whether the plugin reads VLLM_HPU_FSDPA_Q_TILE_ENABLE.
+    `tiles_queries` is True if the plugin reads VLLM_HPU_FSDPA_Q_TILE_ENABLE.
     """
 
     vllm: str
@@ -38,7 +38,7 @@ class Pair:
 
     @property
     def image(self) -> str:
-        """The name of Intel's image with these releases."""
+        """The name of Intel's container image with these releases."""
         folder = f"vault.habana.ai/gaudi-docker/{self.gaudi_software}/ubuntu24.04/habanalabs"
         return f"{folder}/vllm-{self.vllm}-ptupstream-{self.torch}:latest"
 
@@ -74,23 +74,24 @@ CPU_RELEASE = PAIRS[-1].vllm
 
 
 def series(release: str) -> str:
-    """Return the major and minor number of a release of a pair; empty if it has none."""
-    # Patches and builds from source, as 0.30.1.dev5+gaudi, keep the names that we use.
+    """Return the major and minor number of a release, such as 0.26. Return an empty string for other text."""
+    # Patch releases and builds from source, such as 0.30.1.dev5+gaudi, belong to the series of their minor release.
     numbers = re.match(r"\d+\.\d+", release)
     return numbers.group() if numbers else ""
 
 
 def release_of(built: str) -> str:
-    """Return the release of a pair that a version is a build of; empty for one before a release, as 0.26.0rc1."""
+    """Return the release that a version was built from. Return an empty string for a version such as 0.26.0rc1."""
     found = re.fullmatch(r"(\d+\.\d+)\.(\d+)(?:\.post\d+|\.(dev)\d+)?(?:\+.+)?", built)
     if not found:
         return ""
     numbers, patch, source = found.groups()
-    # A build from source of 0.26.0 with a changed file calls itself 0.26.1.dev0+g1a2b3c4.
+    # A build from the changed source of 0.26.0 has the version 0.26.1.dev0+g1a2b3c4, so its patch number is one too
+    # high.
     return f"{numbers}.{int(patch) - bool(source)}"
 
 
 def pair_of(vllm: str, plugin: str) -> Pair | None:
-    """Return the pair of releases that these versions are builds of; None for any other two."""
+    """Return the pair of releases that these versions were built from, or None if no pair matches."""
     built = (release_of(vllm), release_of(plugin))
     return next((each for each in PAIRS if (each.vllm, each.plugin) == built), None)

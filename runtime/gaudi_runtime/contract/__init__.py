@@ -1,6 +1,6 @@
-"""The contract between the operator and the runtime: pure pydantic values without effects.
+"""The contract between the operator and the runtime: pure pydantic values without side effects.
 
-config     the configuration of a pod: RuntimeConfig, with bucketing, and the revisions that are kept
+config     the configuration of a pod: RuntimeConfig, with bucketing, and the kept revisions
 report     the report of a pod: WarmupReport
-ports      port names, variables and paths that both sides use
+ports      the port names, variables and paths that operator and runtime use
 """

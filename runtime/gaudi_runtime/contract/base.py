@@ -5,7 +5,7 @@ from pydantic.alias_generators import to_camel
 
 
 class Wire(BaseModel):
-    """A frozen value that refuses unknown fields."""
+    """A frozen value that rejects unknown fields."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -17,11 +17,11 @@ class Wire(BaseModel):
 
 
 class Tolerant(Wire):
-    """A value read from another release: unknown fields are dropped instead of refused."""
+    """A value that another release may have written. Unknown fields are ignored instead of rejected."""
 
     model_config = ConfigDict(extra="ignore")
 
 
 def as_in_spec(word: str) -> str:
-    """Return a word of the contract's JSON as a spec has it: with a capital letter, as in Kubernetes."""
+    """Return a word of the contract's JSON with a capital letter, as in the spec of a Kubernetes resource."""
     return word[:1].upper() + word[1:]

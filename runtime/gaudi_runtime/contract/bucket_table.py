@@ -1,6 +1,6 @@
 """BucketTable: the answer of `GET /v1/buckets`, with the state and the traffic of each planned bucket.
 
-People and their tools read this table. The operator reads only the counts in the report, because a plan may have
+The table is for users and their tools. The operator reads only the counts in the report, because a plan may have
 thousands of buckets.
 """
 
@@ -16,7 +16,7 @@ MOST_ROWS = 8192
 
 
 class BucketState(StrEnum):
-    """The state of one bucket in the bucket table. The report states whether the mode captures graphs."""
+    """The state of one bucket in the bucket table. The report states whether graphs are captured in this mode."""
 
     PLANNED = "Planned"
     COMPILING = "Compiling"
@@ -32,7 +32,7 @@ class BucketState(StrEnum):
 
 
 class BucketRow(Tolerant):
-    """A row of the bucket table: one bucket and the batches that used it since this instance began to serve."""
+    """A row of the bucket table: one bucket, and its batches since this container instance began to serve."""
 
     phase: BucketPhase
     bucket: Shape = Field(description="(batch size, query tokens, KV blocks).")

@@ -29,7 +29,10 @@ class Strategy(StrEnum):
 
 
 class RangeSettings(Wire):
-    """The contract's range settings of one dimension of one phase. Unset values have the strategy's default."""
+    """The contract's range settings of one dimension in one phase.
+
+    Fields without a value use the strategy's default.
+    """
 
     min: RangeValue | None = Field(None, description="Smallest value of the range.")
     step: Annotated[int, Field(ge=1, le=16_777_216)] | None = Field(
@@ -60,14 +63,14 @@ class DecodeRanges(Wire):
 
 
 class OptimalSettings(Wire):
-    """The contract's settings of strategy Optimal: traffic, and a budget within which it is padded least.
+    """The contract's settings of strategy `Optimal`: the traffic, and the budget for reducing its padding.
 
-    At most one kind of budget is set: graphs per phase, or bytes or seconds of both phases together. Without a budget,
-    each phase gets the fewest graphs that pad the traffic no more than strategy exponential does
+    At most one kind of budget is set: graphs per phase, or bytes or seconds for both phases together. Without a budget,
+    each phase gets the fewest graphs that pad the traffic no more than strategy `Exponential`
     (docs/internals/optimal.md).
     """
 
-    # The planner rejects an empty text with a sentence.
+    # An empty text is valid here. The planner rejects an empty text with a full sentence.
     traffic: Annotated[str, Field(max_length=MOST_TEXT)] | None = Field(
         None,
         description="Shapes that the server meets, one per line: phase, batch size, query, blocks and weight, such as"
@@ -90,7 +93,7 @@ class OptimalSettings(Wire):
 
 
 class BucketPolicy(Wire):
-    """The contract's bucketing settings: the buckets that a server prepares, to which requests are padded."""
+    """The contract's bucketing settings, which determine the buckets that a server prepares for padded batches."""
 
     strategy: Strategy = Field(Strategy.EXPONENTIAL, description="How the values of each dimension are chosen.")
     prompt: PromptRanges = Field(PromptRanges(), description="Overrides for prompt (prefill) buckets.")
@@ -103,14 +106,14 @@ class BucketPolicy(Wire):
 
 
 class AttentionSlices(Wire):
-    """The slices of fused attention in a sliding-window model, as limits of bucketing."""
+    """The slices in which fused attention processes prompts of a sliding-window model, as limits of bucketing."""
 
     tokens: Tokens = Field(1024, description="Number of tokens of a slice.")
     from_tokens: Tokens = Field(8192, description="Query length in tokens from which prompts are computed in slices.")
 
 
 class Limits(Wire):
-    """The limits of bucketing in the contract: what determines a plan, except the KV blocks of the device."""
+    """The limits of bucketing in the contract. A plan depends on these limits and the KV blocks of the device."""
 
     max_model_len: Tokens = Field(description="Longest sequence, prompt and answer together, in tokens.")
     max_num_seqs: Sequences = Field(description="Most sequences in a decode batch.")
@@ -127,7 +130,7 @@ class Limits(Wire):
     sliding_window_slices: AttentionSlices | None = Field(
         None, description="Slices of fused attention: long prompts without context are then whole slices."
     )
-    # None instead of 0, because absent fields do not change the hash of a plan.
+    # The default is None instead of 0, because absent fields do not change the hash of a plan.
     draft_tokens: Annotated[int, Field(ge=1, le=MOST_DRAFTS)] | None = Field(
         None, description="Tokens that speculative decoding drafts for a sequence and step; none without it."
     )

@@ -23,7 +23,7 @@ HttpAddress = Annotated[str, Field(max_length=1024, pattern=r"^https?://[-A-Za-z
 
 
 class EngineName(StrEnum):
-    """The engine that runs the model, as named in the contract's configuration."""
+    """The engine that runs the model, in the contract's configuration."""
 
     VLLM = "vllm"
     TORCH = "torch"
@@ -31,7 +31,7 @@ class EngineName(StrEnum):
 
 
 class ExecutionMode(StrEnum):
-    """The compilation of shapes in the contract's configuration: HPU graphs, torch.compile, lazy recipes, or none."""
+    """The execution mode in the configuration: HPU graphs, torch.compile, lazy recipes, or no compilation."""
 
     HPU_GRAPHS = "hpuGraphs"
     TORCH_COMPILE = "torchCompile"
@@ -40,14 +40,14 @@ class ExecutionMode(StrEnum):
 
 
 class CompileBackend(StrEnum):
-    """The Dynamo backend in the contract's configuration: `eager` replays CPU graphs as traced, `inductor` compiles."""
+    """The Dynamo backend in the contract's configuration. `eager` runs the traced CPU graph; `inductor` compiles it."""
 
     EAGER = "eager"
     INDUCTOR = "inductor"
 
 
 class Dtype(StrEnum):
-    """The number format of weights and KV cache in the contract's configuration. `auto` is that of the checkpoint."""
+    """The number format of weights and KV cache in the contract's configuration. `auto` is the checkpoint's format."""
 
     AUTO = "auto"
     BFLOAT16 = "bfloat16"
@@ -56,7 +56,7 @@ class Dtype(StrEnum):
 
 
 class KvCacheDtype(StrEnum):
-    """The KV cache format in the contract's configuration: the model's, or FP8 with fixed or per-token scales."""
+    """The KV cache format in the configuration: the model's format, or FP8 with fixed or per-token scales."""
 
     AUTO = "auto"
     FP8 = "fp8"
@@ -64,7 +64,7 @@ class KvCacheDtype(StrEnum):
 
 
 class QuantizationMethod(StrEnum):
-    """The method, in the contract's configuration, by which weights are stored in fewer bits."""
+    """The method of weight quantization in the contract's configuration."""
 
     INC = "inc"
     FP8 = "fp8"
@@ -85,16 +85,20 @@ class CaptureOrder(StrEnum):
 
 
 class QuantizationConfig(Wire):
-    """The contract's configuration of quantized execution. The engine chooses the values that are not set."""
+    """The contract's configuration of quantized execution.
+
+    The engine chooses a value for each field that is not set.
+    """
 
     method: QuantizationMethod
     config_file: str | None = Field(None, description="Configuration of the method inside the container.")
 
 
 class HubRepository(Wire):
-    """The contract's configuration of a repository of a Hugging Face hub (docs/how-to/model-sources.md).
+    """The contract's configuration of a Hugging Face hub repository (docs/how-to/model-sources.md).
 
-    The access token and the hub's address are in the variables HF_TOKEN and HF_ENDPOINT, not in fields.
+    The access token and the address of the hub are in the environment variables HF_TOKEN and HF_ENDPOINT, not in
+    fields.
     """
 
     repo: str
@@ -110,7 +114,7 @@ class AdapterConfig(Wire):
 
 
 class ItemsPerPrompt(Wire):
-    """The contract's configuration of the most items of each kind in a prompt, besides text. 0 disables a kind.
+    """The contract's limits of images, videos and other items in a prompt. 0 disables a kind of item.
 
     The defaults are in knobs/fields.py.
     """
@@ -141,7 +145,7 @@ class ModelConfig(Wire):
 
 
 class ParallelismConfig(Wire):
-    """The contract's configuration of a replica's ranks: tensor * pipeline * data ranks, one card each."""
+    """The contract's configuration of the ranks of a replica: tensor * pipeline * data ranks, with one card each."""
 
     tensor: Ranks = 1
     pipeline: Ranks = 1
@@ -229,7 +233,7 @@ class ServingConfig(Wire):
 
 
 class RecipeStore(Wire):
-    """The contract's configuration of an object store with the files of a SharedRecipes volume, only read.
+    """The contract's configuration of a read-only object store with the same files as a SharedRecipes volume.
 
     The token or the S3 keys are in environment variables (contract/ports.py).
     """
@@ -244,7 +248,7 @@ class RecipeStore(Wire):
 
 
 class SharedRecipes(Wire):
-    """The contract's configuration of recipes that pods share: a volume, read at start, written after warm-up.
+    """The contract's configuration of a shared recipe volume, which is read at start and written after warm-up.
 
     See docs/how-to/recipe-cache.md.
     """
@@ -264,9 +268,10 @@ class SharedRecipes(Wire):
 
 
 class RuntimeConfig(Wire):
-    """The contract's runtime configuration as a whole, which `gaudi-runtime serve --config FILE` reads.
+    """The complete runtime configuration of the contract, which `gaudi-runtime serve --config FILE` reads.
 
-    Readiness thresholds are absent, because only the operator applies them. So changing a threshold makes no revision.
+    Readiness thresholds are not included, because only the operator applies them. So a changed threshold creates no new
+    revision.
     """
 
     version: Literal["v1"] = "v1"
@@ -286,14 +291,14 @@ class RuntimeConfig(Wire):
 
 
 def plan_hash(policy: BucketPolicy, limits: Limits) -> str:
-    """Return SHA-256 of a plan's inputs in the contract's configuration, as 64 hex digits.
+    """Return the SHA-256 of a plan's inputs in the contract's configuration, as 64 hex digits.
 
     See docs/internals/architecture.md, planHash.
     """
-    # The hash covers inputs, not buckets, because the number of KV blocks is known only after the memory of a device
-    # is split. So two pods of a revision may have different buckets but the same hash. Absent fields add nothing to
-    # the hash, and the order of fields does not matter. So an operator and a runtime of different releases agree as
-    # long as a new optional field is not used.
+    # The hash covers inputs, not buckets, because the number of KV blocks is known only after the memory of a device is
+    # split. So two pods of a revision may have different buckets but the same hash. Absent fields and the order of
+    # fields do not change the hash. So an operator and a runtime of different releases compute the same hash as long as
+    # no new optional field is used.
     inputs = {
         "bucketing": policy.model_dump(mode="json", by_alias=True, exclude_none=True),
         "limits": limits.model_dump(mode="json", by_alias=True, exclude_none=True),
@@ -306,7 +311,7 @@ ResourceId = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z-]{1,64}$")]
 
 
 class KeptRevisions(Tolerant):
-    """The revisions of one resource, in a file next to the contract's configuration, that can still run."""
+    """The revisions of one resource that can still run, from a file next to the contract's configuration."""
 
     resource: ResourceId = Field(description="The resource's uid: several may share a volume.")
     revisions: tuple[str, ...]

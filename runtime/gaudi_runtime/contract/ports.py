@@ -1,4 +1,4 @@
-"""Names and paths that both sides of the contract use."""
+"""Names and paths that the operator and the runtime use."""
 
 MODEL_PORT_NAME = "http"
 STATUS_PORT_NAME = "status"

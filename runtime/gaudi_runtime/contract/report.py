@@ -1,6 +1,6 @@
-"""WarmupReport: the answer of `GET /v1/warmup`, the operator's only source about a pod's graphs.
+"""WarmupReport: the answer of `GET /v1/warmup`, the operator's only source of information about a pod's graphs.
 
-The report contains durations, never times of the pod's clock, and stays below MAX_REPORT_BYTES.
+The report contains durations, but no times of the pod's clock. It is smaller than MAX_REPORT_BYTES.
 """
 
 from enum import StrEnum
@@ -55,7 +55,7 @@ _WORD = r"^[!-~]*$"
 
 
 class Phase(StrEnum):
-    """The phases of start-up in the contract's report, in order; FAILED is final for this instance."""
+    """The phases of start-up in the contract's report, in order. FAILED is final for a container instance."""
 
     STARTING = "Starting"
     FETCHING = "Fetching"
@@ -72,19 +72,19 @@ class Phase(StrEnum):
 
     @property
     def is_settled(self) -> bool:
-        """Whether start-up has ended, with or without success."""
+        """Whether start-up has ended, successfully or not."""
         return self in (Phase.SERVING, Phase.DRAINING, Phase.FAILED)
 
 
 class BucketPhase(StrEnum):
-    """The phase of buckets in the contract's report: the kind of batches that use them."""
+    """The phase of a bucket in the contract's report: prompt batches or decode batches use the bucket."""
 
     PROMPT = "prompt"
     DECODE = "decode"
 
 
 class Skipped(Tolerant):
-    """A bucket that is cold or without a graph in the contract's report, and the rule or event that left it out."""
+    """A bucket in the contract's report that is cold or has no graph, with the rule or event that caused this."""
 
     phase: BucketPhase
     bucket: Shape
@@ -92,7 +92,10 @@ class Skipped(Tolerant):
 
 
 class PhaseProgress(Tolerant):
-    """One phase's progress in the contract's report: parts of `planned` (docs/internals/warmup.md, Percentages)."""
+    """The warm-up progress of one phase in the contract's report. Each count is a part of `planned`.
+
+    See docs/internals/warmup.md, Percentages.
+    """
 
     planned: Count = 0
     warmed: Count = 0
@@ -113,7 +116,7 @@ class PhaseProgress(Tolerant):
 
 
 class VisionBucket(NamedTuple):
-    """A vision bucket in the contract's report: items of one modality, of the same size in pixels, in one run."""
+    """A vision bucket in the contract's report: items of one modality and one size in pixels that run together."""
 
     modality: Annotated[str, Field(max_length=64, pattern=_WORD)]
     width: Large
@@ -125,7 +128,7 @@ class VisionBucket(NamedTuple):
 
 
 class SkippedVision(Tolerant):
-    """A planned vision bucket that is cold in the contract's report, and the reason."""
+    """A planned vision bucket in the contract's report that stayed cold, with the reason."""
 
     bucket: VisionBucket
     reason: ShortText
@@ -189,7 +192,7 @@ class SharedRecipesReport(Tolerant):
 
 
 class ColdShape(Tolerant):
-    """A shape in the contract's report at which batches ran without a warm graph while serving, and their number."""
+    """A shape in the contract's report whose served batches had no warm graph, and the number of these batches."""
 
     phase: BucketPhase
     shape: Shape
@@ -201,8 +204,8 @@ class ColdShape(Tolerant):
 class ServedPhase(Tolerant):
     """Served batches of one phase in the contract's report (docs/how-to/learn-buckets.md, While serving).
 
-    A batch has batch size * query tokens. Its blocks are those of the whole batch. `real_` numbers are counted before
-    padding, `padded_` numbers after it.
+    The tokens of a batch are batch size * query tokens. The blocks of a batch are the blocks of all its sequences.
+    Fields that begin with `real_` are counted before padding, and fields that begin with `padded_` after padding.
     """
 
     hits: Large = Field(0, description="Batches with a warm graph.")
@@ -221,7 +224,7 @@ class ServedPhase(Tolerant):
 
 
 class ServedBucket(Tolerant):
-    """Batches of one shape in the contract's report. Their padding is the shape minus real tokens and blocks."""
+    """Batches of one shape in the contract's report. Their padding is the shape minus the real tokens and blocks."""
 
     phase: BucketPhase
     bucket: Shape
@@ -243,7 +246,7 @@ class ServedVision(Tolerant):
 
 
 class CompileTimes(Tolerant):
-    """The compile times of one stage's graphs in the contract's report, measured by the bridge (vllm on a card)."""
+    """The graph compile times of one stage in the contract's report, as measured by the bridge (vllm on a card)."""
 
     stage: Annotated[str, Field(max_length=16)] = Field(
         description="warm or capture: per bucket; sampler or defragmenter: as a whole; serving: per batch."
@@ -257,7 +260,7 @@ class CompileTimes(Tolerant):
 
 
 class Served(Tolerant):
-    """The shapes of requests in the contract's report. They may lag by one poll and do not cause a new report."""
+    """The served shapes in the contract's report. They may be one poll old, and a change causes no new report."""
 
     prompt: ServedPhase = ServedPhase()
     decode: ServedPhase = ServedPhase()
@@ -272,7 +275,7 @@ class Served(Tolerant):
 
 
 class Requests(Tolerant):
-    """Counts of requests in the contract's report. They may lag by one poll; only failures cause a new report."""
+    """Counts of requests in the contract's report. They may be one poll old; only a new failure causes a new report."""
 
     running: Large = Field(0, description="Requests in work now, including those that wait for a place.")
     answered: Large = Field(0, description="Answers since this instance serves, including refusals and failures.")
@@ -280,7 +283,7 @@ class Requests(Tolerant):
 
 
 class PlanCost(Tolerant):
-    """The cost of a plan in the contract's report: graphs, warm-up, and padding of the traffic while serving."""
+    """The cost of a plan in the contract's report: its graphs, its warm-up, and the padding of served traffic."""
 
     graphs: Count
     warmup_seconds: Seconds = Field(
@@ -291,21 +294,21 @@ class PlanCost(Tolerant):
 
 
 class PlanAdvice(Tolerant):
-    """A learned plan in the contract's report that saves a third of the warm-up or more without more padding."""
+    """A learned plan in the contract's report. It saves at least a third of the warm-up without more padding."""
 
     now: PlanCost
     learned: PlanCost
 
 
 class RuntimeFailure(Tolerant):
-    """The failure of an instance in the contract's report: a stable reason, and a sentence with the remedy."""
+    """The failure of a container instance in the contract's report: a stable reason, and a message with the remedy."""
 
     reason: Annotated[str, Field(max_length=64, pattern=r"^[A-Z][A-Za-z0-9]*$")]
     message: Text
 
 
 class WarmupReport(Tolerant):
-    """The contract's warm-up report of one container instance; `sequence` grows with every change."""
+    """The contract's warm-up report of one container instance. `sequence` increases with every change."""
 
     version: Literal["v1"] = "v1"
     instance: Annotated[str, Field(min_length=1, max_length=64, pattern=_WORD)] = Field(
@@ -358,13 +361,13 @@ class WarmupReport(Tolerant):
 
 
 def percent(part: int, planned: int) -> int | None:
-    """Return `part` of `planned` buckets in the contract's report, in whole percent; None if nothing is planned."""
+    """Return `part` of `planned` buckets in the contract's report in percent, rounded down; None if `planned` is 0."""
     return None if planned == 0 else part * 100 // planned  # rounded down: 999 of 1000 are not 100 %
 
 
 def meets(part: int, planned: int, min_percent: int) -> bool | None:
-    """Return True if `part` of the `planned` buckets of the contract's report reaches `min_percent`.
+    """Return True if `part` of the `planned` buckets in the contract's report reaches `min_percent`.
 
-    Compares without rounding, and returns None if nothing is planned.
+    The comparison does not round. The result is None if `planned` is 0.
     """
     return None if planned == 0 else part * 100 >= min_percent * planned

@@ -1,19 +1,19 @@
-"""Text from users and other programs, made safe to show: one line without terminal control characters."""
+"""Text from users and other programs, made safe to display: one line without terminal control characters."""
 
 MAX_QUOTED = 80
 
 
 def on_one_line(text: str) -> str:
-    """Return text on one line: line breaks become blanks, unprintable characters are escaped as in Python."""
+    """Return text on one line. Line breaks become spaces; unprintable characters are escaped as in Python."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else " " if char.isspace() else repr(char)[1:-1] for char in text)
 
 
 def quoted(text: str) -> str:
-    """Return text of a user as a sentence quotes it, shortened to 80 characters and two dots.
+    """Return a user's text as a quotation for a sentence, shortened to 80 characters and two dots.
 
-    Unprintable characters are escaped as in Python, because a terminal would interpret some of them.
+    Unprintable characters are escaped as in Python, because a terminal could interpret them.
     """
     first = "".join(each if each.isprintable() else repr(each)[1:-1] for each in text[:MAX_QUOTED])
     return first if len(text) <= MAX_QUOTED else f"{first}.."

@@ -1,6 +1,6 @@
-"""The checks of the doctor: each judges one fact of the image or the machine and returns a row. Pure.
+"""The checks of the doctor. Each check judges facts of the image or the machine and returns a row.
 
-See docs/reference/doctor.md.
+The checks have no side effects. See docs/reference/doctor.md.
 """
 
 import re
@@ -19,9 +19,9 @@ MODEL_ENGINES = frozenset({EngineName.TORCH, EngineName.VLLM})
 """The engines that run a real model; the simulation has almost no requirements."""
 VLLM = frozenset({EngineName.VLLM})
 
-# The three processes of vLLM 0.32 took 1.8 GiB with a model of 2 MB; any other model needs more.
+# The three processes of vLLM 0.32 used 1.8 GiB with a model of 2 MB. A larger model needs more memory.
 VLLM_MEMORY = 2 * 1024**3
-# vLLM 0.30 does not start a worker with less free memory.
+# vLLM 0.30 does not start a worker if less shared memory is free.
 VLLM_SHARED_MEMORY = 240 * 1024**2
 HUGE_PAGE = 2 * 1024**2
 _ANOTHER_IMAGE = "Use the runtime or the runtime-hpu image, or build your own from their Dockerfile."
@@ -37,7 +37,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the doctor: the findings about a topic, and advice. A failure affects the engines in `needed_by`."""
+    """A row of the doctor: a topic, the findings and advice. A failure affects only the engines in `needed_by`."""
 
     topic: str
     state: State
@@ -47,7 +47,7 @@ class Row:
 
 
 def judge(facts: Facts, engines: frozenset[EngineName]) -> list[Row]:
-    """Judge all facts of the doctor and return its rows, those of the image first.
+    """Judge all facts of the doctor and return its rows. Rows about the image come first.
 
     A failure that affects only engines outside `engines` becomes a warning.
     """
@@ -58,12 +58,12 @@ def judge(facts: Facts, engines: frozenset[EngineName]) -> list[Row]:
 
 
 def is_healthy(rows: Iterable[Row]) -> bool:
-    """Return True if no row of the doctor fails."""
+    """Return whether no row of the doctor failed."""
     return all(row.state is not State.FAIL for row in rows)
 
 
 def installed_engines(image: ImageFacts) -> frozenset[EngineName]:
-    """Return the engines that the doctor checks by default: those whose packages are installed, and the simulation."""
+    """Return the engines that the doctor checks by default: the simulation, and engines with installed packages."""
     found = {EngineName.SIM: "always", EngineName.TORCH: image.torch.version, EngineName.VLLM: image.vllm.version}
     return frozenset(name for name, version in found.items() if version)
 
@@ -74,7 +74,7 @@ def _lower_if_irrelevant(row: Row, engines: frozenset[EngineName]) -> Row:
 
 
 def check_torch(image: ImageFacts) -> Row:
-    """Check that torch is installed and that the doctor could import it."""
+    """Check that torch is installed and can be imported."""
     found = image.torch
     if not found.version:
         return Row("torch", State.FAIL, "not installed", _ANOTHER_IMAGE, MODEL_ENGINES)
@@ -84,8 +84,8 @@ def check_torch(image: ImageFacts) -> Row:
 
 
 def check_compiler(image: ImageFacts) -> Row:
-    """Check for the C++ compiler and headers that Inductor needs."""
-    # This does not fail on a card, where the bridge has its own compiler.
+    """Check that the C++ compiler and the headers that Inductor needs are installed."""
+    # A missing compiler is only a warning on a card, because the bridge has its own compiler.
     missing = "no g++" if not image.compiler else "" if image.python_headers else f"{image.compiler}, no Python.h"
     if not missing:
         return Row("compiler", State.OK, image.compiler)
@@ -95,7 +95,7 @@ def check_compiler(image: ImageFacts) -> Row:
 
 
 def check_vllm(image: ImageFacts) -> Row:
-    """Check that vLLM and its plugin are installed in a supported release and that the kernels can be imported."""
+    """Check that supported releases of vLLM and its plugin are installed and that the kernels can be imported."""
     found = image.vllm
     installed = _installed(image)
     refused = installed.why_refused()
@@ -127,7 +127,7 @@ def check_bridge(image: ImageFacts) -> Row:
     pair = _installed(image).pair
     if pair is None or _is_built_on(pair, image):
         return Row("gaudi software", State.OK, found)
-    # This is only a warning, because the version numbers of Intel's builds are not documented.
+    # A mismatch is only a warning, because Intel does not document the version numbers of its builds.
     advice = (
         f"vllm-gaudi {pair.plugin} is made for Gaudi software {pair.gaudi_software} and PyTorch {pair.torch}: start "
         f"from {pair.image}."
@@ -136,15 +136,15 @@ def check_bridge(image: ImageFacts) -> Row:
 
 
 def _is_built_on(pair: Pair, image: ImageFacts) -> bool:
-    """Return True if bridge and torch match the pair, ignoring build and patch numbers."""
-    # The version of a bridge is that of the software and a build number: 1.24.1.17.
+    """Return whether the bridge and torch match the pair. Build and patch numbers are ignored."""
+    # The bridge's version is the software version followed by a build number, for example 1.24.1.17.
     software = image.bridge.split(".")[:3] == pair.gaudi_software.split(".")
     return software and series(image.torch.version) in ("", series(pair.torch))
 
 
 def check_folders(image: ImageFacts) -> Row:
-    """Check that the folders for compiled code, models and sockets can be written."""
-    # The root file system is read-only in a pod.
+    """Check that this user can write to the folders for compiled code, models and sockets."""
+    # In a pod the root file system is read-only, so each of these folders needs a writable volume.
     if not image.read_only:
         return Row("writable folders", State.OK, "caches, home and temporary files")
     advice = "Mount a volume there that this user can write, or set the variable to another folder."
@@ -152,7 +152,7 @@ def check_folders(image: ImageFacts) -> Row:
 
 
 def check_device(machine: MachineFacts, image: ImageFacts) -> Row:
-    """Check that a machine with an image for cards has cards."""
+    """Check that there is a Gaudi card if the image is an image for cards."""
     cards = machine.cards
     if image.bridge and not cards:
         advice = "Request cards (spec.accelerator), and check that the node's driver and device plugin run."
@@ -164,7 +164,7 @@ def check_device(machine: MachineFacts, image: ImageFacts) -> Row:
 
 def check_processor(machine: MachineFacts, image: ImageFacts) -> Row:
     """Check that vLLM has fast kernels for this processor."""
-    # vLLM's kernels for x86 need AVX2, and are fast with AVX-512.
+    # vLLM's kernels for x86 need AVX2. They are much faster with AVX-512.
     known = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if name in machine.instructions]
     found = ", ".join(known) or "no vector instructions known"
     if image.bridge or not machine.instructions or "avx512f" in known:
@@ -176,7 +176,7 @@ def check_processor(machine: MachineFacts, image: ImageFacts) -> Row:
 
 def check_cores(machine: MachineFacts, _: ImageFacts) -> Row:
     """Check how many processor cores this process may use."""
-    # vLLM keeps one core for its own work and computes on the others.
+    # vLLM reserves one core for its own work and computes on the other cores.
     if machine.cores >= 2:
         return Row("cores", State.OK, str(machine.cores))
     advice = "Raise spec.pod.resources.limits.cpu to two cores or more: on one its processes wait for each other."
@@ -194,7 +194,7 @@ def check_memory(machine: MachineFacts, _: ImageFacts) -> Row:
 
 
 def check_shared_memory(machine: MachineFacts, _: ImageFacts) -> Row:
-    """Check the size of the shared memory that vLLM's processes communicate through."""
+    """Check the size of the shared memory that vLLM's processes use for communication."""
     if machine.shared_memory >= VLLM_SHARED_MEMORY:
         return Row("shared memory", State.OK, size(machine.shared_memory))
     advice = (
@@ -206,7 +206,7 @@ def check_shared_memory(machine: MachineFacts, _: ImageFacts) -> Row:
 
 def check_huge_pages(machine: MachineFacts, image: ImageFacts) -> Row:
     """Check how many huge pages of 2 MiB are free."""
-    # Intel's collective communication pins its buffers in them.
+    # Intel's collective communication library pins its buffers in huge pages.
     found = f"{size(machine.free_huge_pages * HUGE_PAGE)} free"
     if not image.bridge:
         return Row("huge pages", State.OK, f"{found}, not needed on a CPU")
@@ -218,7 +218,7 @@ def check_huge_pages(machine: MachineFacts, image: ImageFacts) -> Row:
 
 def check_locked_memory(machine: MachineFacts, image: ImageFacts) -> Row:
     """Check how much memory this process may lock."""
-    # The driver locks memory for transfers between host and card.
+    # The driver locks host memory for transfers between the host and the card.
     limit = machine.locked_memory
     found = "unlimited" if limit is None else size(limit)
     if not image.bridge:
@@ -231,7 +231,7 @@ def check_locked_memory(machine: MachineFacts, image: ImageFacts) -> Row:
 
 
 def check_inc(image: ImageFacts) -> Row:
-    """Check for Intel Neural Compressor, which quantizes with measured scales."""
+    """Check whether Intel Neural Compressor, which quantizes models with measured scales, is installed."""
     if image.inc or not image.bridge:
         return Row("neural compressor", State.OK, image.inc or "none, used on cards only")
     advice = "Models with quantization.method inc do not start here: use Intel's image, which has neural-compressor-pt."
@@ -239,7 +239,7 @@ def check_inc(image: ImageFacts) -> Row:
 
 
 def check_git(image: ImageFacts) -> Row:
-    """Check for git, which vLLM's plugin runs at its start."""
+    """Check whether git is installed, because vLLM's plugin runs git during its start."""
     if image.git or not image.bridge:
         return Row("git", State.OK, image.git or "none, not needed on a CPU")
     advice = "vLLM's plugin runs git for its revision at its start. This runtime works without git, others may not."
@@ -247,7 +247,7 @@ def check_git(image: ImageFacts) -> Row:
 
 
 def check_driver(machine: MachineFacts, image: ImageFacts) -> Row:
-    """Check that the kernel's driver and the image belong to the same release of the Gaudi software."""
+    """Check that the kernel driver and the image belong to the same release of the Gaudi software."""
     found = machine.gaudi.driver
     if not image.bridge:
         return Row("driver", State.OK, found or "none, not needed on a CPU")
@@ -269,7 +269,7 @@ def check_driver(machine: MachineFacts, image: ImageFacts) -> Row:
 
 
 def check_firmware(machine: MachineFacts, image: ImageFacts) -> Row:
-    """Check the firmware of the cards: report it only, because no public rule says which firmware is right."""
+    """Report the firmware of the cards. The check never fails, because no public rule defines the right firmware."""
     found = machine.gaudi.firmware
     if len(found) > 1:
         advice = "Cards of one node have different firmware: update it on all of them."
@@ -278,7 +278,7 @@ def check_firmware(machine: MachineFacts, image: ImageFacts) -> Row:
 
 
 def check_ports(machine: MachineFacts, _: ImageFacts) -> Row:
-    """Check the network ports through which cards communicate."""
+    """Check that the network ports between the cards are up."""
     cards = [each for each in machine.gaudi.cards if each.ports]
     total, down = sum(len(each.ports) for each in cards), [each for each in cards if each.down]
     if not down:
@@ -290,7 +290,7 @@ def check_ports(machine: MachineFacts, _: ImageFacts) -> Row:
 
 
 def _numbers(release: str) -> tuple[str, ...]:
-    """Return the release of the Gaudi software: 1.24.1 for 1.24.1-1234abc and for 1.24.1.563."""
+    """Return the first three numbers of a Gaudi release: 1, 24, 1 for 1.24.1-1234abc and for 1.24.1.563."""
     return tuple(re.findall(r"\d+", release)[:3])
 
 

@@ -16,9 +16,9 @@ _STYLES = {State.OK: "green", State.WARNING: "yellow", State.FAIL: "bold red"}
 
 
 def doctor(wanted: Collection[EngineName], *, as_data: bool, image_only: bool) -> int:
-    """Print what this machine and image support; return 1 if a check fails that a `wanted` engine needs.
+    """Print what this machine and this image support; return 1 if a check fails that a `wanted` engine needs.
 
-    Without wanted engines, all installed engines count.
+    If `wanted` is empty, all installed engines are checked.
     """
     facts = collect_facts(wanted, image_only=image_only)
     engines = frozenset(wanted) or installed_engines(facts.image)
@@ -31,7 +31,7 @@ def doctor(wanted: Collection[EngineName], *, as_data: bool, image_only: bool) -
 
 
 def print_table(rows: Sequence[Row], engines: frozenset[EngineName], console: Console) -> None:
-    """Print the rows of the doctor as a table, one for each topic with its advice, and the verdict below."""
+    """Print the rows of the doctor as a table with advice, followed by the overall result."""
     table = Table("", "topic", "found, and what to do", box=None, pad_edge=False)
     for row in rows:
         advice = f"\n[dim]{row.advice}[/dim]" if row.advice else ""

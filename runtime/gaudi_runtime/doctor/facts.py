@@ -1,4 +1,4 @@
-"""The facts that the doctor's probes collect, before they are judged."""
+"""The facts that the doctor's probes collect and its checks judge."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from gaudi_runtime.doctor.gaudi_facts import GaudiFacts
 
 @dataclass(frozen=True)
 class Package:
-    """The facts about a Python package: its version and its import error, each empty if there is none."""
+    """A Python package: its version (empty if missing) and its import error (empty if the import succeeded)."""
 
     version: str = ""
     error: str = ""
@@ -15,11 +15,11 @@ class Package:
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """The facts about an image's software. `bridge` and `plugin` are versions of Intel's packages, empty if missing.
+    """The software of an image. `bridge` and `plugin` are the versions of Intel's packages, empty if missing.
 
-    `any_vllm` says that the user allows any release of vLLM. `read_only` names the folders that cannot be written.
-    `compiler` is the first line of `g++ --version`; `inc` is the version of Intel Neural Compressor; `git` is the path
-    of that program, empty if it is missing.
+    `any_vllm` is True if the user allows any release of vLLM. `read_only` names the folders that cannot be written.
+    `compiler` is the first line of `g++ --version`. `inc` is the version of Intel Neural Compressor. `git` is the path
+    of git, empty if git is missing.
     """
 
     torch: Package
@@ -36,10 +36,10 @@ class ImageFacts:
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """The facts about a machine. Memory is in bytes, huge pages have 2 MiB, `locked_memory` is None without a limit.
+    """The hardware and limits of a machine. Memory is in bytes, and a huge page has 2 MiB.
 
-    `cards` has the name of each Gaudi card that torch detects. `instructions` are those of the processor, by the
-    kernel's names; empty on architectures other than x86.
+    `locked_memory` is None without a limit. `cards` has the name of each Gaudi card that torch detects. `instructions`
+    are the processor's instructions by their kernel names; empty on architectures other than x86.
     """
 
     cards: tuple[str, ...]
@@ -54,7 +54,7 @@ class MachineFacts:
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts of the image and of the machine; no machine if only the image is checked."""
+    """The facts about the image and the machine. `machine` is None if only the image is checked."""
 
     image: ImageFacts
     machine: MachineFacts | None

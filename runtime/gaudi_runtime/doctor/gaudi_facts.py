@@ -1,4 +1,4 @@
-"""Facts about Gaudi cards from hl-smi and the kernel: driver, firmware, and the ports between the cards."""
+"""Facts about Gaudi cards from hl-smi and the kernel: the driver, the firmware, and the ports between the cards."""
 
 import shutil
 import subprocess
@@ -17,7 +17,7 @@ Ask = Callable[[Sequence[str]], str]
 
 @dataclass(frozen=True)
 class Card:
-    """The facts about one Gaudi card, by PCI address: its ports to other cards, and those that are down."""
+    """A Gaudi card with its PCI address, its ports to other cards, and the ports that are down."""
 
     address: str
     ports: tuple[int, ...] = ()
@@ -34,9 +34,9 @@ class GaudiFacts:
 
 
 def read_gaudi_facts(ask: "Ask | None" = None, root: Path = Path("/")) -> GaudiFacts:
-    """Read driver, firmware and ports of the Gaudi cards.
+    """Read the driver, the firmware and the ports of the Gaudi cards.
 
-    In a container only hl-smi shows the ports, because the network devices are not visible there.
+    In a container, only hl-smi reports the ports, because the network devices are not visible there.
     """
     ask = ask or run_command
     addresses = ask((TOOL, "-Q", "bus_id", "-f", "csv,noheader")).split()
@@ -49,7 +49,7 @@ def read_gaudi_facts(ask: "Ask | None" = None, root: Path = Path("/")) -> GaudiF
 
 
 def _card(address: str, output: str) -> Card:
-    """Parse lines such as `port 7: UP`."""
+    """Return the card whose ports are described by lines such as `port 7: UP`."""
     states = {}
     for line in output.splitlines():
         name, colon, state = line.partition(":")
@@ -59,7 +59,7 @@ def _card(address: str, output: str) -> Card:
 
 
 def run_command(command: Sequence[str]) -> str:
-    """Run a command that reports facts about Gaudi cards and return its output; empty if it fails or is too slow."""
+    """Run a command and return its output; empty if the command is missing, fails or takes too long."""
     if shutil.which(command[0]) is None:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""The import trials of the doctor, each in a separate process: `python -m ... torch`.
+"""The import trials of the doctor. Each trial runs in a separate process: `python -m ... torch`.
 
 The last line of the output is the result as JSON.
 """
@@ -12,14 +12,14 @@ from typing import Any
 
 from gaudi_runtime.engines.vllm.moved_modules import installed_layout
 
-# On two slow cores, an import takes 20 seconds. An import that has not ended after this time is treated as hanging.
+# An import takes 20 seconds on two slow cores. An import that takes longer than this limit counts as hung.
 TRIAL_SECONDS = 300
 
 
 def run_trial(command: Sequence[str], seconds: float = TRIAL_SECONDS) -> tuple[str, dict[str, Any]]:
     """Run an import trial of the doctor; return its error (empty on success) and its result.
 
-    A trial that hangs is killed after `seconds`.
+    The trial is killed if it has not ended after `seconds`.
     """
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
@@ -27,20 +27,21 @@ def run_trial(command: Sequence[str], seconds: float = TRIAL_SECONDS) -> tuple[s
         return f"it did not end within {seconds:g} s", {}
     if done.returncode:
         return _reason(done), {}
-    # Only the last line counts, because libraries may print before it.
+    # Parse only the last line, because libraries may print other lines before it.
     return "", json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def _reason(done: "subprocess.CompletedProcess[str]") -> str:
-    """Return the error line about a library that does not load, otherwise the last line."""
+    """Return the error line about a library that cannot be loaded; otherwise the last line of the output."""
     lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     loading = [line[line.index("Failed to import") :] for line in lines if "Failed to import" in line]
     return (loading or lines[-1:] or [f"exit status {done.returncode}"])[0]
 
 
 def torch() -> dict[str, Any]:
-    """Import torch and, if installed, the Gaudi bridge, as an import trial; return the names of the cards."""
-    # By name, as everything here: torch may be missing, and the runtime may import it only in its engines.
+    """Import torch and, if installed, the Gaudi bridge. Return the names of the cards."""
+    # Import by name, as everywhere in this module: torch may be missing, and only the engines of the runtime may import
+    # torch directly.
     torch = import_module("torch")
     if util.find_spec("habana_frameworks"):
         import_module("habana_frameworks.torch")
@@ -49,12 +50,12 @@ def torch() -> dict[str, Any]:
 
 
 def vllm() -> dict[str, Any]:
-    """Import vLLM's serving modules and kernels as an import trial. Raises AttributeError if kernels do not load."""
+    """Import vLLM's serving modules and kernels. Raises AttributeError if the kernels cannot be loaded."""
     for module in ("vllm.v1.engine.async_llm", installed_layout().app, "vllm.v1.worker.worker_base"):
         import_module(module)
     platform = import_module("vllm.platforms").current_platform
     platform.import_kernels()
-    # If its CPU kernels cannot be loaded, vLLM only logs that. Looking up one kernel raises an error instead.
+    # If vLLM cannot load its CPU kernels, it only writes a log line. Accessing one kernel raises an error instead.
     if platform.is_cpu():
         _ = import_module("torch").ops._C.init_cpu_memory_env
     return {}

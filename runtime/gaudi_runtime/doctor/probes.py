@@ -1,4 +1,4 @@
-"""The probes of the doctor: collect facts about the image and the machine without changing anything."""
+"""The probes of the doctor. They collect facts about the image and the machine without changing anything."""
 
 import os
 import resource
@@ -23,12 +23,12 @@ _FOLDER_VARIABLES = ("HOME", "HF_HOME", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "VL
 
 
 def collect_facts(wanted: Collection[EngineName], *, image_only: bool) -> Facts:
-    """Run the doctor's probes and return the facts that they found; with `image_only` those of the image alone.
+    """Run the doctor's probes and return their facts. With `image_only`, the machine is not probed.
 
-    The packages of the `wanted` engines are imported, or all if none is given.
+    The packages of the `wanted` engines are imported. If `wanted` is empty, the packages of all engines are imported.
     """
     bridge = installed_version("habana-torch-plugin")
-    # If only an image for cards is checked, nothing is imported, because the machine that builds it has no card.
+    # Import no engine if only an image for cards is checked, because the machine that builds the image has no card.
     engines = frozenset() if bridge and image_only else frozenset(wanted or EngineName)
     torch, answer = _package(installed_version("torch"), "torch", tried=bool(engines & MODEL_ENGINES) or not image_only)
     vllm, _ = _package(installed_release(), "vllm", tried=EngineName.VLLM in engines)
@@ -48,23 +48,24 @@ def collect_facts(wanted: Collection[EngineName], *, image_only: bool) -> Facts:
 
 
 def read_only_folders(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Probe the folders set by variables: return those that cannot be written or created, as VARIABLE=folder."""
+    """Return the folders from variables that cannot be written or created, each as VARIABLE=folder."""
     named = {name: environment[name] for name in _FOLDER_VARIABLES if environment.get(name)}
     named.setdefault("TMPDIR", tempfile.gettempdir())
     return tuple(f"{name}={folder}" for name, folder in named.items() if not _writable(Path(folder)))
 
 
 def _writable(folder: Path) -> bool:
-    # The nearest existing folder counts, because missing folders are created below it.
+    # Check the nearest existing parent folder, because missing folders are created below it.
     there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 
 def _package(version: str, trial: str, *, tried: bool) -> tuple[Package, dict[str, Any]]:
-    """Return the package and the result of its trial."""
+    """Return the package and the result of its import trial."""
     if not version or not tried:
         return Package(version), {}
-    # The import runs in a separate process, because it takes seconds, prints, and may be killed by a signal.
+    # Import the package in a separate process, because the import takes seconds, prints lines and may end with a
+    # signal.
     error, answer = import_trials.run_trial([sys.executable, "-m", import_trials.__name__, trial])
     return Package(version, error), answer
 

@@ -1,7 +1,7 @@
 """The engine protocol: the narrow interface between the runtime's start-up and an engine.
 
-The runtime decides order, budget, progress and stop; each method of an engine runs one step. Methods up to
-`warm_defragmenter` block and are called from one worker thread, one at a time, before the first request.
+The runtime controls order, budget, progress and stop. Each method of an engine runs one step. Methods up to
+`warm_defragmenter` block. They are called from one worker thread, one at a time, before the first request.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ GRAPH_MODES = (ExecutionMode.HPU_GRAPHS, ExecutionMode.TORCH_COMPILE)
 
 @dataclass(frozen=True)
 class DeviceMemory:
-    """The device memory that an engine reports by the engine protocol: total and free, in bytes."""
+    """The device memory that an engine reports: free and total bytes."""
 
     free: int
     total: int
@@ -41,10 +41,10 @@ class DeviceMemory:
 
 @dataclass(frozen=True)
 class RecipeKey:
-    """The recipe key that an engine provides by the engine protocol: all that recipes depend on, except their shapes.
+    """The key of an engine's compiled recipes: everything that recipes depend on, except their shapes.
 
-    `software` names the release and the execution mode, `model` the checkpoint and its revision, `dtype` the formats
-    of numbers and of the KV cache, `parallelism` how the model is divided.
+    `software` names the release and the execution mode. `model` names the checkpoint and its revision. `dtype` names
+    the formats of numbers and of the KV cache. `parallelism` says how the model is divided.
     """
 
     software: str
@@ -55,14 +55,14 @@ class RecipeKey:
 
     @property
     def digest(self) -> str:
-        """Return 16 hex digits that identify the key in file names."""
+        """Return 16 hex digits that identify this key in file names."""
         text = json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """The sampling parameters of a completion. temperature 0 is greedy; top_k 0 and top_p 1 disable these filters."""
+    """The sampling parameters of a completion. Temperature 0 is greedy; top_k 0 and top_p 1 disable the filters."""
 
     temperature: float = 1.0
     top_p: float = 1.0
@@ -84,7 +84,7 @@ class GenerationChunk:
 
 @dataclass(frozen=True)
 class EngineLoad:
-    """The current load that an engine reports by the engine protocol, in sequences and KV blocks."""
+    """The current load of an engine, in sequences and KV blocks."""
 
     running: int
     waiting: int
@@ -93,17 +93,17 @@ class EngineLoad:
 
 
 class ChatTokenizer(Protocol):
-    """The engine protocol of a tokenizer: it encodes plain prompts, and conversations by the chat template."""
+    """The interface of a tokenizer, which encodes plain prompts and, with the chat template, conversations."""
 
     @property
     def longest_token(self) -> int:
-        """Return the most characters that one token can stand for."""
+        """Return the largest number of characters in one token."""
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of a plain prompt."""
 
     def apply_chat_template(self, messages: Sequence[dict[str, object]]) -> list[int]:
-        """Return the token ids of a conversation up to the answer. Raises ValueError if the template refuses it."""
+        """Return the token ids of a conversation up to the answer. Raises ValueError if the template rejects it."""
 
 
 class Engine(Protocol):
@@ -115,65 +115,65 @@ class Engine(Protocol):
 
     @property
     def captures_graphs(self) -> bool:
-        """Whether this execution mode has graphs to capture."""
+        """Whether this execution mode captures graphs."""
 
     def report_fields(self) -> Mapping[str, object]:
-        """Return the report fields that the engine decides, such as `simulated` without a real model."""
+        """Return the report fields that only the engine can set, such as `simulated` without a real model."""
 
     def notes(self) -> tuple[str, ...]:
-        """Return sentences for the reader of the report, such as that everything is simulated."""
+        """Return sentences for readers of the report, for example that no real model runs."""
 
     def load(self, progress: Progress) -> None:
-        """Load weights and tokenizer. Raises a RuntimeStartError."""
+        """Load the weights and the tokenizer. Raises a RuntimeStartError."""
 
     def recipe_key(self) -> RecipeKey | None:
-        """Return the key of compiled recipes, available before `load`; None if no recipe outlives the process."""
+        """Return the key of compiled recipes; None if no recipe is stored on disk. Available before `load`."""
 
     def use_plan(self, plan: BucketPlan) -> None:
         """Set the buckets that requests are padded to."""
 
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
-        """Compile this shape with a real forward."""
+        """Compile this shape by running a forward."""
 
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
-        """Capture the graph of this shape and return its measured bytes.
+        """Capture the graph of this shape and return its measured size in bytes.
 
-        Raises DeviceOutOfMemory, ShapeRefused, or GraphRefused where the engine runs the shape without a graph.
+        Raises DeviceOutOfMemory, ShapeRefused, or GraphRefused if the engine runs the shape without a graph.
         """
 
     def use_warm(self, plan: BucketPlan) -> None:
-        """Pad requests to these warm buckets alone, because others of the plan stayed cold."""
+        """Pad requests only to these warm buckets, because other buckets of the plan are cold."""
 
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
-        """Run the sampler with every setting for one batch size."""
+        """Run all sampler settings for one batch size."""
 
     def warm_defragmenter(self, progress: Progress) -> bool:
-        """Run the block swaps of every size; return False if the engine has no defragmenter."""
+        """Run the block swaps of every size. Return False if the engine has no defragmenter."""
 
     def memory(self) -> DeviceMemory:
         """Return the current device memory."""
 
     def start_serving(self) -> None:
-        """Begin to accept requests; the counters start at zero."""
+        """Accept requests from now on, with counters at zero."""
 
     def load_now(self) -> EngineLoad:
-        """Return the current load, cheaply enough for every request."""
+        """Return the current load. This method must be fast, because it is called for every request."""
 
     def heartbeat_seconds(self) -> float:
-        """Return the seconds since the last iteration of the engine's loop; 0 when idle or in a compile."""
+        """Return the seconds since the last iteration of the engine's loop; 0 if the loop is idle or compiles."""
 
     async def close(self) -> None:
-        """Free everything; running requests have been drained or cancelled before."""
+        """Free all resources. The caller has already drained or cancelled all requests."""
 
 
 class OwnMemory(Engine, Protocol):
     """An engine that lets the runtime divide the memory of its device."""
 
     def profile(self) -> DeviceMemory:
-        """Run the largest dummy forward and return the memory that is free after it."""
+        """Run the largest dummy forward and return the memory that is left free."""
 
     def block_bytes(self) -> int:
-        """Return the bytes of one KV block over all layers of this rank."""
+        """Return the bytes of one KV block in all layers of this rank."""
 
     def allocate(self, kv_blocks: int) -> None:
         """Allocate the KV cache. Raises DeviceOutOfMemory."""
@@ -181,38 +181,38 @@ class OwnMemory(Engine, Protocol):
 
 @runtime_checkable
 class SeesImages(Protocol):
-    """An engine whose model may have a vision tower, which is warmed up first."""
+    """An engine whose model may have a vision tower. The vision tower is warmed up first."""
 
     def vision_buckets(self) -> tuple[VisionBucket, ...]:
-        """Return the buckets for the warm-up of the vision tower, in this order; known after `use_plan`."""
+        """Return the buckets of the vision tower in warm-up order. They are available after `use_plan`."""
 
     def warm_vision(self, bucket: VisionBucket) -> int:
-        """Run the vision tower once with a bucket and return the device memory that this took, in bytes.
+        """Run the vision tower once with a bucket and return the device memory that the run took, in bytes.
 
-        Raises ShapeRefused, or DeviceOutOfMemory. After DeviceOutOfMemory no further bucket is run.
+        Raises ShapeRefused or DeviceOutOfMemory. After DeviceOutOfMemory, no further bucket is run.
         """
 
 
 @runtime_checkable
 class DividedMemory(Protocol):
-    """An engine whose `load` has already divided the memory and allocated the KV cache."""
+    """An engine that divides the memory and allocates the KV cache itself during `load`."""
 
     def divided_memory(self) -> tuple[Split, DeviceBlocks]:
         """Return the memory split and the allocated KV blocks."""
 
 
 class TokenEngine(Engine, Protocol):
-    """An engine that receives tokens from our own OpenAI application (openai_api)."""
+    """An engine that receives tokens from the runtime's own OpenAI application (openai_api)."""
 
     @property
     def tokenizer(self) -> ChatTokenizer:
         """The checkpoint's tokenizer, available after `load`."""
 
     def generate(self, prompt: Sequence[int], sampling: SamplingParams) -> AsyncGenerator[GenerationChunk, None]:
-        """Stream one completion; closing the generator cancels the request and frees its blocks."""
+        """Stream one completion. Closing the generator cancels the request and frees its blocks."""
 
     def admissible(self, prompt_tokens: int, max_tokens: int) -> str | None:
-        """Return why a request of this size can never be served, as a sentence; None if it can."""
+        """Return why no request of this size can be served, as a sentence; None if it can."""
 
 
 @runtime_checkable
@@ -220,15 +220,15 @@ class ServingEngine(Protocol):
     """An engine that has its own OpenAI application."""
 
     def application(self) -> AbstractAsyncContextManager[ASGIApp]:
-        """Provide the OpenAI application while the block runs."""
+        """Yield the OpenAI application; it is available while the block runs."""
 
     def collectors(self) -> Sequence[Collector]:
-        """Return the engine's own metrics for /metrics."""
+        """Return collectors of the engine's own metrics, for /metrics."""
 
 
 @runtime_checkable
 class PartsCanDie(Protocol):
-    """An engine that consists of several processes, each of which may end."""
+    """An engine that consists of several processes. Any of these processes may end."""
 
     async def until_lost(self) -> EngineLost:
-        """Wait until this engine can no longer serve, and return the reason."""
+        """Wait until this engine can no longer serve, and return the error."""

@@ -1,4 +1,4 @@
-"""The protocol of an engine over several pods: the parts in other pods, and how the leader's engine reaches them."""
+"""The protocol of an engine in several pods: its parts in other pods, and how the leader's engine reaches them."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -9,66 +9,66 @@ from gaudi_runtime.engine_protocol.messages import Update, Verb
 
 
 class Meeting(NamedTuple):
-    """The rendezvous in the protocol of an engine over several pods: address and port of the leader's pod."""
+    """The address and port in the leader's pod to which the processes of an engine in several pods connect."""
 
     address: str
     port: int
 
 
 class OtherPods(Protocol):
-    """The other pods of the replica, as seen by the leader's engine. Its methods may be called from any thread."""
+    """The other pods of the replica, as the leader's engine uses them. All methods are thread-safe."""
 
     def start(self, progress: Progress) -> Meeting:
-        """Wait for all pods and let each pod start its processes, without waiting for these processes."""
+        """Wait for all pods and send them the command to start processes, without waiting for the result."""
 
     def raise_if_failed(self) -> None:
-        """Raise RankFailed if a pod could not start its processes, and EngineLost if a pod was lost."""
+        """Raise RankFailed if a pod could not start its processes, or EngineLost if a pod was lost."""
 
     def moves(self) -> int:
-        """Return a counter that grows with every progress of another pod."""
+        """Return a counter that grows each time another pod reports progress."""
 
     def serve(self) -> None:
-        """Let the other pods report that the replica serves, without waiting."""
+        """Send the other pods the command to report that the replica serves, without waiting."""
 
     def gather(self, progress: Progress) -> None:
-        """Wait until all pods have joined."""
+        """Wait until all pods have connected."""
 
     def send_command(self, verb: Verb, *arguments: object) -> Mapping[int, Future[Update]]:
-        """Let all ranks run one engine command; return their future answers by rank."""
+        """Send one engine command to all ranks and return their answers as futures, by rank."""
 
 
 class SpansPods(Protocol):
-    """An engine over several pods. It reaches its processes in other pods itself, or sends commands to ranks."""
+    """An engine in several pods. It connects to its processes in other pods, or sends commands to ranks."""
 
     def span(self, others: OtherPods) -> None:
-        """Connect to the processes of these pods. Called before `load`."""
+        """Combine this engine with its parts in the other pods. This method is called before `load`."""
 
 
 class Rank(Protocol):
-    """The protocol of an engine's rank in another pod. The ranks of such an engine run each command together."""
+    """A rank of an engine in another pod. All ranks of the engine run each command at the same time."""
 
     def report_fields(self) -> Mapping[str, object]:
-        """Return the report fields that the engine decides, like Engine.report_fields."""
+        """Return the report fields that only the engine can set, like Engine.report_fields."""
 
     def recipe_key(self) -> RecipeKey | None:
         """Return the key of compiled recipes, like Engine.recipe_key."""
 
     def do(self, verb: Verb, arguments: Sequence[Any], progress: Progress) -> Any:
-        """Run one command and return its answer as plain data; this blocks. Raises the engine's errors."""
+        """Run one command and return its answer as plain data. The method blocks and raises the engine's errors."""
 
 
 @runtime_checkable
 class PodPart(PartsCanDie, Protocol):
-    """The processes of an engine in another pod, if the engine reaches these processes itself."""
+    """The processes of an engine in another pod, if the leader's engine connects to these processes directly."""
 
     def report_fields(self) -> Mapping[str, object]:
-        """Return the report fields that the engine decides, like Engine.report_fields."""
+        """Return the report fields that only the engine can set, like Engine.report_fields."""
 
     def recipe_key(self) -> RecipeKey | None:
         """Return the key of compiled recipes, like Engine.recipe_key."""
 
     def join(self, meeting: Meeting, progress: Progress) -> None:
-        """Start the processes, which connect to those of the leader. Raises a RuntimeStartError."""
+        """Start the processes, which connect to the leader's processes. Raises a RuntimeStartError."""
 
     async def close(self) -> None:
         """End the processes."""

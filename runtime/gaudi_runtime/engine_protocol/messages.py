@@ -1,4 +1,4 @@
-"""The messages between the leader and the ranks of a group: lines of JSON (docs/how-to/several-nodes.md)."""
+"""The messages between the leader and the ranks of a group, as lines of JSON (docs/how-to/several-nodes.md)."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -18,7 +18,7 @@ CAPTURE_ERRORS = {"DeviceOutOfMemory": DeviceOutOfMemory, "GraphRefused": GraphR
 
 
 class Verb(StrEnum):
-    """A command that the leader sends to a rank. Each is a method of an engine, in the order of start-up."""
+    """A command that the leader sends to a rank. Each command is a method of an engine, in the order of start-up."""
 
     LOAD = "load"
     PROFILE = "profile"
@@ -34,14 +34,14 @@ class Verb(StrEnum):
 
 
 class Hello(Wire):
-    """The first message of a rank; `config` is the digest of its configuration, which must equal the leader's."""
+    """The first message of a rank. `config` is the digest of its configuration and must equal the leader's."""
 
     rank: int = Field(ge=1)
     config: str
 
 
 class LeaderMessage(Wire):
-    """A message of the leader: a command, a farewell, the reason why a rank may not join, or only a heartbeat."""
+    """A message of the leader: a command, a farewell, the reason why a rank is rejected, or only a heartbeat."""
 
     verb: Verb | None = None
     arguments: tuple[Any, ...] = ()
@@ -50,17 +50,17 @@ class LeaderMessage(Wire):
 
 
 class Failure(Wire):
-    """The failure of a command on a rank. `reason` is a reason code of errors.py or a key of CAPTURE_ERRORS."""
+    """The failure of a command on a rank. `reason` is a reason code from errors.py or a key of CAPTURE_ERRORS."""
 
     reason: str
     message: str
 
 
 class Update(Wire):
-    """A message of a rank: progress, a finished command, its stop, or only a heartbeat.
+    """A message of a rank: progress, a finished command, a stop, or only a heartbeat.
 
-    `closing` and `stopping` are the signals that the rank's pod received. The group ends with this pod, so the leader
-    reacts to the same signals.
+    `closing` and `stopping` show the signals that the rank's pod received. The whole group ends with this pod, so the
+    leader handles the signals as its own.
     """
 
     moved: bool = False
@@ -72,17 +72,17 @@ class Update(Wire):
 
 
 def encode_message(message: Wire) -> bytes:
-    """Encode one message between leader and ranks as a line of JSON."""
+    """Return a message between leader and ranks as a line of JSON."""
     return message.model_dump_json(exclude_defaults=True).encode() + b"\n"
 
 
 def config_digest(config: RuntimeConfig) -> str:
-    """Return the digest for a rank's first message: SHA-256 of the configuration of all ranks, without ports."""
+    """Return the SHA-256 of the configuration without the `serving` section, for a rank's first message."""
     return sha256(config.model_dump_json(exclude={"serving"}).encode()).hexdigest()
 
 
 def failure_of(error: Exception) -> Failure:
-    """Return an error as the failure in a message to the leader; an error of other libraries is named by its type."""
+    """Return an error as the failure in a message. The text of an error without a reason starts with its type."""
     name = type(error).__name__
     reason = name if name in CAPTURE_ERRORS else getattr(error, "reason", None)
     message = str(error) if reason else f"{name}: {error}"
@@ -90,10 +90,11 @@ def failure_of(error: Exception) -> Failure:
 
 
 def raise_first_failure(updates: Mapping[int, Update]) -> None:
-    """Raise the failure of the first rank whose message reports one, naming the rank; `updates` are by rank."""
+    """Raise the first failure in the messages of the ranks. The error names the rank."""
     for rank, update in sorted(updates.items()):
         if failure := update.failure:
-            # The capture of graphs handles CAPTURE_ERRORS. The report has any other failure as a sentence of its own.
+            # The capture of graphs handles the errors in CAPTURE_ERRORS. RankFailed carries the reason and message of
+            # every other failure to the report.
             if kind := CAPTURE_ERRORS.get(failure.reason):
                 raise kind(f"rank {rank}: {failure.message}")
             raise RankFailed(failure.reason, f"Rank {rank}: {failure.message}")

@@ -1,1 +1,1 @@
-"""The engines, which implement engine_protocol/: the only place that imports torch, transformers or vllm."""
+"""The engines, which implement engine_protocol/. Only this package imports torch, transformers or vllm."""

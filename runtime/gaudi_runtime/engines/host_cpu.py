@@ -1,4 +1,4 @@
-"""The processor of this machine: the instructions that compiled code may use, and the useful number of threads."""
+"""The processor of this machine: the instructions that compiled code may use, and the best number of threads."""
 
 import hashlib
 import platform
@@ -11,7 +11,7 @@ _FLAGS = ("flags", "Features")
 
 
 def host_cpu() -> str:
-    """Return name and instructions of this machine's processor, as far as the kernel reports them."""
+    """Return the name and the instructions of this machine's processor, if the kernel reports them."""
     try:
         text = CPUINFO.read_text()
     except OSError:
@@ -20,11 +20,11 @@ def host_cpu() -> str:
 
 
 def cpu_of(cpuinfo: str, machine: str) -> str:
-    """Return architecture, model and instructions (as a digest) of the first processor in /proc/cpuinfo's text."""
+    """Return the architecture, the model and a digest of the instructions of the first processor in `cpuinfo`."""
     first = cpuinfo.split("\n\n")[0].splitlines()
     fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first)}
-    # Compilers use every instruction of the machine, so code for another digest may contain instructions that
-    # this processor lacks.
+    # A compiler uses all instructions of the processor. Code that was compiled for another digest may therefore contain
+    # instructions that this processor lacks.
     flags = next((fields[name] for name in _FLAGS if name in fields), "")
     digest = hashlib.sha256(" ".join(sorted(flags.split())).encode()).hexdigest()[:8]
     return f"{machine} {fields.get('model name', 'of unknown model')} {digest}"
@@ -32,6 +32,6 @@ def cpu_of(cpuinfo: str, machine: str) -> str:
 
 def threads(weight_bytes: int, cores: int) -> int:
     """Return the number of threads for a model, from 1 to `cores`."""
-    # A decode step reads all weights once. In a small model the threads would mostly wait for each other. With shared
-    # cores, a thread that waits for a thread without a core costs more time than it saves.
+    # A decode step reads all weights once. In a small model, most threads would only wait for other threads. On shared
+    # cores, waiting for a thread that has no core costs more time than the thread saves.
     return min(cores, 1 + weight_bytes // BYTES_PER_THREAD)

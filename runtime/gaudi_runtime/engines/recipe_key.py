@@ -1,4 +1,4 @@
-"""The key of compiled recipes (docs/how-to/recipe-cache.md): one definition for all engines."""
+"""The key of compiled recipes, defined once for all engines (docs/how-to/recipe-cache.md)."""
 
 import hashlib
 import json
@@ -18,8 +18,9 @@ CHANNELWISE = "VLLM_HPU_FORCE_CHANNEL_FP8"
 
 
 def recipe_key(config: RuntimeConfig, software: str, card: str, model: str) -> RecipeKey:
-    """Return the key of an engine with this software release, this card and this fingerprint of its model."""
-    # The layout of the KV cache is part of the key, because every bucket counts in its blocks. The plan is not.
+    """Return the recipe key of an engine. `software` is its release, and `model` is a fingerprint of the checkpoint."""
+    # The layout of the KV cache is part of the key, because buckets are measured in KV blocks. The bucket plan is not
+    # part of the key.
     weights, engine, limits = config.model, config.engine, config.limits
     layout = f"blocks of {limits.block_size}{' contiguous' if limits.contiguous_paged_attention else ''}"
     return RecipeKey(
@@ -32,10 +33,11 @@ def recipe_key(config: RuntimeConfig, software: str, card: str, model: str) -> R
 
 
 def kept_recipe_key(config: RuntimeConfig, software: str, *, keeps_files: bool) -> RecipeKey | None:
-    """Return the key of an engine with a real checkpoint; None if no compiled code outlives its process.
+    """Return the recipe key of an engine with a real checkpoint; None if it keeps no compiled code on disk.
 
-    `keeps_files` says whether a CPU engine keeps compiled code. On Gaudi, the bridge keeps recipes if its variable
-    names a folder. A checkpoint without config.json has no key; the engine reports why it cannot load the checkpoint.
+    `keeps_files` says whether an engine on a CPU keeps compiled code in files. On Gaudi, the bridge keeps recipes if
+    the variable HPU_CACHE names a folder. A checkpoint without config.json has no key; the engine reports why it cannot
+    load the checkpoint.
     """
     device = config.engine.device
     model = checkpoint_fingerprint(config.model)
@@ -47,14 +49,14 @@ def kept_recipe_key(config: RuntimeConfig, software: str, *, keeps_files: bool) 
 
 
 def checkpoint_fingerprint(model: ModelConfig) -> str | None:
-    """Return the SHA-256 of config.json, with repository and commit of a hub model; None without config.json."""
+    """Return the SHA-256 of config.json, with repository and commit for a hub model; None if the file is missing."""
     folder = Path(model.path)
     try:
         architecture = hashlib.sha256((folder / "config.json").read_bytes()).hexdigest()
     except OSError:
         return None
-    # The folder of a fetched model is named by its commit (docs/how-to/model-sources.md). The revision of a mounted
-    # folder is not known.
+    # The folder name of a fetched model is its commit (docs/how-to/model-sources.md). A mounted folder has no known
+    # revision.
     return f"{architecture} {model.hub.repo}@{folder.name}" if model.hub else architecture
 
 
@@ -73,7 +75,8 @@ def _quantization(config: RuntimeConfig) -> str:
 
 
 def _adapters(model: ModelConfig) -> str:
-    # Graphs contain the matrices of adapters, padded to one rank and number. The adapters themselves do not matter.
+    # A graph contains the adapter matrices, padded to the maximum rank and the maximum number of adapters. Other
+    # adapters with the same limits therefore use the same graphs.
     if not model.adapters:
         return ""
     return f" with {model.max_adapters_per_batch or len(model.adapters)} adapters of rank {model.max_adapter_rank}"

@@ -1,4 +1,4 @@
-"""Chooses the engine by name. Only this engine is imported, because torch and vllm take seconds and gigabytes."""
+"""Selects the engine by name and imports only this engine, because torch and vllm take seconds and gigabytes."""
 
 import asyncio
 import os
@@ -15,9 +15,9 @@ ONE_RANK = "Engine torch has one rank: set parallelism.nodes to 1, or use engine
 
 
 def select_engine(config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None = None) -> Engine:
-    """Create the configured engine. Raises a RuntimeStartError. Do not call it on the event loop.
+    """Create the configured engine. Raises a RuntimeStartError. Do not call this function on the event loop.
 
-    `loop` is the event loop that serves; engine vllm requires it.
+    `loop` is the event loop that serves requests. The vllm engine requires it.
     """
     set_environment(config)
     match config.engine.name:
@@ -44,7 +44,7 @@ def select_engine(config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None 
 
 
 def select_rank(config: RuntimeConfig, rank: int) -> Rank | PodPart:
-    """Create the configured engine's part for pod `rank` of a group, above 0. Raises a RuntimeStartError."""
+    """Create the engine's part for the pod `rank` of a group; `rank` is above 0. Raises a RuntimeStartError."""
     set_environment(config)
     match config.engine.name:
         case EngineName.SIM:
@@ -60,14 +60,16 @@ def select_rank(config: RuntimeConfig, rank: int) -> Rank | PodPart:
 
 
 def set_environment(config: RuntimeConfig, environment: MutableMapping[str, str] = os.environ) -> None:
-    """Set the environment variables of the selected engine. Raises ConfigError that names every wrong setting.
+    """Set the environment variables of the selected engine. Raises ConfigError, which names every wrong setting.
 
     See docs/reference/knobs.md, Rendering.
     """
-    # Set before the engine's libraries are imported, which read them once. A variable that the container already has is
-    # kept: either the operator has rendered the same value, or a user has set it.
+    # Set the variables before the engine's libraries are imported, because the libraries read them only once. Keep a
+    # variable that the container already has: either the operator has rendered the same value, or a user has set the
+    # variable.
     for name, value in render_engine_options(config).env.items():
         environment.setdefault(name, value)
     if key := environment.get(API_KEY_VARIABLE):
-        # A Secret made from a file often ends in a line break, which vLLM would require in every request.
+        # A Secret that is created from a file often ends in a line break. vLLM would treat the line break as part of
+        # the key and reject every request without it.
         environment[API_KEY_VARIABLE] = key.strip()

@@ -2,11 +2,11 @@
 
 See docs/internals/memory.md.
 
-inputs      the fields of a deployment that the forecast reads
-memory      how a card is divided
-graphs      how many graphs fit by the measured rates of the card, and their bytes and seconds
-forecast    a deployment, a model and a card -> Forecast
+inputs      the fields of a deployment that the forecast depends on
+memory      the division of a card's memory
+graphs      the number of graphs that fit, their bytes and their seconds, from the measured rates of the card
+forecast    calculates a Forecast from a deployment, a model and a card
 result      the values of a Forecast
-thresholds  whether a Forecast reaches the thresholds of the readiness gate
+thresholds  checks whether a Forecast reaches the thresholds of the readiness gate
 advice      the smallest change that makes a deployment fit
 """

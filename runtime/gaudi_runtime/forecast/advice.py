@@ -1,7 +1,7 @@
 """Advice: the smallest change of one setting that makes a deployment fit (docs/internals/memory.md, Advice).
 
-The search changes each setting in growing strides until the forecast fits, and then bisects the last stride. So the
-answer fits, and one step less does not.
+The search changes each setting in increasing steps until the forecast fits, and then bisects the last step. So the
+result fits, but the value just before the result does not fit.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,26 +18,30 @@ from gaudi_runtime.planning.planner import count_candidates
 from gaudi_runtime.units import GIB
 
 MOST_CHANGES = 3
-# A stride is at most this part of the way, because a forecast need not improve with every step, and a stride should not
-# skip a stretch that fits. A shorter stretch may be skipped, so a smaller change than the answer may exist.
+# The search tries values in steps of at most 1/16 of the range. A larger step could skip all values that fit, because a
+# forecast does not always improve from one value to the next. Even this step can skip a fitting value, so a smaller
+# change than the answer may exist.
 STRIDES = 16
-# The most buckets that all trials together may try: about a second, whatever the plan.
+# The most buckets that all trials together may try. They take about one second for any plan.
 WORK = 200_000
 
 
 Value = int | float | str
 
 MEMORY = "accelerator.deviceMemory"
-# In percent. The rest is for memory that no forecast includes.
+# In percent. The rest is reserved for memory that no forecast includes.
 MOST_SHARE = 95
 MOST_MEMORY = 2048 * GIB
-# A node has at most eight cards.
+# The search stops at 8 ranks, because a node has at most 8 cards.
 TENSOR_RANKS = (2, 4, 8)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting that advice may change, with its values from the least change to the largest; `set` changes it."""
+    """A setting that advice may change, with its new values from the smallest change to the largest.
+
+    `set` applies a value to the inputs of a forecast.
+    """
 
     verb: str
     field: str
@@ -46,13 +50,13 @@ class Setting:
     set: Callable[[ForecastInputs, Value], ForecastInputs]
 
     def text(self, value: Value) -> str:
-        """Return the change as a part of a sentence, with the field name of a GaudiInference."""
+        """Return the text of the change for a sentence, with the field name of a GaudiInference."""
         if isinstance(value, float):  # a share, which is written in percent
             return f"{self.verb} {self.field} to {value * 100:g}"
         return f"{self.verb} {self.field} to {f'{int(value) // GIB}Gi' if self.field == MEMORY else value}"
 
     def distance(self, value: Value) -> float:
-        """Return the size of a change: relative to the current value, the difference for shares, 1 for a word."""
+        """Return the size of a change: the relative change of a number, the difference of shares, or 1 for a word."""
         if isinstance(value, str):
             return 1.0
         return abs(value - self.now) / (1 if isinstance(value, float) else max(1, self.now))
@@ -106,7 +110,8 @@ def _shares(inputs: ForecastInputs) -> tuple[Setting, ...]:
         return replace(inputs, warmup=inputs.warmup.model_copy(update={"graph_memory_share": value}))
 
     share, utilization = inputs.warmup.graph_memory_share, inputs.utilization
-    # In both directions, because a larger share leaves more room for graphs, and a smaller one more for the KV cache.
+    # Both directions are tried: a larger share leaves more memory for graphs, and a smaller share leaves more for the
+    # KV cache.
     return (
         Setting("raise", "warmup.graphMemoryPercent", share, _percents_above(share), set_share),
         Setting("lower", "warmup.graphMemoryPercent", share, _percents_below(share), set_share),
@@ -121,7 +126,7 @@ def _shares(inputs: ForecastInputs) -> tuple[Setting, ...]:
 
 
 def _memory(inputs: ForecastInputs) -> Iterator[Setting]:
-    # The API server refuses fp8 with another method, because only inc has the scales.
+    # The API server rejects an fp8 KV cache without the method inc, because only inc has the scales.
     scaled = inputs.quantization is QuantizationMethod.INC and inputs.kv_cache_dtype is KvCacheDtype.AUTO
     values = [KvCacheDtype.FP8.value] if scaled else []
     yield Setting(
@@ -132,7 +137,7 @@ def _memory(inputs: ForecastInputs) -> Iterator[Setting]:
         lambda inputs, value: replace(inputs, kv_cache_dtype=KvCacheDtype(str(value))),
     )
     memory = inputs.device_memory
-    # If deviceMemory is not set, it is the card's own memory, which cannot be raised.
+    # If deviceMemory is not set, the forecast uses the memory of the card, which cannot be raised.
     if memory is not None:
         larger = range((memory // GIB + 1) * GIB, MOST_MEMORY + 1, GIB)
         yield Setting("raise", MEMORY, memory, larger, lambda inputs, value: replace(inputs, device_memory=int(value)))
@@ -143,7 +148,7 @@ def _below(number: int, step: int) -> int:
     return (number - 1) // step * step
 
 
-# A share such as 0.29 is 28.999999999999996 percent, which must count as 29.
+# The rounding corrects float errors: 0.29 * 100 is 28.999999999999996, but it must count as 29.
 _ROUNDING = 1e-9
 
 
@@ -160,7 +165,7 @@ def _limited(inputs: ForecastInputs, **limits: Value) -> ForecastInputs:
 
 
 def _set_length(inputs: ForecastInputs, value: Value) -> ForecastInputs:
-    # If maxNumBatchedTokens is not set, it is the model length and changes with it.
+    # If maxNumBatchedTokens is not set, it equals the model length, so both change together.
     tokens = value if inputs.tokens_follow_length else inputs.limits.max_num_batched_tokens
     return _limited(inputs, max_model_len=value, max_num_batched_tokens=tokens)
 
@@ -170,9 +175,9 @@ Fits = Callable[[ForecastInputs], bool]
 
 @dataclass(frozen=True)
 class Change:
-    """A change that makes the deployment fit: the advice in words, and the deployment after the change.
+    """A change that makes the deployment fit: the text of the advice, and the inputs after the change.
 
-    `inputs` is None if the request is changed instead of the deployment.
+    `inputs` is None if the advice changes the request instead of the deployment.
     """
 
     text: str
@@ -183,9 +188,9 @@ class Change:
 def advise(inputs: ForecastInputs, shape: ModelShape, card: Card, thresholds: Thresholds) -> tuple[Change, ...]:
     """Return at most three changes that make a deployment fit, the smallest first.
 
-    The result is empty if the deployment already fits or no single change helps. If only graphs are missing, the last
-    change is to serve anyway. If the model does not fit either, thresholds of 0 % return the changes that make room for
-    the model.
+    The result is empty if the deployment already fits or if no single change is sufficient. If only graphs are missing,
+    the last change lowers the thresholds, so that the server serves with fewer graphs. To find changes for a model that
+    does not fit either, pass thresholds of 0 %.
     """
     now = forecast(inputs, shape, card)
     if fits(now, thresholds):
@@ -200,18 +205,18 @@ def advise(inputs: ForecastInputs, shape: ModelShape, card: Card, thresholds: Th
 
 
 class _Trials:
-    """Forecasts of changed deployments, until the work limit is reached."""
+    """The trial forecasts of changed deployments, with a limit of their total work."""
 
     def __init__(self, shape: ModelShape, card: Card, thresholds: Thresholds) -> None:
         self._shape, self._card, self._thresholds = shape, card, thresholds
         self._work = WORK
 
     def fits(self, inputs: ForecastInputs) -> bool:
-        """Return True if a deployment fits; False after the work limit, so that the search ends."""
+        """Return True if a deployment fits. Return False after the work limit is reached, so that the search ends."""
         if self._work <= 0:
             return False
         answer = forecast(inputs, self._shape, self._card)
-        # All candidates count, not only planned buckets, because a plan may try millions to find a few.
+        # All candidates count, because a plan may try millions of candidates to find a few buckets.
         looked_at = count_candidates(inputs.policy, inputs.limits, int(answer.kv_blocks.value))
         planned = sum(phase.planned for phase in (answer.prompt, answer.decode) if phase)
         self._work -= 100 + max(planned, looked_at)
@@ -230,7 +235,7 @@ def _smallest(inputs: ForecastInputs, setting: Setting, fit: Fits) -> Change | N
 
 
 def _strides(count: int, fit: Callable[[int], bool]) -> tuple[int, int] | None:
-    """Return a step that does not fit (-1 is no change) and a later one that does; None if none fits."""
+    """Return the last step that does not fit (-1 for no change) and the first tried step that fits, or None."""
     before, stride, longest = -1, 1, max(1, count // STRIDES)
     while before < count - 1:
         step = min(before + stride, count - 1)
@@ -241,7 +246,7 @@ def _strides(count: int, fit: Callable[[int], bool]) -> tuple[int, int] | None:
 
 
 def _bisect(misfit: int, fitting: int, fit: Callable[[int], bool]) -> int:
-    """Return a step that fits while the previous one does not. `misfit` does not fit, `fitting` does."""
+    """Return a step that fits and whose previous step does not fit, between `misfit` and `fitting`."""
     while fitting - misfit > 1:
         middle = (misfit + fitting) // 2
         if fit(middle):
@@ -255,7 +260,7 @@ SERVE_ANYWAY = Change("set readiness.onShortfall to ServeAndWarn: a pod then ser
 
 
 def _lower_percentages(now: Forecast, thresholds: Thresholds) -> list[Change]:
-    """Return lower percentages as a change, if only graphs are missing."""
+    """Return lower threshold percentages as a change. The result is empty unless only graphs are missing."""
     if now.problems:
         return []
     asked = {"prompt": thresholds.prompt_percent, "decode": thresholds.decode_percent}

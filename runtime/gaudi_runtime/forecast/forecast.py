@@ -22,8 +22,8 @@ from gaudi_runtime.warmup.cover_first import cover_first
 def forecast(inputs: ForecastInputs, shape: ModelShape | None, card: Card) -> Forecast:
     """Forecast memory, graphs and warm-up time of a deployment from its inputs, the shape of a model, and a card.
 
-    If `shape` is None, the forecast has only the figures that do not depend on a model. A deployment that does not fit
-    raises no error; `problems` has the reasons.
+    If `shape` is None, the forecast has only the figures that do not depend on a model. For a deployment that does not
+    fit, `problems` contains the reasons; no error is raised.
     """
     total = total_memory(inputs, card)
     memory, problems = _divided(inputs, shape, total)
@@ -85,7 +85,7 @@ def _phases(
 
 
 def _warmup_seconds(inputs: ForecastInputs, phases: Phases) -> Figure | None:
-    """Return the seconds of compiling and capturing, with bounds by the sources; None if no rate is known."""
+    """Return the seconds of compiling and capturing, with the bounds of all sources; None if no rate is known."""
     figures = [
         figure for phase in phases.values() for figure in (phase.compile_seconds, phase.capture_seconds) if figure
     ]
@@ -104,8 +104,8 @@ def _warmup_seconds(inputs: ForecastInputs, phases: Phases) -> Figure | None:
 
 
 def _room_problems(inputs: ForecastInputs, memory: MemoryForecast | None) -> Iterator[Problem]:
-    """Yield at most one problem: the weights do not fit, no KV block fits, or fewer than one sequence needs."""
-    # Given blocks were measured on a card, so they fit.
+    """Yield at most one problem: the weights, a KV block, or the blocks of one sequence do not fit."""
+    # A given number of blocks was measured on a card, so these blocks fit.
     if memory is None or inputs.kv_blocks is not None:
         return
     if memory.free.value < 1:
@@ -136,7 +136,7 @@ DISCLAIMER = "All figures are estimates; the runtime measures on the card and re
 
 
 def _notes(inputs: ForecastInputs, shape: ModelShape | None, card: Card, blocks: Figure) -> Iterator[str]:
-    """Yield notes that a reader needs to judge the figures, general notes first."""
+    """Yield notes that explain the figures to the reader, general notes first."""
     yield DISCLAIMER
     if shape is None:
         yield (
@@ -148,7 +148,7 @@ def _notes(inputs: ForecastInputs, shape: ModelShape | None, card: Card, blocks:
     if shape is not None and shape.extra_parameters:
         yield "The workspace leaves out the pass over images: the first pod measures it."
     asked = inputs.quantization
-    # INC and FP8 convert any checkpoint, the other methods are a format that only the checkpoint knows.
+    # INC and FP8 convert any checkpoint. Every other method needs a checkpoint that is stored in its format.
     converts = asked in (None, QuantizationMethod.INC, QuantizationMethod.FP8)
     if shape is not None and shape.quantization is None and asked is not None and not converts:
         usual = ASKED_FOR[asked]
@@ -161,7 +161,7 @@ def _notes(inputs: ForecastInputs, shape: ModelShape | None, card: Card, blocks:
 
 
 def _time_budget(inputs: ForecastInputs, plan: BucketPlan | None, kv_blocks: int) -> Iterator[str]:
-    """Yield notes on what a time budget leaves out, and on what it does not leave out."""
+    """Yield notes about buckets that a time budget may leave out, and about buckets that it never leaves out."""
     warmup = inputs.warmup
     budget = warmup.time_budget_seconds
     if budget is None:

@@ -1,7 +1,8 @@
 """Graphs of a plan: how many will fit, their bytes, and the seconds of compiling and capturing.
 
-A card's measured rates are scaled to another model (docs/internals/memory.md, Scaling). The real capture budget then
-runs with bytes by these rates (docs/internals/warmup.md, Capture budget), which gives a PhaseForecast of each phase.
+The measured rates of a card are scaled to another model (docs/internals/memory.md, Scaling). The capture budget of the
+runtime then runs with the resulting graph bytes (docs/internals/warmup.md, Capture budget). The result is a
+PhaseForecast for each phase.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ from gaudi_runtime.memory_split import graph_pool
 from gaudi_runtime.warmup.schedule import CaptureBudget, PhaseBudget
 
 MEASURED_DTYPE_BYTES = 2
-# Seconds of warm-up in FP8 and in 16 bits, as published for a model of 8 billion parameters.
+# Seconds of warm-up in FP8, divided by seconds in 16 bits. Both were published for a model of 8 billion parameters.
 FP8_COMPILE = 504 / 66
 FP8_BITS = 8
 FP8_SOURCE = "in FP8 the published warm-up of an 8B model took 504 s instead of 66 s"
@@ -30,7 +31,7 @@ FP8_SOURCE = "in FP8 the published warm-up of an 8B model took 504 s instead of 
 
 @dataclass(frozen=True)
 class PhaseRates:
-    """The rates for the graphs of one phase, as measured: seconds per bucket, and graph bytes per unit of weight.
+    """The measured rates for the graphs of one phase: seconds per bucket, and graph bytes per unit of weight.
 
     See docs/internals/warmup.md, Capture budget.
     """
@@ -41,7 +42,10 @@ class PhaseRates:
 
 
 def phase_rates(rates: WarmupRates, phase: BucketPhase, shape: ModelShape | None, spread: Spread | None) -> PhaseRates:
-    """Return the rates for a model's graphs of one phase; without a model, those of the measured model are assumed."""
+    """Return the rates for the graphs of one phase, scaled to the model.
+
+    Without a model, the rates of the measured model are assumed.
+    """
     prompt = phase is BucketPhase.PROMPT
     seconds, size = (1.0, 1.0) if shape is None or spread is None else _scales(rates.model, shape, spread)
     compiling = rates.prompt_compile_seconds if prompt else rates.decode_compile_seconds
@@ -57,21 +61,21 @@ def phase_rates(rates: WarmupRates, phase: BucketPhase, shape: ModelShape | None
 
 @lru_cache(maxsize=256)
 def _scales(measured_model: str, shape: ModelShape, spread: Spread) -> tuple[float, float]:
-    """Return the factors of seconds and of graph bytes."""
+    """Return the scale factors of the seconds and of the graph bytes."""
     measured = known_shape(measured_model)
     if measured is None:
         raise LookupError(f"the rates were measured with {measured_model}, which is not among the known models")
     layers = -(-len(shape.layers) // spread.pipeline) / len(measured.layers)
-    # A graph grows with the number of layers on a card and with the widest step of a layer.
+    # The bytes of a graph grow with the number of layers on a card and with the widest step of a layer.
     width = bytes_per_token(shape, spread.tensor, spread.dtype_bytes)
     return layers, layers * width / bytes_per_token(measured, 1, MEASURED_DTYPE_BYTES)
 
 
 def _in_fp8(figure: Figure, spread: Spread | None) -> Figure:
-    """Return the figure for FP8, whose recipes take longer to compile."""
+    """Return the figure with a higher upper bound for FP8, whose recipes take longer to compile."""
     if spread is None or spread.quantization is None or spread.quantization.bits != FP8_BITS:
         return figure
-    # The factor was published for one model only, so it is the upper bound.
+    # The factor is an upper bound, because it was published for one model only.
     return replace(figure, source=f"{figure.source}; {FP8_SOURCE}", high=max(figure.most, figure.value * FP8_COMPILE))
 
 
@@ -95,10 +99,10 @@ GraphBytes = Callable[[BucketPhase, Bucket], int]
 
 
 def phase_forecasts(inputs: ForecastInputs, plan: BucketPlan, rates: Rates, memory: MemoryForecast | None) -> Phases:
-    """Forecast the graphs of both phases: how many fit, their bytes and seconds.
+    """Forecast the graphs of both phases: how many fit, their bytes and their seconds.
 
-    Without `memory`, the number of graphs that fit is unknown. If no log shows the bytes of a graph, number and bytes
-    are unknown, and seconds count every graph as captured.
+    Without `memory`, the number of graphs that fit is unknown. If no log shows the bytes of a graph, the number and the
+    bytes are unknown, and the seconds assume that every graph is captured.
     """
     expected, least = (_graph_bytes(rates, inputs.limits.block_size, least=least) for least in (False, True))
     likely = best = None
@@ -110,7 +114,7 @@ def phase_forecasts(inputs: ForecastInputs, plan: BucketPlan, rates: Rates, memo
         planned = len(buckets)
         compiled = planned if inputs.warmup.enabled else 0
         captured = (len(likely[phase].captured) if likely else planned) if inputs.captures else 0
-        # Smaller graphs are not always more graphs, because one large graph may take the place of several.
+        # Smaller graphs do not always allow more graphs: one large graph may take the memory of several small graphs.
         most = max(captured, len(best[phase].captured)) if best else captured
         all_bytes, least_bytes = (sum(size(phase, bucket) for bucket in buckets) for size in (expected, least))
         return PhaseForecast(
@@ -130,7 +134,7 @@ def phase_forecasts(inputs: ForecastInputs, plan: BucketPlan, rates: Rates, memo
 
 
 def _graph_bytes(rates: Rates, block_size: int, *, least: bool) -> GraphBytes:
-    """Return the bytes of a graph by the rates, or by the lowest rate of every source."""
+    """Return a function for the bytes of a graph, from the rates or from the lowest rates of all sources."""
     figures = {phase: each.bytes_per_weight for phase, each in rates.items()}
     per_weight = {phase: figure.least if least else figure.value for phase, figure in figures.items()}
     return lambda phase, bucket: int(per_weight[phase] * weight(phase, bucket, block_size))
@@ -139,7 +143,7 @@ def _graph_bytes(rates: Rates, block_size: int, *, least: bool) -> GraphBytes:
 def _capture(
     inputs: ForecastInputs, plan: BucketPlan, memory: MemoryForecast, graph_bytes: GraphBytes
 ) -> dict[BucketPhase, PhaseBudget]:
-    """Return the budgets after the capture that the runtime would do if graphs had these bytes."""
+    """Return the capture budgets after a capture as the runtime would do it with these graph bytes."""
     blocks = memory.kv_blocks.value if inputs.kv_blocks is None else inputs.kv_blocks
     left = int(max(0, memory.free.value - blocks * memory.block.value))
     budget = CaptureBudget(
@@ -149,7 +153,8 @@ def _capture(
         prompt_order=inputs.warmup.prompt_order,
         decode_order=inputs.warmup.decode_order,
     )
-    # The first graph of a phase has no estimate yet and may exceed its share; only the free memory ends the phase.
+    # The first graph of a phase has no estimate yet, so it may exceed the share of the phase. The phase ends only if
+    # the graph exceeds the free memory.
     while step := budget.next():
         size = graph_bytes(step.phase, step.bucket)
         if size > left:
@@ -161,7 +166,7 @@ def _capture(
 
 
 def _times(figure: Figure, count: int, most: int) -> Figure:
-    """Return the seconds of `count` buckets. The upper bound is the time of `most` buckets."""
+    """Return the seconds for `count` buckets. The upper bound is the time for `most` buckets."""
     low = None if figure.low is None else figure.low * count
     high = None if figure.high is None and most == count else figure.most * most
     return Figure(figure.value * count, f"{count} times: {figure.source}", figure.confidence, low, high)

@@ -1,4 +1,4 @@
-"""ForecastInputs: everything in a deployment that a forecast depends on, except model and card."""
+"""ForecastInputs: the properties of a deployment that a forecast depends on, except the model and the card."""
 
 from dataclasses import dataclass
 
@@ -27,9 +27,9 @@ DEFAULT_WARMUP = WarmupConfig()
 class ForecastInputs:
     """The properties of a deployment that memory and warm-up depend on.
 
-    If `quantization` is None, the checkpoint decides. `device_memory` (bytes) replaces the card's own; `kv_blocks`
-    replaces the result of the memory split, for example after a measurement. `tokens_follow_length` says that
-    maxNumBatchedTokens is not set, so that it equals the model length.
+    If `quantization` is None, the checkpoint determines the quantization. `device_memory` (bytes) replaces the memory
+    of the card. `kv_blocks` replaces the result of the memory split, for example after a measurement.
+    `tokens_follow_length` is True if maxNumBatchedTokens is not set and therefore equals the model length.
     """
 
     policy: BucketPolicy
@@ -53,12 +53,12 @@ class ForecastInputs:
 
     @property
     def graphs_unmeasured(self) -> bool:
-        """Whether captured graphs have unknown bytes, because public logs show only HPU graphs."""
+        """Whether the bytes of captured graphs are unknown, because public logs show only HPU graphs."""
         return self.captures and self.execution_mode is ExecutionMode.TORCH_COMPILE
 
     @property
     def useful_blocks(self) -> int:
-        """The KV blocks of `maxNumSeqs` sequences of full length, the most that the limits can use."""
+        """The KV blocks of `maxNumSeqs` sequences of full length. The limits allow no more blocks."""
         return self.blocks_per_sequence * self.limits.max_num_seqs
 
     @property
@@ -68,7 +68,7 @@ class ForecastInputs:
 
     @property
     def largest_prompt(self) -> int:
-        """The most tokens in one prompt batch, which the profile run uses."""
+        """The most tokens in one prompt batch. The profile run uses this batch."""
         limits = self.limits
         return min(limits.max_num_batched_tokens, limits.max_num_prefill_seqs * limits.longest_query)
 
@@ -90,13 +90,13 @@ def inputs_of(config: RuntimeConfig) -> ForecastInputs:
 
 
 def _mode(engine: EngineConfig) -> ExecutionMode:
-    # A simulation follows the description of its card, which was measured with HPU graphs.
+    # A simulated engine uses the rates of its card, which were measured with HPU graphs.
     simulated = engine.name is EngineName.SIM and engine.execution_mode is ExecutionMode.TORCH_COMPILE
     return ExecutionMode.HPU_GRAPHS if simulated else engine.execution_mode
 
 
 def spread_of(inputs: ForecastInputs, shape: ModelShape) -> Spread:
-    """Return how this deployment distributes the model over ranks, and its number formats."""
+    """Return the distribution of the model over ranks in this deployment, and the number formats."""
     ranks, dtype_bytes = inputs.parallelism, DTYPE_BYTES.get(inputs.dtype, shape.dtype_bytes)
     return Spread(
         tensor=ranks.tensor,

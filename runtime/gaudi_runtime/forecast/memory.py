@@ -1,4 +1,4 @@
-"""The memory forecast: how the memory of one card will be divided (docs/internals/memory.md, The sum), in bytes."""
+"""The memory forecast: the division of one card's memory, in bytes (docs/internals/memory.md, The sum)."""
 
 from gaudi_runtime.catalog.cards import Card
 from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
@@ -12,7 +12,7 @@ WORKSPACE_SOURCE = "formula of the manual (Memory); it says 498 MiB where log 00
 
 
 def total_memory(inputs: ForecastInputs, card: Card) -> Figure | None:
-    """Return the bytes of one card; None if neither the deployment nor the card's description has them."""
+    """Return the memory of one card in bytes; None if neither the deployment nor the catalog states it."""
     if inputs.device_memory is not None:
         return Figure(inputs.device_memory, "given for this deployment", Confidence.EXACT)
     return card.memory
@@ -21,7 +21,7 @@ def total_memory(inputs: ForecastInputs, card: Card) -> Figure | None:
 def forecast_memory(inputs: ForecastInputs, shape: ModelShape, total: Figure) -> MemoryForecast:
     """Forecast the memory split of the card with the fewest KV blocks. Raises PlanImpossible for impossible ranks."""
     spread = spread_of(inputs, shape)
-    # The profile run uses the largest prompt batch, and then samples for every sequence.
+    # The profile run processes the largest prompt batch, and then samples a token for every sequence.
     sequences = max(inputs.limits.max_num_seqs, inputs.limits.max_num_prefill_seqs)
     workspace = workspace_bytes(shape, inputs.largest_prompt, sequences, spread.tensor, spread.dtype_bytes)
 
@@ -30,7 +30,7 @@ def forecast_memory(inputs: ForecastInputs, shape: ModelShape, total: Figure) ->
         return split_memory(free, inputs.utilization, inputs.warmup.graph_memory_share)
 
     cards = [(stage, split_of(stage)) for stage in stage_memory(shape, spread, inputs.limits.block_size)]
-    # Every card holds a part of every block, so the card with the fewest blocks decides.
+    # Every card holds a part of every block, so the card with the fewest blocks limits the number of blocks.
     fullest, split = min(cards, key=lambda card: (card[1].kv_cache // card[0].block, card[1].free))
     return _figures(inputs, shape, total, workspace, fullest, split)
 

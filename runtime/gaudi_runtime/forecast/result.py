@@ -12,7 +12,7 @@ from gaudi_runtime.errors import Problem
 
 
 class Reason(StrEnum):
-    """The reasons why a forecast deployment does not fit."""
+    """The reason why a forecast deployment does not fit."""
 
     PARALLELISM = "ParallelismImpossible"
     WEIGHTS_TOO_LARGE = "WeightsTooLarge"
@@ -24,7 +24,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class MemoryForecast:
-    """The forecast memory of one card, the fullest of the group, in bytes; `kv_blocks` is a count."""
+    """The memory forecast of the fullest card in the group, in bytes. `kv_blocks` is a count."""
 
     total: Figure
     weights: Figure
@@ -39,11 +39,12 @@ class MemoryForecast:
 
 @dataclass(frozen=True)
 class PhaseForecast:
-    """The forecast graphs of one phase. Unknown figures are None; seconds count the whole phase.
+    """The forecast graphs of one phase. Unknown figures are None, and seconds are for the whole phase.
 
-    `captured` are the graphs that are expected to fit, in capture order; None if no graphs are captured, or if the
-    memory or the bytes of a graph are unknown. `captured_at_best` is the number of graphs that fit by the lowest bytes
-    of all sources. `graph_bytes` is the size of the captured graphs, `all_graph_bytes` that of all planned graphs.
+    `captured` contains the graphs that are expected to fit, in capture order. It is None if no graphs are captured, or
+    if the memory or the bytes of a graph are unknown. `captured_at_best` is the number of graphs that fit with the
+    lowest bytes of all sources. `graph_bytes` is the size of the captured graphs, and `all_graph_bytes` is the size of
+    all planned graphs.
     """
 
     phase: BucketPhase
@@ -57,7 +58,7 @@ class PhaseForecast:
 
     @property
     def percent(self) -> int | None:
-        """The captured share of the planned graphs in percent, floored; None without graphs or buckets."""
+        """The captured share of the planned graphs in percent, rounded down; None without graphs or buckets."""
         return None if self.captured is None else percent(len(self.captured), self.planned)
 
 
@@ -68,8 +69,8 @@ Phases = Mapping[BucketPhase, PhaseForecast]
 class Forecast:
     """The forecast of a deployment. `memory` is None if the model's shape or the card's memory is unknown.
 
-    `captures` says whether graphs are captured at all. `plan`, `prompt` and `decode` are None if no plan is possible;
-    `problems` then says why.
+    `captures` is True if graphs are captured. If no plan is possible, `plan`, `prompt` and `decode` are None, and
+    `problems` contains the reasons.
     """
 
     card: str

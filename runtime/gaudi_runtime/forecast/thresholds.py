@@ -1,4 +1,4 @@
-"""Thresholds of the readiness gate, compared with a forecast: whether it fits, and which phases fall short."""
+"""Comparison of a forecast with the thresholds of the readiness gate: does it fit, and which phases fall short."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,9 +10,10 @@ from gaudi_runtime.forecast.result import Forecast, PhaseForecast, Reason
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The readiness thresholds that a forecast is compared with: the least captured percentage of each phase.
+    """The readiness thresholds for a forecast: the least percentage of captured graphs in each phase.
 
-    With `at_best`, graphs have the lowest bytes of any source. A threshold that then fails cannot be met.
+    If `at_best` is True, graphs have the lowest bytes of all sources. A threshold that fails with these bytes cannot be
+    reached.
     """
 
     prompt_percent: int = 100
@@ -21,7 +22,7 @@ class Thresholds:
 
 
 def fits(forecast: Forecast, thresholds: Thresholds) -> bool:
-    """Return True if a forecast has room for the model and reaches the thresholds of captured graphs."""
+    """Return True if the forecast has no problems and reaches the thresholds of captured graphs."""
     return not forecast.problems and not shortfalls(forecast, thresholds)
 
 
@@ -39,7 +40,7 @@ def shortfalls(forecast: Forecast, thresholds: Thresholds) -> tuple[Problem, ...
 
 
 def unjudged(forecast: Forecast, thresholds: Thresholds) -> Mapping[BucketPhase, int]:
-    """Return the thresholds above 0 % that a forecast cannot judge, because its number of graphs is unknown."""
+    """Return the thresholds above 0 % that cannot be checked, because the number of graphs that fit is unknown."""
     asked = ((forecast.prompt, thresholds.prompt_percent), (forecast.decode, thresholds.decode_percent))
     return {
         phase.phase: least
@@ -49,7 +50,7 @@ def unjudged(forecast: Forecast, thresholds: Thresholds) -> Mapping[BucketPhase,
 
 
 def gate_sentence(asked: Mapping[BucketPhase, int]) -> str:
-    """Describe when the gate opens by thresholds that no forecast could judge, and the remedy if it stays closed."""
+    """Describe when the gate opens if the forecast could not check these thresholds, and the remedy."""
     graphs = " and ".join(f"{least} % of the {phase} graphs" for phase, least in asked.items())
     fields = " or ".join(f"spec.readiness.minCaptured{phase.title()}Percent" for phase in asked)
     return (
@@ -60,7 +61,7 @@ def gate_sentence(asked: Mapping[BucketPhase, int]) -> str:
 
 
 def reachable(forecast: Forecast, thresholds: Thresholds) -> Iterator[tuple[PhaseForecast, int]]:
-    """Yield the phases whose captured graphs a forecast knows, and the highest threshold that each can reach."""
+    """Yield each phase with a known number of captured graphs, and the highest threshold that it can reach."""
     for phase in (forecast.prompt, forecast.decode):
         if phase and phase.captured is not None and phase.planned:
             yield phase, percent(_count(phase, thresholds), phase.planned) or 0

@@ -1,8 +1,8 @@
-"""One replica over several pods: a leader that serves, and ranks that execute its commands.
+"""One replica with several pods: a leader that serves, and ranks that execute the leader's commands.
 
-topology  whether this pod leads, or which rank it is
-peers     the leader's connections to the ranks, and the engine that spans them
-follow    a rank, from hello to farewell
+topology  the rank of this pod
+peers     the leader's connections to the ranks, and the engine that includes all of them
+follow    a rank, from the first message to the last
 
-Their messages are in engine_protocol/messages.py. See docs/how-to/several-nodes.md.
+The messages are defined in engine_protocol/messages.py. See docs/how-to/several-nodes.md.
 """

@@ -1,4 +1,4 @@
-"""A rank of a group: joins the leader, runs each command, and ends with the leader."""
+"""A rank of a group. It connects to the leader, executes its commands, and ends with the leader."""
 
 import asyncio
 import logging
@@ -51,10 +51,10 @@ async def follow(
     pace: Pace = PACE,
     works: Callable[[], object] = measure_activity,
 ) -> None:
-    """Run as a rank of a group until the leader's farewell.
+    """Run as a rank of a group until the leader sends its farewell message.
 
-    `works` returns a value that changes as the processes of this pod work. Raises EngineLost when the leader is gone,
-    and Stopped if SIGTERM arrives before the leader does.
+    `works` returns a value that changes while the processes of this pod work. Raises EngineLost if the leader is lost,
+    and Stopped if SIGTERM arrives before the leader is reachable.
     """
     reader, writer = await _leader(topology, config.serving.group_port, board, signals, pace)
     hello = Hello(rank=topology.rank, config=config_digest(config))
@@ -65,7 +65,8 @@ async def follow(
         await asyncio.wait({following, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if signals.stop.is_set():
             connection.send_signals()
-        # After SIGTERM the leader drains for its time, and its answers need this rank.
+        # After SIGTERM, the leader finishes its running requests within the drain time. This rank must keep running
+        # until then, because the requests need it.
         await asyncio.wait({following}, timeout=config.serving.drain_seconds + pace.closing)
         if following.done():
             following.result()
@@ -79,7 +80,7 @@ async def follow(
 async def _leader(
     topology: Topology, port: int, board: ReportBoard, signals: Signals, pace: Pace
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to the leader."""
+    """Connect to the leader and retry until it is reachable."""
     while not signals.stop.is_set():
         board.touch()  # waiting is not a stall: the leader's pod may have no node yet
         try:
@@ -91,7 +92,7 @@ async def _leader(
 
 
 class _Following:
-    """One connection to the leader; commands run one at a time, in a worker thread."""
+    """One connection to the leader. Commands run one at a time, in a worker thread."""
 
     _doing: asyncio.Task[None]
     """The task of the last command, referenced here because the event loop keeps only weak references."""
@@ -114,7 +115,7 @@ class _Following:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
-        """Run commands from hello to farewell. Raises EngineLost."""
+        """Execute commands from the first message to the farewell message. Raises EngineLost."""
         self._send(self._hello)
         self._tasks.append(asyncio.create_task(self._beat()))
         try:
@@ -133,7 +134,7 @@ class _Following:
             self._writer.close()  # the leader waits for that
 
     async def close(self) -> None:
-        """End the processes that this rank has started for an engine that spans pods."""
+        """End the processes that this rank has started for an engine in several pods."""
         if isinstance(self._engine, PodPart):
             await self._engine.close()
 
@@ -172,7 +173,7 @@ class _Following:
         return self._engine
 
     def _progress(self) -> None:
-        """Restart the stall clock; called from the worker thread."""
+        """Reset the stall timeout here and in the leader. This method is called from the worker thread."""
         self._board.touch()
         self._loop.call_soon_threadsafe(self._send, Update(moved=True))
 
@@ -180,11 +181,12 @@ class _Following:
         send_message(self._writer, message)
 
     def send_signals(self) -> None:
-        """Send a heartbeat with the signals that this pod received."""
+        """Send a heartbeat with the state of the signals that this pod received."""
         self._send(Update(closing=self._signals.closing, stopping=self._signals.stop.is_set()))
 
     async def _beat(self) -> None:
-        # Processes of an engine do not report progress while they start and work, so their activity is observed.
+        # An engine's processes do not report progress while they start. Therefore any activity of these processes
+        # counts as progress.
         before = self._works()
         while True:
             await asyncio.sleep(self._pace.beat)
@@ -195,8 +197,9 @@ class _Following:
 
 
 def run_engine_command(engine: Rank | PodPart, verb: Verb, arguments: Sequence[Any], progress: Progress) -> Any:
-    """Run one engine command of a rank and return its answer as plain data. It blocks; raises the engine's errors."""
+    """Run one engine command and return its answer as plain data. It blocks and raises the engine's errors."""
     if not isinstance(engine, PodPart):
         return engine.do(verb, arguments, progress)
-    # For an engine that spans pods, the leader does everything but the start, because it reaches the processes itself.
+    # If an engine spans several pods, each pod only starts its processes. The leader calls these processes directly for
+    # all other commands.
     return engine.join(Meeting(*arguments), progress) if verb is Verb.LOAD else None

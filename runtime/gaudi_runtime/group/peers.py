@@ -1,4 +1,4 @@
-"""The ranks of a group as seen by the leader: one connection each, commands to all, losses detected within seconds."""
+"""The leader's view of its ranks: one connection for each rank, commands to all ranks, and detection of lost ranks."""
 
 import asyncio
 import logging
@@ -61,9 +61,9 @@ PACE = Pace()
 async def over_the_group(
     config: RuntimeConfig, topology: Topology, board: ReportBoard, signals: Signals, make: Make
 ) -> AsyncIterator[Make]:
-    """Let the ranks of a group join while the block runs, and provide a `make` for the whole group.
+    """Accept the ranks of a group while the block runs, and yield a `make` for the engine of the whole group.
 
-    Without a group, `make` is unchanged. The block ends if a rank is lost. Raises PortUnavailable.
+    Without a group, `make` is unchanged. The block is ended if a rank is lost. Raises PortUnavailable.
     """
     if topology.size == 1:
         yield make
@@ -80,16 +80,16 @@ async def over_the_group(
 
 
 def send_message(writer: asyncio.StreamWriter, message: Hello | LeaderMessage | Update) -> None:
-    """Send one message to a leader or rank, unless the connection is closed, which the reader detects."""
+    """Send one message. A closed connection is ignored, because the reader of the connection detects it."""
     if not writer.is_closing():
         writer.write(encode_message(message))
 
 
 class Peers:
-    """All ranks of a group except the leader's own, as `OtherPods` of its engine.
+    """All ranks of a group except the leader, as `OtherPods` of the leader's engine.
 
-    `config` is the digest of the configuration that all ranks must have. Progress of a rank is shown on the `board`,
-    and signals of its pod are forwarded to `signals`.
+    `config` is the digest of the configuration that all ranks must have. The `board` shows the progress of the ranks,
+    and signals of their pods are forwarded to `signals`.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Peers:
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
-        """Accept connections of ranks while the block runs, then send them a farewell. Raises PortUnavailable."""
+        """Accept connections of ranks while the block runs, then send a farewell message. Raises PortUnavailable."""
         try:
             server = await asyncio.start_server(self._joined, port=self._port, limit=MOST_LINE_BYTES)
         except OSError as error:
@@ -127,55 +127,59 @@ class Peers:
             await self._part()
 
     def missing(self, seconds: float) -> list[int]:
-        """Return the ranks that have not joined within `seconds`. Thread-safe."""
+        """Wait at most `seconds` for all ranks, and return the ranks that have not joined. Thread-safe."""
         if self._complete.wait(seconds):
             return []
         return [rank for rank in range(1, self._topology.size) if rank not in self._writers]
 
     def address(self) -> str:
-        """The address by which the complete group has reached this pod."""
+        """The address of this pod that the ranks are connected to."""
         writer = next(iter(self._writers.values()))
         return str(writer.get_extra_info("sockname")[0])
 
     def gather(self, progress: Progress) -> None:
         """Wait until every rank has joined. Thread-safe."""
-        # A pod may wait for a node for hours, so this is a warning in the report, not a stall.
+        # A pod may wait hours for a node. Therefore a missing rank is a warning in the report and does not count as a
+        # stall.
         while missing := self.missing(self._pace.look):
             self._report_missing(missing)
             progress()
         self._report_missing([])
 
     def start(self, progress: Progress) -> Meeting:
-        """Wait for all ranks and let each start its processes, without waiting for the processes. Thread-safe."""
+        """Wait for all ranks and send them the command to start, without waiting for the result. Thread-safe."""
         self.gather(progress)
         meeting = Meeting(self.address(), free_port())
         self._starting = self.send_command(Verb.LOAD, *meeting)
         return meeting
 
     def raise_if_failed(self) -> None:
-        """Raise RankFailed if a pod could not start its processes, and EngineLost if a rank was lost."""
+        """Raise RankFailed if a pod could not start its processes, or EngineLost if a rank was lost."""
         raise_first_failure({rank: each.result() for rank, each in self._starting.items() if each.done()})
 
     def moves(self) -> int:
-        """Return a counter that grows with every progress of a rank."""
+        """Return a counter that grows each time a rank reports progress."""
         return self._moves
 
     def serve(self) -> None:
-        """Let the ranks report that the replica serves, without waiting."""
+        """Send the ranks the command to report that the replica serves, without waiting."""
         self.send_command(Verb.SERVE)
 
     def send_command(self, verb: Verb, *arguments: object) -> "dict[int, Future[Update]]":
-        """Let ranks run a command and return their answers, which raise EngineLost if a rank is lost. Thread-safe."""
+        """Send a command to all ranks and return their answers as futures. Thread-safe.
+
+        A future raises EngineLost if a rank is lost.
+        """
         answers: dict[int, Future[Update]] = {rank: Future() for rank in range(1, self._topology.size)}
         self._loop.call_soon_threadsafe(self._send_all, LeaderMessage(verb=verb, arguments=arguments), answers)
         return answers
 
     async def until_lost(self) -> EngineLost:
-        """Wait until a rank of the complete group is lost, and return the error that names it."""
+        """Wait until a rank of the complete group is lost, and return the error with its number."""
         return await asyncio.shield(self._lost)
 
     async def _part(self) -> None:
-        """Send a farewell and let the ranks close, because closing with unread data would discard the last message."""
+        """Send a farewell and wait until the ranks close. Closing with unread data would discard the message."""
         for writer in self._writers.values():
             send_message(writer, LeaderMessage(farewell=True))
         hanging_up = [asyncio.ensure_future(writer.wait_closed()) for writer in self._writers.values()]
@@ -199,7 +203,7 @@ class Peers:
             send_message(writer, message)
 
     async def _joined(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Handle one connection, from its hello to its end."""
+        """Handle one connection from its first message to its end."""
         rank = await self._admitted(reader, writer)
         if rank is None:
             writer.close()
@@ -235,7 +239,8 @@ class Peers:
             return "its configuration is another one"
         if hello.rank >= self._topology.size:
             return "there is no such rank"
-        # A rank that restarts keeps the address of its pod. If a pod is lost, its connection breaks or falls silent.
+        # A rank that restarts in its pod keeps the address of the pod. If the pod is lost, its connection closes or
+        # times out.
         member = self._writers.get(hello.rank)
         if self._complete.is_set() and member and _host(member) != _host(writer):
             return "a pod at another address has this rank"
@@ -258,7 +263,8 @@ class Peers:
         if update.moved:
             self._moves += 1
             self._board.touch()
-        # The group ends with each of its pods, so a signal to one of them is a signal to the leader.
+        # If one pod ends, the whole group ends. Therefore a signal to any pod is also handled as a signal to the
+        # leader.
         if update.closing:
             self._signals.ask_to_close()
         if update.stopping:
@@ -269,7 +275,8 @@ class Peers:
 
     def _miss(self, rank: int, why: str) -> None:
         if not self._complete.is_set():
-            # Before the group is complete a rank may rejoin; afterwards its graphs and KV cache are lost with it.
+            # Before the group is complete, a rank may join a second time. Later this is impossible, because the graphs
+            # and the KV cache of the rank are lost.
             log.warning("Rank %d has left: %s", rank, why)
         elif not self._lost.done():
             error = EngineLost(f"Rank {rank} of this group is lost: {why}.")
@@ -293,6 +300,6 @@ def _host(writer: asyncio.StreamWriter) -> str:
 
 
 def free_port() -> int:
-    """Return a port that is free now, on which peers can connect; another process may still take it first."""
+    """Return a free port for connections of peers. Another process may still take the port before it is used."""
     with socket.create_server(("", 0)) as probe:
         return int(probe.getsockname()[1])

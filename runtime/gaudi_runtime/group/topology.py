@@ -1,4 +1,4 @@
-"""The topology of a group: the rank of this pod, from the variables of the LeaderWorkerSet controller.
+"""The topology of a group: this pod's rank, read from the variables of the LeaderWorkerSet controller.
 
 See docs/how-to/several-nodes.md, A group.
 """
@@ -15,7 +15,7 @@ INDEX_VARIABLE = "LWS_WORKER_INDEX"
 
 @dataclass(frozen=True)
 class Topology:
-    """The place of this pod in its group: rank 0 leads `size` pods and is reached at the host name `leader`."""
+    """The rank of this pod in its group of `size` pods. Rank 0 is the leader and has the host name `leader`."""
 
     rank: int
     size: int
@@ -23,7 +23,7 @@ class Topology:
 
     @property
     def leads(self) -> bool:
-        """Return True if this pod serves and sends commands to the other ranks."""
+        """Return whether this pod is the leader, which serves and sends commands to the other ranks."""
         return self.rank == 0
 
 
@@ -32,7 +32,7 @@ ALONE = Topology(rank=0, size=1, leader="")
 
 
 def read_topology(nodes: int, environment: Mapping[str, str]) -> Topology:
-    """Return the place of this pod in a replica of `nodes` pods. Raises ConfigError for wrong variables."""
+    """Return the topology of this pod in a replica of `nodes` pods. Raises ConfigError for wrong variables."""
     if nodes == 1:
         return ALONE
     try:

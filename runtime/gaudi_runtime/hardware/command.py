@@ -24,10 +24,10 @@ _STYLES = {Outcome.PROVEN: "green", Outcome.DISPROVEN: "bold red", Outcome.NOT_T
 
 
 def hardware_report(config: RuntimeConfig, output: str, folder: Path | None) -> int:
-    """Run the command `gaudi-runtime hardware-report`: try the machine, write the report; return 1 if a proof failed.
+    """Run the command `gaudi-runtime hardware-report`, and return 1 if a proof failed.
 
-    `output` is a file, or `-` for one line on standard output. Recipes and logs are kept in a new folder below
-    `folder`, by default below the folder of temporary files.
+    `output` is a file, or `-` for one line on standard output. Recipes and logs are kept in a new folder in `folder`,
+    by default in the folder for temporary files.
     """
     console = Console(stderr=True)
     with tempfile.TemporaryDirectory(prefix="gaudi-hardware-", dir=folder) as own, _progress(console) as progress:
@@ -44,9 +44,9 @@ def hardware_report(config: RuntimeConfig, output: str, folder: Path | None) -> 
 
 
 def config_for(model: Path, tensor: int, max_model_len: int, max_num_seqs: int) -> RuntimeConfig:
-    """Return the configuration of engine vllm that `gaudi-runtime hardware-report` uses for the checkpoint `model`.
+    """Return the configuration of the vllm engine that the hardware trial uses for the checkpoint `model`.
 
-    The device is HPU if the Gaudi software is installed. Raises ConfigError if there is no checkpoint.
+    The device is `hpu` if the Gaudi software is installed. Raises ConfigError if `model` contains no checkpoint.
     """
     settings = model / "config.json"
     if not settings.is_file():
@@ -66,7 +66,7 @@ def config_for(model: Path, tensor: int, max_model_len: int, max_num_seqs: int) 
 
 
 def print_proofs(report: HardwareReport, console: Console) -> None:
-    """Print the table with which `gaudi-runtime hardware-report` ends: the proofs and their outcomes."""
+    """Print the last table of `gaudi-runtime hardware-report`: the proofs and their outcomes."""
     table = Table("", "what", "seen", box=None, pad_edge=False)
     for each in report.proofs:
         table.add_row(f"[{_STYLES[each.outcome]}]{each.outcome}", each.name, each.evidence)
@@ -83,7 +83,7 @@ def _progress(console: Console) -> Progress:
 
 
 class _Shown:
-    """Shows one line for each step of the trial, with a progress bar while an instance starts."""
+    """The progress display: one line for each step of the trial, and a progress bar during the start of an instance."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress

@@ -1,4 +1,4 @@
-"""One runtime process, watched through its ports like the kubelet and the operator watch a pod."""
+"""One runtime process, observed through its ports like a pod by the kubelet and the operator."""
 
 import asyncio
 import signal
@@ -25,14 +25,14 @@ LOG_LINES = 60
 
 
 class Broken(Exception):
-    """The instance of a hardware trial ended or cannot serve; the message is a sentence."""
+    """The error that the instance of a hardware trial ended or cannot serve. The message is a sentence."""
 
 
 class Instance:
-    """An instance of a hardware trial: a process of `gaudi-runtime serve` in its own folder."""
+    """An instance of a hardware trial: one process of `gaudi-runtime serve` with its own folder."""
 
     def __init__(self, name: str, config: RuntimeConfig, folder: Path, variables: Mapping[str, str]) -> None:
-        """Prepare the instance; `variables` are its whole environment."""
+        """Prepare the instance. `variables` are all environment variables of its process."""
         self.name, self.config = name, config
         self.model_url = f"http://127.0.0.1:{config.serving.model_port}"
         self._folder, self._variables = folder, variables
@@ -65,7 +65,7 @@ class Instance:
         await self._process.wait()
 
     async def wait_until_serving(self, tell: Callable[[WarmupReport], None]) -> Start:
-        """Poll probes, model port and report until the instance serves, and return the facts of its start.
+        """Poll the probes, the model port and the report until the instance serves. Return the facts of its start.
 
         `tell` is called with every report. Raises Broken.
         """
@@ -74,7 +74,8 @@ class Instance:
         phases: dict[Phase, float] = defaultdict(float)
         while True:
             ready, is_open = await self._ready(), await self._open()
-            # The report is read last. If the instance was ready or open before, this report must say that it serves.
+            # Read the report after the two probes. If a probe already succeeded, the report must show that the instance
+            # serves.
             report = await self._report()
             now = time.monotonic()
             if report is not None:
@@ -104,7 +105,7 @@ class Instance:
         return found
 
     async def wait_for_counts(self, settled: float) -> WarmupReport:
-        """Wait until the counts have not changed for `settled` seconds, and return the report. Raises Broken."""
+        """Wait until the counts stay unchanged for `settled` seconds, and return the report. Raises Broken."""
         report = await self.report()
         while True:
             await asyncio.sleep(settled)
@@ -114,16 +115,16 @@ class Instance:
             report = later
 
     def close_connections(self) -> None:
-        """Let the instance close each connection after its answer, like a pod's preStop hook."""
+        """Send SIGUSR1, like a pod's preStop hook. The instance then closes each connection after its answer."""
         self._process.send_signal(signal.SIGUSR1)
 
     async def end(self) -> int:
-        """Send SIGTERM and return the exit code after running answers are finished."""
+        """Send SIGTERM, wait until the running answers are finished, and return the exit code."""
         self._process.send_signal(signal.SIGTERM)
         return await self._process.wait()
 
     def last_lines(self) -> tuple[str, ...]:
-        """Return the end of the log."""
+        """Return the last lines of the log."""
         return tuple(self._log.read_text(errors="replace").splitlines()[-LOG_LINES:])
 
     @property

@@ -1,6 +1,6 @@
-"""The names of vLLM's plugin that this runtime uses, looked up in the installed plugin's source without importing it.
+"""The used names of vLLM's plugin, looked up in the source of the installed plugin without importing it.
 
-A missing or changed name is reported before a start fails because of it.
+A missing or changed name is thus reported before it would let a start fail.
 """
 
 import ast
@@ -41,7 +41,7 @@ USED = {
 
 @dataclass
 class Class:
-    """A class of the plugin's source: methods with their parameters, attributes that its methods set, and its bases."""
+    """A class in the plugin's source: methods with parameters, attributes that the methods set, and base classes."""
 
     methods: dict[str, ast.arguments] = field(default_factory=dict)
     attributes: set[str] = field(default_factory=set)
@@ -49,13 +49,13 @@ class Class:
 
 
 def plugin_folder() -> Path | None:
-    """Return the folder of the installed vLLM plugin; None if it is not installed."""
+    """Return the folder of the installed vLLM plugin; None if the plugin is not installed."""
     spec = find_spec("vllm_gaudi")
     return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
 
 
 def names_found(folder: Path) -> list[NameFound]:
-    """Look up each plugin name that this runtime uses in the plugin's source below `folder`."""
+    """Look up each plugin name that this runtime uses in the source below `folder`."""
     classes = _classes(folder)
     return [_found(owner, name, classes) for owner, names in USED.items() for name in _once(names)]
 
@@ -81,7 +81,7 @@ def _found(owner: str, wanted: Name, classes: dict[str, Class]) -> NameFound:
 
 
 def _with_bases(owner: str, classes: dict[str, Class]) -> list[Class]:
-    """Return the class and its bases within the plugin, nearest first."""
+    """Return the class and its base classes in the plugin, the class itself first."""
     line, names = [], [owner]
     while names:
         name = names.pop(0)
@@ -92,12 +92,12 @@ def _with_bases(owner: str, classes: dict[str, Class]) -> list[Class]:
 
 
 def _parameters(method: ast.arguments) -> list[ast.arg]:
-    """Return the parameters without `self`."""
+    """Return the parameters of a method without `self`."""
     return [*method.posonlyargs, *method.args][1:]
 
 
 def _takes(method: ast.arguments, passed: tuple[str, ...]) -> bool:
-    """Return True if a call with so many positional arguments is valid, whatever the parameters are called."""
+    """Return whether a call with this number of positional arguments is valid. Parameter names are ignored."""
     most = len(_parameters(method))
     least = most - len(method.defaults)
     named = any(default is None for default in method.kw_defaults)

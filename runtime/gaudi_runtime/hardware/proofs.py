@@ -1,4 +1,4 @@
-"""The proofs of a hardware trial: the properties that a card must have, judged from the recorded facts alone."""
+"""The proofs of a hardware trial: the properties that a card must have, decided only by the recorded facts."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ Verdict = tuple[bool | None, str]
 
 
 def judge_trial(facts: HardwareReport) -> tuple[Proof, ...]:
-    """Judge the facts of a hardware trial and return all proofs, in the order of the trial."""
+    """Return all proofs for the facts of a hardware trial, in the order of the trial."""
     return tuple(_proof(name, rule(facts)) for name, rule in RULES.items())
 
 
@@ -29,7 +29,7 @@ def _proof(name: str, verdict: Verdict) -> Proof:
 
 
 def check_plugin_names(facts: HardwareReport) -> Verdict:
-    """Return the proof that the installed plugin has every name that the adapter uses."""
+    """Check that the installed plugin has every name that the runtime uses."""
     if not facts.names:
         return None, "vLLM's plugin for cards is not installed."
     wrong = [f"{each.owner}.{each.name}" for each in facts.names if not each.fits]
@@ -40,13 +40,13 @@ def check_plugin_names(facts: HardwareReport) -> Verdict:
 
 
 def check_doctor(facts: HardwareReport) -> Verdict:
-    """Return the proof that no row of the doctor fails."""
+    """Check that no row of the doctor failed."""
     failed = [f"{each.topic}: {each.found}" for each in facts.doctor if each.state == "fail"]
     return not failed, "; ".join(failed) or f"{plural(len(facts.doctor), 'row')}, none fails."
 
 
 def check_gate(facts: HardwareReport) -> Verdict:
-    """Return the proof that no instance accepted traffic before all graphs were captured."""
+    """Check that no instance accepted traffic before all graphs were captured."""
     if not facts.starts:
         return None, "Nothing started."
     early = [(start, look) for start in facts.starts for look in start.early]
@@ -59,7 +59,7 @@ def check_gate(facts: HardwareReport) -> Verdict:
 
 
 def check_graphs(facts: HardwareReport) -> Verdict:
-    """Return the proof that every planned bucket is warm, and either captured or reported as left out."""
+    """Check that every planned bucket is warm, and is either captured or reported as skipped."""
     if not facts.starts:
         return None, "Nothing started."
     wrong = [start.name for start in facts.starts if not _complete(start.report)]
@@ -83,7 +83,7 @@ def _of(progress: PhaseProgress) -> str:
 
 
 def check_serving(facts: HardwareReport) -> Verdict:
-    """Return the proof that planned traffic runs from warm graphs only."""
+    """Check that planned traffic uses only warm graphs."""
     return _warm(facts.traffic) if facts.traffic else (None, "Nothing served.")
 
 
@@ -104,7 +104,7 @@ def _warm(traffic: Traffic) -> Verdict:
 
 
 def check_compile_times(facts: HardwareReport) -> Verdict:
-    """Return the proof that bucket compiles exceed the recompilation threshold and helper graphs do not."""
+    """Check that compiles of buckets take longer than the recompilation threshold and helper graphs do not."""
     stages = {each.stage: each for each in facts.traffic.report.served.compile_times} if facts.traffic else {}
     if "warm" not in stages:
         return None, "The bridge has not measured any compile."
@@ -126,13 +126,13 @@ def _seconds(bound: float) -> str:
 
 
 def _short(times: CompileTimes) -> int:
-    """Return the number of compiles up to the threshold."""
+    """Return the number of compiles that take at most the threshold."""
     counted = zip(COMPILE_BOUNDS, times.counts, strict=False)
     return sum(count for bound, count in counted if bound <= RECOMPILATION_SECONDS)
 
 
 def check_recipes(facts: HardwareReport) -> Verdict:
-    """Return the proof that a second start loads the recipes that the first start compiled."""
+    """Check that a second start loads the recipes that the first start compiled."""
     if len(facts.starts) < 2:
         return None, "Only one start." if facts.starts else "Nothing started."
     first, second = facts.starts[:2]
@@ -141,7 +141,7 @@ def check_recipes(facts: HardwareReport) -> Verdict:
         return None, "Recipes are not kept in this configuration."
     planned = second.report.prompt.planned + second.report.decode.planned
     took = f"warm-up took {_warmup(first):.1f} s without recipes and {_warmup(second):.1f} s with them"
-    # A bucket that was left out has no recipe.
+    # A bucket that was skipped has no recipe, so count it as complete.
     return cached + second.report.skipped_total >= planned > 0, f"{cached} of {planned} buckets had a recipe: {took}."
 
 
@@ -150,7 +150,7 @@ def _warmup(start: Start) -> float:
 
 
 def check_upgrade(facts: HardwareReport) -> Verdict:
-    """Return the proof that no request fails while one instance replaces another."""
+    """Check that no request fails while one instance replaces another."""
     if facts.upgrade is None:
         return None, "Nothing was replaced."
     how = "in place" if facts.upgrade.in_place else "side by side"
@@ -160,7 +160,7 @@ def check_upgrade(facts: HardwareReport) -> Verdict:
 
 
 def check_answers(facts: HardwareReport) -> Verdict:
-    """Return the proof that both instances give the same answers to greedy requests."""
+    """Check that both instances give the same answers to greedy requests."""
     alike = facts.upgrade.answers_alike if facts.upgrade else None
     if alike is None:
         return None, "There were no two instances to compare."

@@ -1,8 +1,8 @@
-"""The report of a hardware trial: figures, versions, differences and proofs in one file.
+"""The report of a hardware trial: values, versions, differences and proofs in one file.
 
 See docs/how-to/hardware.md.
 
-The report contains no secrets: no environment, no key, no text of a request. It contains paths and names of the
+The report contains no environment variables, no keys and no request texts. It contains paths and names from the
 configuration.
 """
 
@@ -17,7 +17,7 @@ from gaudi_runtime.contract.report import Phase, WarmupReport
 
 
 class Outcome(StrEnum):
-    """The outcome of a proof in the hardware report; NOT_TRIED after a failed step, or if it does not apply."""
+    """The outcome of a proof in the hardware report. NOT_TRIED: an earlier step failed, or the proof does not apply."""
 
     PROVEN = "Proven"
     DISPROVEN = "Disproven"
@@ -25,7 +25,7 @@ class Outcome(StrEnum):
 
 
 class Proof(Tolerant):
-    """A proof in the hardware report: a property that a card must have, and the figures that decide it."""
+    """A proof in the hardware report: a property that a card must have, and the values that decide the outcome."""
 
     name: str
     outcome: Outcome
@@ -42,7 +42,7 @@ class Finding(Tolerant):
 
 
 class NameFound(Tolerant):
-    """A name of vLLM's plugin in the hardware report, and its signature in the installed plugin."""
+    """A name in vLLM's plugin in the hardware report, and its signature in the installed plugin."""
 
     owner: str
     name: str
@@ -60,7 +60,7 @@ class NameFound(Tolerant):
 class Poll(Tolerant):
     """One poll of a starting instance in the hardware report.
 
-    The instance's own report is read last, and readiness and open port are compared with it.
+    The instance's report is read last in each poll. The readiness and the open port are compared with this report.
     """
 
     seconds: float
@@ -70,7 +70,7 @@ class Poll(Tolerant):
 
 
 class Start(Tolerant):
-    """One start in the hardware report, from the process to its first readiness, in seconds measured by the trial."""
+    """One start in the hardware report, from the start of the process to the first readiness, in seconds."""
 
     name: str
     polls: int = Field(description="How often probes, model port and report were polled.")
@@ -81,7 +81,10 @@ class Start(Tolerant):
 
 
 class Traffic(Tolerant):
-    """Traffic in the hardware report: requests of planned shapes, and the instance's report after them, in seconds."""
+    """The traffic in the hardware report: requests of planned shapes, and the report of the instance after them.
+
+    Times are in seconds.
+    """
 
     requests: int
     failures: tuple[str, ...] = ()
@@ -94,12 +97,12 @@ class Traffic(Tolerant):
 
     @property
     def tokens_per_second(self) -> float:
-        """The answer tokens per second of all requests together."""
+        """The number of answer tokens per second, for all requests together."""
         return self.tokens / self.seconds if self.seconds else 0.0
 
 
 class Upgrade(Tolerant):
-    """An upgrade in the hardware report: the replacement of one instance by another under continuous load."""
+    """An upgrade in the hardware report: one instance replaces another under continuous load."""
 
     in_place: bool = Field(
         description="The old instance ended before the new one started, because there are cards for only one."
@@ -112,7 +115,7 @@ class Upgrade(Tolerant):
 
 
 class HardwareReport(Tolerant):
-    """The report of one hardware trial: facts, figures and proofs."""
+    """The report of one hardware trial: facts, values and proofs."""
 
     version: Literal["v1"] = "v1"
     begun: str = Field(description="UTC, ISO 8601.")
@@ -135,5 +138,5 @@ class HardwareReport(Tolerant):
 
     @property
     def proven(self) -> bool:
-        """Whether no proof failed and everything that could be tried was tried."""
+        """Whether no proof failed and all steps of the trial ran."""
         return self.ended is None and all(each.outcome is not Outcome.DISPROVEN for each in self.proofs)

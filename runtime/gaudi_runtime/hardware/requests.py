@@ -1,4 +1,4 @@
-"""The requests of a hardware trial: prompts of every planned length, alone and concurrently, and their results."""
+"""The requests of a hardware trial: prompts of every planned length, one at a time and concurrently."""
 
 import asyncio
 import json
@@ -28,10 +28,10 @@ Prompt = tuple[int, ...]
 
 
 def planned_prompts(plan: BucketPlan, config: RuntimeConfig, kv_blocks: int) -> list[Prompt]:
-    """Return one prompt for each planned query length, which a hardware trial requests to fill exactly that bucket."""
+    """Return one prompt for each planned query length, so that the prompt fills the bucket of this length."""
     limits = config.limits
     room = min(limits.max_model_len, kv_blocks * limits.block_size) - ANSWER_TOKENS
-    # A longer prompt is split, and then needs buckets with context, which not every plan has.
+    # vLLM splits a longer prompt. The later parts need buckets with a context, and some plans have no such buckets.
     room = min(room, limits.max_num_batched_tokens)
     queries = sorted({bucket.query_len for bucket in plan.buckets_of(BucketPhase.PROMPT) if bucket.num_blocks == 0})
     shorter = [0, *queries]
@@ -42,7 +42,7 @@ def planned_prompts(plan: BucketPlan, config: RuntimeConfig, kv_blocks: int) -> 
 
 
 def concurrency_levels(config: RuntimeConfig, prompts: Sequence[Prompt], kv_blocks: int) -> list[int]:
-    """Return the numbers of concurrent requests in a hardware trial: 1, 2, 4 and so on, as the KV cache allows."""
+    """Return the numbers of concurrent requests in a hardware trial: 1, 2, 4 and so on, limited by the KV cache."""
     longest = max(map(len, prompts), default=1) + ANSWER_TOKENS
     held = kv_blocks // math.ceil(longest / config.limits.block_size)
     most = max(1, min(config.limits.max_num_seqs, MOST_AT_ONCE, held))
@@ -50,13 +50,14 @@ def concurrency_levels(config: RuntimeConfig, prompts: Sequence[Prompt], kv_bloc
 
 
 def select_unsplit_prompts(config: RuntimeConfig, prompts: Sequence[Prompt], width: int) -> list[Prompt]:
-    """Return the prompts that are not split if a hardware trial requests `width` at once; at least the shortest."""
+    """Return the prompts that are not split if `width` of them are sent at the same time; at least the shortest."""
     limits = config.limits
-    # The rest of a split prompt has a context, which not every plan has (docs/internals/bucketing.md).
+    # The later parts of a split prompt have a context, and some plans have no buckets with a context
+    # (docs/internals/bucketing.md).
     splits = config.engine.chunked_prefill and not limits.has_context
     if width == 1 or not splits:
         return list(prompts)
-    # One token of each running answer counts as well.
+    # Add one token for each answer that is already running, because this token counts in the same step.
     return [each for each in prompts if width * (len(each) + 1) <= limits.max_num_batched_tokens] or list(prompts[:1])
 
 
@@ -66,7 +67,7 @@ def _prompt(number: int, length: int) -> Prompt:
 
 @dataclass
 class Tally:
-    """The results of the requests of a hardware trial. Times are in seconds."""
+    """The results of all requests of a hardware trial. Times are in seconds."""
 
     answered: int = 0
     tokens: int = 0
@@ -75,7 +76,7 @@ class Tally:
     failures: list[str] = field(default_factory=list)
 
     def traffic(self, seconds: float, report: WarmupReport) -> Traffic:
-        """Return these results as Traffic, together with the instance's report."""
+        """Return the results as Traffic, including the instance's report."""
         return Traffic(
             requests=self.answered + len(self.failures),
             failures=tuple(self.failures[:20]),
@@ -89,13 +90,13 @@ class Tally:
 
 
 def quantile(values: Iterable[float], share: float) -> float | None:
-    """Return a quantile of the times of a trial's requests: the least that this share does not exceed, if any."""
+    """Return the smallest value that is at least as large as this share of all values; None without values."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
 
 
 class Client:
-    """A client that sends the requests of a hardware trial: greedy completions, with the container's API key."""
+    """A client for the requests of a hardware trial: greedy completions, with the container's API key."""
 
     def __init__(self, model: str) -> None:
         key = os.environ.get(API_KEY_VARIABLE, "").strip()
@@ -113,7 +114,7 @@ class Client:
         return str(answer.json()["choices"][0]["text"])
 
     async def stream(self, url: str, prompt: Prompt, tally: Tally) -> None:
-        """Request a streamed completion and add its result to the tally."""
+        """Request a streamed completion and add its result to `tally`."""
         begun, first, pieces, done = time.monotonic(), 0.0, 0, False
         try:
             body = self._body(prompt, stream=True)
@@ -139,12 +140,13 @@ class Client:
 
     def _body(self, prompt: Prompt, *, stream: bool) -> dict[str, object]:
         asked = {"model": self._model, "prompt": list(prompt), "max_tokens": ANSWER_TOKENS, "temperature": 0}
-        # vLLM then generates all tokens, even if the model would end earlier. Only shapes matter here.
+        # With `ignore_eos`, vLLM generates all requested tokens, even if the model would end earlier. The trial needs
+        # requests of fixed shapes.
         return {**asked, "stream": stream, "ignore_eos": True}
 
 
 async def send_rounds(client: Client, url: str, rounds: Mapping[int, Sequence[Prompt]]) -> Tally:
-    """Send the requests of a hardware trial in rounds; the key of a round is its number of concurrent requests."""
+    """Send requests in rounds. The key of a round is its number of concurrent requests, the value its prompts."""
     tally = Tally()
     for width, prompts in rounds.items():
         for at in range(0, len(prompts), width):

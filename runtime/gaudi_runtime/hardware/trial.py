@@ -1,6 +1,6 @@
-"""The trial of a machine: check it, start an instance, send requests, replace it under load, and judge.
+"""The trial of a machine: check it, start an instance, send requests, replace the instance under load, and judge.
 
-If a step fails, the report contains everything found before it and a sentence about the failure.
+If a step fails, the report contains all earlier results and a sentence about the failure.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ Notify = Callable[[str, WarmupReport | None], None]
 
 
 def collect_doctor_facts(engine: EngineName) -> Facts:
-    """Collect, in a hardware trial, the facts that the doctor judges."""
+    """Collect the facts for the doctor's checks in a hardware trial."""
     return collect_facts((engine,), image_only=False)
 
 
@@ -62,11 +62,11 @@ async def try_machine(
     collect_facts: CollectFacts = collect_doctor_facts,
     settled: float = SETTLED_SECONDS,
 ) -> HardwareReport:
-    """Try this machine with a configuration and return the report with its proofs.
+    """Test this machine with a configuration and return the report with its proofs.
 
-    `folder` is for recipes and logs and must not have another use. `notify` is called with each step. Counts
-    are complete when they have not changed for `settled` seconds. Raises ConfigError for a configuration of several
-    pods, because no single machine runs all of them.
+    `folder` is for recipes and logs and must not be used for anything else. `notify` is called for each step. Counts
+    are complete when they stay unchanged for `settled` seconds. Raises ConfigError for a configuration with several
+    pods, because one machine cannot run all of them.
     """
     if config.parallelism.nodes > 1:
         raise ConfigError("The configuration is for a group of pods. Pass one with parallelism.nodes 1.")
@@ -84,7 +84,7 @@ async def try_machine(
 
 
 def _alone(config: RuntimeConfig, folder: Path) -> RuntimeConfig:
-    """Return the configuration with its own recipe folder, so that the first start has no recipes."""
+    """Return the configuration with an empty recipe folder, so that the first start finds no recipes."""
     return config.model_copy(update={"recipe_cache_dir": str(folder / "recipes"), "shared_recipes": None})
 
 
@@ -113,7 +113,7 @@ def _software() -> dict[str, str]:
 
 
 class _Trial:
-    """Runs the steps of the trial and adds their results to `report`."""
+    """The steps of the trial. Each step adds its results to `report`."""
 
     def __init__(self, report: HardwareReport, folder: Path, notify: Notify, settled: float) -> None:
         self.report, self._settled = report, settled
@@ -121,7 +121,7 @@ class _Trial:
         self._last: Instance | None = None
 
     def last_lines(self) -> tuple[str, ...]:
-        """Return the end of the log of the instance that was started last."""
+        """Return the last log lines of the instance that was started last."""
         return self._last.last_lines() if self._last else ()
 
     async def run(self) -> None:
@@ -144,7 +144,7 @@ class _Trial:
     async def _replace(
         self, first: Instance, client: Client, prompts: Sequence[Prompt], greedy: Sequence[str], stack: AsyncExitStack
     ) -> None:
-        """Replace the first instance with a second one under load."""
+        """Replace the first instance with a second instance under load."""
         in_place = self._in_place()
         self._notify(f"Replacing the instance under load, {'in place' if in_place else 'side by side'}", None)
         load = _Load(client, select_unsplit_prompts(self._config, prompts, CLIENTS))
@@ -183,7 +183,7 @@ class _Trial:
         ports = {each: getattr(serving, each) + OTHER_PORTS for each in ("model_port", "status_port", "group_port")}
         moved = serving.model_copy(update=ports if on_other_ports else {})
         config = self._config.model_copy(update={"serving": moved})
-        # The bridge's variable names the folder of the pod, so it is rendered again for the folder of this trial.
+        # Remove the variable of the pod, so that the rendered configuration sets it to the recipe folder of this trial.
         variables = {each: value for each, value in os.environ.items() if each != HPU_CACHE}
         if not self._in_place():
             variables[MODULES] = ",".join(map(str, self._modules(on_other_ports=on_other_ports)))
@@ -191,7 +191,7 @@ class _Trial:
         return await stack.enter_async_context(self._last)
 
     def _in_place(self) -> bool:
-        """Return True if there are cards for only one instance. Without cards both fit."""
+        """Return whether the cards suffice for only one instance. Without cards, two instances always fit."""
         cards = len(self.report.cards)
         return self._config.engine.device == "hpu" and cards < 2 * self._config.parallelism.ranks
 
@@ -220,7 +220,7 @@ class _Trial:
 
 
 class _Load:
-    """Clients that send requests without pause to the open instance, and wait while none is open."""
+    """Clients that continuously send requests to the open instance, and wait while no instance is open."""
 
     def __init__(self, client: Client, prompts: Sequence[Prompt]) -> None:
         self.tally = Tally()
@@ -234,27 +234,27 @@ class _Load:
 
     @property
     def seconds(self) -> float:
-        """The seconds since the load began."""
+        """The seconds since the start of the load."""
         return time.monotonic() - self._begun
 
     def route_to(self, url: str) -> None:
-        """Send new requests to this URL."""
+        """Send all new requests to this URL."""
         if not self._open.is_set() and self._url:
             self.seconds_without += time.monotonic() - self._closed
         self._url = url
         self._open.set()
 
     def hold_requests(self) -> None:
-        """Let new requests wait."""
+        """Make new requests wait until `route_to` is called."""
         self._closed = time.monotonic()
         self._open.clear()
 
     def stop(self) -> None:
-        """Stop after the requests that are running."""
+        """Stop after the running requests have ended."""
         self._stopped = True
 
     async def wait_for_answers(self) -> None:
-        """Wait until every client has received two more answers."""
+        """Wait until the clients have received two more answers each, on average."""
         enough = self._count() + 2 * CLIENTS
         async with self._answered:
             await self._answered.wait_for(lambda: self._count() >= enough)

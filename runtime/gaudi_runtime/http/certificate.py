@@ -1,8 +1,8 @@
-"""TLS of the model port: certificate and key of a Secret, reloaded when they change.
+"""TLS of the model port: the certificate and key of a Secret, reloaded when they change.
 
-The kubelet replaces the files of a mounted Secret while a pod runs. The folder is checked repeatedly. New connections
-use the last valid pair, and open connections keep theirs. An unusable pair changes nothing: it is logged, and the files
-are read again later.
+The kubelet replaces the files of a mounted Secret while a pod runs, so the folder is checked repeatedly. New
+connections use the last valid pair, and open connections keep their pair. If a new pair is unusable, the error is
+logged, the last valid pair stays in use, and the files are read again later.
 """
 
 import logging
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Certificate:
-    """The certificate and key in `folder`. Raises CertificateUnusable if they are not usable."""
+    """The certificate and key in `folder`. Raises CertificateUnusable if the files are not usable."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -29,7 +29,10 @@ class Certificate:
         self.context.sni_callback = self._hand_out
 
     def look(self) -> None:
-        """Load the files if they have changed. Never raises: the last valid pair stays in use."""
+        """Load the files if they have changed.
+
+        No error is raised: the last valid pair stays in use.
+        """
         try:
             contents = self._contents()
             if contents == self._seen:
@@ -40,7 +43,8 @@ class Certificate:
                 log.error("The certificate was not replaced: %s", error)
             self._complaint = str(error)
             return
-        # Stored only after loading, so that files of two different pairs are read again.
+        # The contents are stored only after they are loaded. If the files are of two different pairs, the server reads
+        # the files at the next check.
         self._seen, self._complaint = contents, ""
         log.info("New connections use the certificate that is now in %s.", self._folder)
 
@@ -58,7 +62,8 @@ class Certificate:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
         try:
-            # With an empty password, OpenSSL does not ask for the password of an encrypted key on a terminal.
+            # The empty password makes an encrypted key fail. Without a password, OpenSSL would ask for one on a
+            # terminal.
             context.load_cert_chain(self._folder / CERTIFICATE, self._folder / KEY, password="")
         except ssl.SSLError as error:
             why = error.reason or "no PEM"

@@ -1,9 +1,9 @@
-"""A connection of either port: time limits, size limits, and which connection is closed when there are too many.
+"""A connection of either port: time limits, size limits, and the eviction of connections above the limit.
 
-Connections are uvicorn's own over httptools, which parses in C; h11 is Python, and is slower to a first token when many
-requests arrive at once. uvicorn has no limit for the size of heads, and no timeout except for a pause between two
-requests. It also reads some ambiguous requests differently from other servers. This module adds limits and refuses
-those requests.
+Connections use uvicorn's httptools protocol, which parses in C. The h11 protocol is written in Python. With h11, the
+first token takes longer if many requests arrive at the same time. uvicorn has no limit for the size of a head, and no
+timeout except for the pause between two requests. It also reads some ambiguous requests differently from other servers.
+This module adds limits and rejects ambiguous requests.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ LEAST_CONNECTIONS = 1024
 class ServerLimits:
     """The limits of the connections of one port. Times are in seconds, sizes in bytes.
 
-    `head_seconds` is the time from the beginning of a connection or a head to the end of the head. A body has
-    `body_seconds`, and one more second for each `body_rate` bytes received. If its answer was sent already, a body is
-    read and discarded for `discard_seconds`. A client that does not read its answer is disconnected after
-    `reader_seconds`. An idle connection waits `linger_seconds` for a last request once the server stops.
+    `head_seconds` is the time from the start of a connection or a head to the end of the head. A body may take
+    `body_seconds`, and one more second for each `body_rate` bytes received. If the answer was already sent, the rest of
+    a body is read and discarded for `discard_seconds`. A client that does not read its answer is disconnected after
+    `reader_seconds`. When the server stops, an idle connection waits `linger_seconds` for a last request.
     """
 
     header_bytes: int
@@ -54,7 +54,7 @@ class Part(Enum):
 
 
 class Connection(HttpToolsProtocol):
-    """A connection with limits; `connection_type` makes the class for uvicorn."""
+    """A connection with limits. `connection_type` creates the subclass for uvicorn."""
 
     limits: ServerLimits
 
@@ -75,7 +75,7 @@ class Connection(HttpToolsProtocol):
 
     @property
     def is_answered(self) -> bool:
-        """Whether the connection is answering a request."""
+        """Whether the server is answering a request on the connection."""
         return self.cycle is not None and not self.cycle.response_complete
 
     @property
@@ -84,7 +84,7 @@ class Connection(HttpToolsProtocol):
         return self.client[0] if self.client else ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept the connection even if there are too many, because another one may be closed."""
+        """Accept the connection even above the limit, because another connection may be closed instead."""
         super().connection_made(transport)
         self.rests_since = self.loop.time()
         self._wait_for(Part.HEAD)
@@ -92,7 +92,7 @@ class Connection(HttpToolsProtocol):
             self._refuse(503, "This server has too many connections; try again.")
 
     def evict(self) -> None:
-        """Close at once to make room for a connection that does not wait until the loss is reported."""
+        """Close the connection immediately and free its place without waiting for `connection_lost`."""
         self.connections.discard(self)
         self.transport.abort()
 
@@ -125,17 +125,18 @@ class Connection(HttpToolsProtocol):
         self._head_bytes += len(name) + len(value)
         if self._head_bytes > self.limits.header_bytes:
             self._reject(f"headers have more than {self.limits.header_bytes} bytes")
-        # With trailers, a client could add a header that the proxy in front has not checked.
+        # Headers after the body (trailers) are dropped, because the proxy in front of the server has not checked these
+        # headers.
         if not self._in_body:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Refuse a request that another server could read differently, then answer it."""
+        """Reject a request that another server could read differently. Otherwise start to answer the request."""
         self._check_framing()
         self._in_head, self._in_body, self._unread = False, True, 0
         super().on_headers_complete()
 
-    # The limits of heads end here: bodies have their own limit (openai_api/guard.py).
+    # The timer and the limits of a head end here. A body has its own limits (openai_api/guard.py).
     def on_body(self, body: bytes) -> None:
         """Receive a part of a body."""
         self._unread = 0
@@ -155,13 +156,14 @@ class Connection(HttpToolsProtocol):
             return
         self.rests_since = self.loop.time()
         if self._in_body and self.expect_100_continue and not self.is_answered:
-            # The next bytes may be the announced body or another request, which cannot be distinguished.
+            # The connection is closed, because the next bytes may be the announced body or another request. The server
+            # cannot distinguish the two.
             self.transport.close()
         elif self._in_body or self._in_head:
             self._time_what_is_missing()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse the request."""
+        """Reject the request."""
         self._refuse(400, self._why or msg)
 
     def timeout_keep_alive_handler(self) -> None:
@@ -171,20 +173,20 @@ class Connection(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """Start a timer, because the client does not read its answer."""
         super().pause_writing()
-        # Without the timer, the client would keep its place in the queue and its blocks of the KV cache.
+        # Without the timer, a client that stops reading would keep its place in the queue and its KV cache blocks.
         self._reader_timer = self.loop.call_later(self.limits.reader_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Stop the timer, because the client reads again."""
+        """Stop the timer, because the client reads its answer again."""
         super().resume_writing()
         if self._reader_timer is not None:
             self._reader_timer.cancel()
             self._reader_timer = None
 
     def shutdown(self) -> None:
-        """Stop the connection with the server."""
-        # An answer that began before the drain has no `Connection: close`, so its client may already have sent another
-        # request.
+        """Close the connection because the server stops."""
+        # An answer that began before the drain has no `Connection: close`. Its client may already have sent another
+        # request on this connection.
         self.timeout_keep_alive = self.limits.linger_seconds  # type: ignore[assignment]  # asyncio takes parts of one
         if not self.is_answered:
             self._unset_keepalive_if_required()
@@ -199,7 +201,8 @@ class Connection(HttpToolsProtocol):
         if version not in VERSIONS:
             self._reject("the version of HTTP must be 1.0 or 1.1")
         if self.parser.should_upgrade():
-            # The parser reads everything after the head as another protocol, including the body; other servers do not.
+            # The parser treats everything after an upgrade as another protocol, including the body. Other servers read
+            # the body as HTTP.
             self._reject("other protocols are not supported: send no Upgrade (Java: HttpClient.Version.HTTP_1_1)")
         if names[b"host"] > 1 or (version == "1.1" and not names[b"host"]):
             self._reject("a request must have exactly one Host header")
@@ -252,7 +255,10 @@ class Connection(HttpToolsProtocol):
             self._drop()
 
     def _refuse(self, status: int, sentence: str) -> None:
-        """Close the connection, after a sentence unless a client could read it as the answer to another request."""
+        """Close the connection.
+
+        The reason is sent first unless a client could read it as the answer to another request.
+        """
         own = self._in_body and not self.cycle.response_started and not self.pipeline
         if self.is_answered and not own:
             self._drop()
@@ -263,7 +269,7 @@ class Connection(HttpToolsProtocol):
         self._drop()
 
     def _drop(self) -> None:
-        """Close the connection, at once if its client does not read."""
+        """Close the connection. Abort the connection if its client does not read."""
         if self.flow.write_paused:
             self.transport.abort()
         elif not self.transport.is_closing():
@@ -276,13 +282,13 @@ def connection_type(limits: ServerLimits) -> type[Connection]:
 
 
 class Evictable(Protocol):
-    """A connection of a port. `rests_since` is a time on the loop's clock."""
+    """A connection of a port. `rests_since` is a time of the event loop's clock."""
 
     rests_since: float
 
     @property
     def is_answered(self) -> bool:
-        """Whether the connection is answering a request."""
+        """Whether the server is answering a request on the connection."""
 
     @property
     def address(self) -> str:
@@ -297,13 +303,13 @@ Connections = set[Any]
 
 
 def most_connections(serving: ServingConfig, limits: Limits) -> int:
-    """Return how many connections the model port may have: those with a request, and many idle ones."""
+    """Return the most connections of the model port: one for each possible request, and many idle ones."""
     places = limits.max_num_seqs + serving.max_queued_requests
     return serving.max_connections or max(LEAST_CONNECTIONS, 4 * places)
 
 
 def make_room(connections: Connections, most: int, newcomer: Evictable) -> bool:
-    """Close a connection if there are more than `most`. Return whether `newcomer`, one of them, stays open."""
+    """Close a connection if there are more than `most`. Return True if `newcomer` stays open."""
     evicted = choose_eviction(connections) if len(connections) > most else None
     if evicted is newcomer:
         return False
@@ -313,10 +319,11 @@ def make_room(connections: Connections, most: int, newcomer: Evictable) -> bool:
 
 
 def choose_eviction(connections: Iterable[Evictable]) -> Evictable | None:
-    """Return which of too many connections to close: the longest idle one of the address with the most connections.
+    """Return the connection to close if there are too many.
 
-    A connection that answers is never closed. So a client that opens many connections cannot displace clients that
-    have few, such as the kubelet.
+    The result is the longest idle connection of the address with the most connections. A connection with an unfinished
+    answer is never closed. So a client that opens many connections cannot displace clients that have few, such as the
+    kubelet.
     """
     here = list(connections)
     of_address = Counter(each.address for each in here)

@@ -2,7 +2,7 @@
 
 The connection limit of the port includes connections whose handshake has not ended. asyncio's own server reports a
 connection only after the handshake. With that server, clients that send nothing could open connections up to the limit
-of open files, each with a buffer of 256 KiB.
+of open files, and each connection has a buffer of 256 KiB.
 """
 
 import asyncio
@@ -18,7 +18,10 @@ SHUTDOWN_SECONDS = 1.0
 
 
 class Handshake(asyncio.Protocol):
-    """A connection in its TLS handshake, until `connection` takes it over. A refused or slow client gets no message."""
+    """A connection during its TLS handshake. After the handshake, `connection` replaces it.
+
+    A client that is rejected or too slow gets no message.
+    """
 
     is_answered = False
     address = ""
@@ -38,7 +41,7 @@ class Handshake(asyncio.Protocol):
         self._work: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin the handshake, unless there are too many connections."""
+        """Begin the handshake unless the number of connections exceeds the limit."""
         transport.pause_reading()
         loop = asyncio.get_running_loop()
         self.transport, self.rests_since = transport, loop.time()
@@ -51,7 +54,7 @@ class Handshake(asyncio.Protocol):
             self.evict()
 
     def data_received(self, data: bytes) -> None:
-        """Keep data that arrives before the end of the handshake is known."""
+        """Buffer data that arrives before the handshake is reported as complete."""
         self._early.append(data)
 
     def evict(self) -> None:
@@ -60,7 +63,7 @@ class Handshake(asyncio.Protocol):
         self.transport.abort()
 
     def shutdown(self) -> None:
-        """Stop the connection with the server."""
+        """Close the connection because the server stops."""
         self.evict()
 
     async def _shake_hands(self, loop: asyncio.AbstractEventLoop) -> None:

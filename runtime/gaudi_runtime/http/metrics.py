@@ -1,6 +1,6 @@
-"""Prometheus metrics, in a registry of their own: the report, the engine and the requests.
+"""Prometheus metrics of the report, the engine and the requests, in a separate registry.
 
-Names are listed in docs/reference/metrics.md.
+docs/reference/metrics.md lists the names.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,13 +32,13 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 @dataclass
 class Observed:
-    """The sources of the metrics, which probes read, too; `engine` is set once it serves."""
+    """The sources of the metrics and probes. `engine` is set when the engine begins to serve."""
 
     report: Callable[[], WarmupReport]
     engine: Engine | None = None
 
     def heartbeat_seconds(self) -> float:
-        """Return the seconds since the last turn of the engine's loop; 0 before it serves."""
+        """Return the seconds since the last iteration of the engine's loop; 0 before the engine serves."""
         return 0.0 if self.engine is None else self.engine.heartbeat_seconds()
 
 
@@ -61,7 +61,7 @@ class RequestMetrics:
 
     @contextmanager
     def request(self) -> Iterator[None]:
-        """Count a request that makes the engine work, from its arrival to the end of its answer."""
+        """Count a request for the engine, from its arrival to the end of its answer."""
         self._running += 1
         try:
             yield
@@ -69,14 +69,14 @@ class RequestMetrics:
             self._running -= 1
 
     def answered(self, endpoint: str, status: int, *, works: bool) -> None:
-        """Count an answer with this HTTP `status`; `works` is whether its request makes the engine work."""
+        """Count an answer with this HTTP `status`. `works` is True if the request is for the engine."""
         self.requests.labels(endpoint, str(status)).inc()
         if works:
             self._answered += 1
             self._failed += status >= 500
 
     def broke_off(self) -> None:
-        """Count an answer that began without error but is incomplete."""
+        """Count an answer that began successfully but is incomplete."""
         self._failed += 1
 
     def report(self) -> Requests:
@@ -85,7 +85,7 @@ class RequestMetrics:
 
 
 class RuntimeCollector(Collector):
-    """Reads the report and the engine at scrape time, so that no figure is kept twice."""
+    """A collector that reads the report and the engine at scrape time, so that no figure is stored twice."""
 
     def __init__(self, observed: Observed) -> None:
         self._observed = observed
@@ -104,7 +104,7 @@ class RuntimeCollector(Collector):
 
 
 def new_registry(observed: Observed) -> CollectorRegistry:
-    """Return a registry with the runtime's own collector and the figures of the process."""
+    """Return a registry with the metrics of the runtime and of its process."""
     registry = CollectorRegistry()
     registry.register(RuntimeCollector(observed))
     ProcessCollector(registry=registry)
@@ -172,8 +172,9 @@ def _served(served: Served) -> Iterator[Metric]:
 
 
 def _by_bucket(report: WarmupReport, counters: ServingHistogram) -> Metric:
-    """Return the number of batches by bucket as a metric, for a plan with few buckets."""
-    # The first observed shapes are shown, not the most frequent, because a series that ends and restarts breaks rates.
+    """Return the number of batches by bucket as a metric, if the plan has few buckets."""
+    # The first observed shapes are exported, not the most frequent ones. The most frequent ones change, and a series
+    # that ends and restarts breaks rates.
     family = CounterMetricFamily("gaudi_bucket_batches", "Batches by bucket.", labels=["phase", "bucket", "graph"])
     if report.prompt.planned + report.decode.planned <= MOST_BUCKET_SERIES:
         for (phase, bucket), tally in islice(counters.tallies.items(), MOST_BUCKET_SERIES):

@@ -1,4 +1,4 @@
-"""One uvicorn server inside our own event loop, with our signals and drain, without access log, with limits."""
+"""One uvicorn server in our event loop, with our signal handling, drain and limits, and without an access log."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ class _Server(uvicorn.Server):
         self.stop = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Open the port."""
+        """Open the port and start to serve."""
         loop, secured = asyncio.get_running_loop(), self._certificate is not None
         self.servers = [
             await loop.create_server(
@@ -52,8 +52,8 @@ class _Server(uvicorn.Server):
         yield
 
     async def main_loop(self) -> None:
-        """Tick until the end."""
-        # Once a second instead of ten times, so that hundreds of idle servers fit on one machine.
+        """Run the periodic tasks of the server until it stops."""
+        # The loop ticks once a second instead of ten times, so that one machine can run hundreds of idle servers.
         while not self.stop.is_set():
             await self.on_tick(0)
             if self._certificate:
@@ -63,7 +63,7 @@ class _Server(uvicorn.Server):
 
 
 def bind(port: int) -> socket.socket:
-    """Return a listening socket on all addresses of both families. Raises PortUnavailable."""
+    """Return a listening socket for all IPv4 and IPv6 addresses. Raises PortUnavailable."""
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
     try:
@@ -72,8 +72,8 @@ def bind(port: int) -> socket.socket:
         raise PortUnavailable(
             f"Port {port} cannot be opened: {error.strerror}. Free it, or choose another port in serving."
         ) from error
-    # Connections inherit the option; asyncio sets it only on its own sockets. Without the option, the body of an answer
-    # waits 40 ms for the client's acknowledgement of the head.
+    # Connections inherit this option, which asyncio sets on its own sockets only. Without the option, the body of an
+    # answer waits 40 ms until the client acknowledges the head.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
@@ -86,10 +86,10 @@ async def http_server(
     headers: Sequence[tuple[str, str]] = (),
     certificate: Certificate | None = None,
 ) -> AsyncIterator[None]:
-    """Serve `app` on `port` while the block runs; then refuse connections, finish answers, and return.
+    """Serve `app` on `port` during the block; then refuse new connections, finish answers, and return.
 
-    Every answer has `headers`. With a `certificate` only TLS is accepted. Answers that take longer than
-    `limits.drain_seconds` after the end of the block are cut. Raises PortUnavailable.
+    Every answer has `headers`. With a `certificate`, only TLS connections are accepted. Answers that take longer than
+    `limits.drain_seconds` after the end of the block are aborted. Raises PortUnavailable.
     """
     listener = bind(port)
     config = uvicorn.Config(
@@ -114,14 +114,14 @@ async def http_server(
 
 
 def get(path: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:
-    """Return a route of one of our servers that answers only GET."""
+    """Return a route that answers only GET requests."""
     route = Route(path, answer, methods=["GET"])
     route.methods = {"GET"}  # Starlette also adds HEAD
     return route
 
 
 async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T | None:
-    """Return the result of `work` for a request to a server; cancel it and return None if the client disconnects."""
+    """Return the result of `work` for a request. If the client disconnects, cancel `work` and return None."""
     doing = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_disconnected(request))
     try:

@@ -1,4 +1,7 @@
-"""The status port: the report, the probes, the metrics and a page. Only GET, no secrets, small requests."""
+"""The status port: the report, the probes, the metrics and a status page.
+
+The port accepts only small GET requests, and its answers contain no secrets.
+"""
 
 import hashlib
 from base64 import b64encode
@@ -29,7 +32,8 @@ from gaudi_runtime.http.server import get, unless_disconnected
 from gaudi_runtime.report.report_board import MAX_WAIT_SECONDS, ReportBoard, TooManyWaiters
 from gaudi_runtime.traffic.histogram import write_traffic
 
-# Short timeouts, because clients of this port send their requests again. So a pod does not wait for them when it ends.
+# The timeouts are short, because clients of this port repeat their requests. So a pod that ends does not wait for these
+# clients.
 STATUS_LIMITS = ServerLimits(
     header_bytes=8192, keep_alive_seconds=75, drain_seconds=1, connections=128, linger_seconds=0
 )
@@ -42,7 +46,7 @@ TRAFFIC_HEAD = "# Shapes since this instance serves: phase, batch size, query to
 
 
 class Poll(BaseModel):
-    """A long-poll of the status port: it waits up to `wait` seconds for a report with a sequence above `after`."""
+    """A long-poll of the status port. It waits up to `wait` seconds for a report with a sequence above `after`."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
@@ -51,7 +55,7 @@ class Poll(BaseModel):
 
 
 class StatusPort:
-    """The answers of the status port to all paths. `stall_timeout` is in seconds."""
+    """The request handlers of the status port. `stall_timeout` is in seconds."""
 
     def __init__(
         self,
@@ -65,7 +69,7 @@ class StatusPort:
         self._stall_timeout, self._closing = stall_timeout, closing
 
     async def warmup(self, request: Request) -> Response:
-        """Answer with the report, now or when it changes."""
+        """Answer with the report, immediately or after the next change."""
         try:
             poll = Poll.model_validate(dict(request.query_params))
             report = await unless_disconnected(request, self._board.wait_beyond(poll.after, poll.wait))
@@ -78,7 +82,7 @@ class StatusPort:
         return Response("" if report is None else report.model_dump_json(by_alias=True), media_type="application/json")
 
     async def livez(self, _: Request) -> Response:
-        """Answer whether the container is alive; if it is not, a restart helps."""
+        """Answer whether the container is alive. If it is not, a restart helps."""
         return _verdict(why_not_alive(self._board.report(), self._stall_timeout, self._observed.heartbeat_seconds()))
 
     async def readyz(self, _: Request) -> Response:
@@ -90,18 +94,18 @@ class StatusPort:
         return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
 
     async def traffic(self, _: Request) -> Response:
-        """Answer with the shapes since serving began, in the form that strategy Optimal reads; none before."""
+        """Answer with the shapes since serving began, in the form that strategy `Optimal` reads; empty before that."""
         engine = self._observed.engine
         return PlainTextResponse(TRAFFIC_HEAD + (write_traffic(engine.counters.traffic()) if engine else ""))
 
     async def buckets(self, _: Request) -> Response:
-        """Answer with every bucket, its state, and its batches once the instance serves."""
+        """Answer with every bucket and its state. While the instance serves, include the batches of each bucket."""
         engine, instance = self._observed.engine, self._board.report().instance
         table = self._board.buckets.table(instance, engine.counters.tallies if engine else {})
         return Response(table.model_dump_json(by_alias=True, exclude_none=True), media_type="application/json")
 
     async def page(self, _: Request) -> Response:
-        """Answer with the page: one file that loads only the report and the buckets."""
+        """Answer with the status page, a single file that loads only the report and the buckets."""
         return Response(PAGE, media_type="text/html", headers=PAGE_HEADERS)
 
 
@@ -128,13 +132,14 @@ def status_app(
 
 
 def _hash_of(tag: bytes) -> str:
-    """Return the hash of the element with this tag of the page, for its content security policy."""
+    """Return the hash of the page's element with this tag, for the content security policy of the page."""
     inside = PAGE.partition(b"<" + tag + b">")[2].partition(b"</" + tag + b">")[0]
     return f"'sha256-{b64encode(hashlib.sha256(inside).digest()).decode()}'"
 
 
 PAGE_HEADERS = {
-    # A report contains text from others, such as the name of a checkpoint. The browser must run nothing of it.
+    # A report contains text from other sources, such as the name of a checkpoint. The policy prevents the browser from
+    # executing this text.
     "Content-Security-Policy": f"default-src 'none'; connect-src 'self'; style-src {_hash_of(b'style')}; "
     f"script-src {_hash_of(b'script')}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -150,9 +155,9 @@ def _verdict(why_not: str | None) -> Response:
 
 
 def why_not_alive(report: WarmupReport, stall_timeout: float, heartbeat: float) -> str | None:
-    """Return why a restart would help; None if it would not. Both durations are in seconds."""
-    # During start-up, only missing progress counts, never a fixed time (docs/internals/warmup.md, Probes). A failed
-    # start stays alive, because a restart would fail again and its report would be lost in a crash loop.
+    """Return the reason for a restart, or None if a restart would not help. Both durations are in seconds."""
+    # During start-up, only a lack of progress counts as a failure, never a fixed time (docs/internals/warmup.md,
+    # Probes). A failed start stays alive: a restart would fail, too, and the report would be lost in a crash loop.
     if not report.phase.is_settled and report.since_progress_seconds > stall_timeout:
         return (
             f"Start-up has made no progress in phase {report.phase}{_at(report)} for "
@@ -172,7 +177,10 @@ def _at(report: WarmupReport) -> str:
 
 
 def why_not_ready(report: WarmupReport, closing: bool) -> str | None:
-    """Return why this instance must get no traffic; None if it may. `closing` is whether the pod is about to end."""
+    """Return why this instance must get no traffic, or None if it is ready.
+
+    `closing` is True if the pod is about to end.
+    """
     if report.failure is not None:
         return f"Start-up failed ({report.failure.reason}): {report.failure.message}"
     if report.phase is not Phase.SERVING:

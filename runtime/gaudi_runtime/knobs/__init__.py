@@ -1,10 +1,11 @@
-"""The knobs of the engine: all settings, and how they become environment and arguments (docs/reference/knobs.md). Pure.
+"""The knobs of the engine, and their conversion to environment variables and arguments (docs/reference/knobs.md). Pure.
 
-table               table.csv, a row for each knob: who reads it, where users set it, and when it has an effect
-check               the errors in the settings of a user
-values              the word that the engine reads for the value that a user writes
+table               table.csv, one row per knob: its reader, where users set it, and when it has an effect
+check               the errors in a user's settings
+values              the conversion of a user's value to the word that the engine reads
 fields              the knobs that typed fields own
-attention_settings  the knobs that decide how attention is computed; speculation: those of speculative decoding
-render              fields and settings -> environment and arguments
-page                docs/reference/knobs.md
+attention_settings  the knobs that select how attention is computed
+speculation         the knobs of speculative decoding
+render              the conversion of fields and settings to environment and arguments
+page                the page docs/reference/knobs.md
 """

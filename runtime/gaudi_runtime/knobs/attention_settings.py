@@ -1,7 +1,7 @@
-"""The effect of settings on the attention of prompts with a cached context in vLLM's plugin. Pure.
+"""The effect of settings on prompt attention with a cached context in vLLM's plugin. Pure.
 
-The plugin's rules are in its extension/features.py, extension/ops.py and extension/utils.py. buckets/attention_bias.py
-judges the plan by these rules.
+The plugin's rules are in its files extension/features.py, extension/ops.py and extension/utils.py.
+buckets/attention_bias.py checks the plan by these rules.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,25 +27,26 @@ _SLICED_FROM = 8192
 
 
 def slices(variables: Mapping[str, str], strategy: Strategy) -> bool:
-    """Return True if, by these settings, the plugin computes attention with long contexts in slices."""
+    """Return whether the plugin computes attention with long contexts in slices under these settings."""
     off = any(variables.get(each, "").lower() in NO for each in (SLICING, FUSED))
     return strategy is Strategy.PADDING_AWARE and not off
 
 
 def slices_from(variables: Mapping[str, str], max_num_batched_tokens: int) -> int:
-    """Return the tokens of context and query from which the settings let attention be computed in slices."""
+    """Return the number of tokens (context and query) from which attention is computed in slices."""
     value = variables.get(SLICES_FROM, "")
-    # A value that is not a number is refused elsewhere, and by the plugin when it loads.
+    # Use the default if the value is not a number. Another check rejects such a value, and the plugin rejects it during
+    # its import.
     return int(value) if value.isascii() and value.isdecimal() else min(max_num_batched_tokens, _SLICED_FROM)
 
 
 def fused_attention(
     config: RuntimeConfig, variables: Mapping[str, str], *, can_tile: bool = True
 ) -> FusedAttention | None:
-    """Return how the settings let the fused kernel compute attention with a context; None if every bias fits.
+    """Return how the fused kernel computes attention with a context; None if every bias fits.
 
-    `variables` are variables of the pods that engine.settings do not set. `can_tile` says whether the plugin's release
-    divides queries if a setting requests it.
+    `variables` are pod variables that engine.settings does not set. `can_tile` says whether the plugin's release can
+    divide queries if a setting requests it.
     """
     settings = {**variables, **config.engine.settings}
     if config.engine.name is not EngineName.VLLM or config.engine.device != "hpu":
@@ -62,7 +63,7 @@ def fused_attention(
 
 
 def _computed_by_inc(config: RuntimeConfig) -> bool:
-    """Return True if Neural Compressor computes attention, which the plugin then never slices."""
+    """Return whether Neural Compressor computes attention. In this case the plugin never uses slices."""
     quantization = config.model.quantization
     return quantization is not None and quantization.config_file is not None
 
@@ -70,7 +71,7 @@ def _computed_by_inc(config: RuntimeConfig) -> bool:
 def why_impossible(
     prompt: Iterable[Bucket], config: RuntimeConfig, attention: FusedAttention | None, root: str = ""
 ) -> str | None:
-    """Return why attention settings make a plan's prompt buckets impossible, without a full stop; else None."""
+    """Return why the attention kernel cannot run the plan's prompt buckets, without a full stop; else None."""
     found = largest_unindexable(prompt, config.limits.block_size, attention)
     return why_not_indexed(found, config, attention, root) if attention and found else None
 
@@ -78,7 +79,7 @@ def why_impossible(
 def why_not_indexed(bucket: Bucket, config: RuntimeConfig, attention: FusedAttention, root: str = "") -> str:
     """Return why the attention kernel cannot index a bucket, and which settings help, without a full stop.
 
-    `root` is the prefix of field names, such as "spec." for a GaudiInference.
+    `root` is the prefix of field names, for example "spec." for a GaudiInference.
     """
     size = plane_bytes(bucket, config.limits.block_size, attention)
     return (

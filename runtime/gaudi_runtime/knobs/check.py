@@ -1,7 +1,7 @@
-"""Checks of user settings of the engine: one sentence per error, with the remedy (docs/reference/knobs.md).
+"""The checks of a user's engine settings. Each error is one sentence with the remedy (docs/reference/knobs.md).
 
-They find refused entries of engine.settings, wrong engine.extraArgs, names that are in no row, and valid settings
-without effect. planning/ranges.py reports the ranges that a bucket strategy ignores.
+The checks find rejected entries in engine.settings, wrong engine.extraArgs, unknown names, and valid settings without
+an effect. planning/ranges.py reports the ranges that a bucket strategy ignores.
 """
 
 import re
@@ -40,7 +40,7 @@ _UNSUPPORTED_VALUES = {
 
 
 def wrong_settings(settings: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence, without a full stop, for every wrong entry of engine.settings, sorted by name."""
+    """Yield an error without a full stop for every wrong entry of engine.settings, sorted by name."""
     for name in sorted(settings):
         sentence = wrong_setting(name, settings[name])
         if sentence is not None:
@@ -73,12 +73,13 @@ def why_not(knob: Knob) -> str:
 
 
 def wrong_variables(names: Iterable[str]) -> Iterator[str]:
-    """Yield a sentence for every variable in engine.env that a field sets or that cannot work."""
+    """Yield an error for every variable in engine.env that a field already sets or that cannot work."""
     for name in names:
         knob = knobs().get(name)
         if knob is None:
             continue
-        # Two values would contradict, and which one counts would depend on the order in which they are set.
+        # If a setting repeated the value of a field, the two values might differ, and the order in which they are set
+        # would decide which value is used.
         owned = knob.home is Home.FIELD and knob.reader in ENGINE
         if owned or knob.status is Status.UNSUPPORTED:
             yield why_not(knob)
@@ -91,17 +92,19 @@ def _instead(knob: Knob) -> str:
     return f"use {named} instead" if named in knobs() else f"use the field spec.{named} instead"
 
 
-# A word that begins with a dash is an argument, except a negative number and "-", which often is standard input.
+# A word that begins with a dash is an argument. The exceptions are negative numbers and "-", which often means standard
+# input.
 _VALUE = re.compile(r"[^-]|-[0-9.]|-?$")
 _ARGUMENT = re.compile(r"--[A-Za-z][-A-Za-z0-9_]*(\.[^=]+)?(=.*)?")
 
 
 def wrong_arguments(arguments: Iterable[str]) -> Iterator[str]:
-    """Yield the errors of extra arguments that are malformed or have a better place, as sentences without a full stop.
+    """Yield an error without a full stop for every extra argument that is malformed or belongs in another place.
 
     A value follows "=" or is the next word, as on a command line.
     """
-    # Arguments without a row are passed on, because vLLM has hundreds of arguments and refuses those that it lacks.
+    # Accept arguments that are not in the table, because vLLM has hundreds of arguments and rejects unknown ones
+    # itself.
     may_take_values = False
     for argument in arguments:
         if _VALUE.match(argument):
@@ -121,7 +124,8 @@ def _why_not(argument: str) -> str | None:
     knob = _known().get(_plain(name))
     if knob is not None:
         return _better_place(knob)
-    # argparse accepts any unambiguous prefix of an argument, so --max-model would set a knob that a field owns.
+    # argparse accepts every unambiguous prefix of an argument. `--max-model` would therefore set a knob that a field of
+    # the spec owns.
     whole = next((each for spelling, each in _known().items() if spelling.startswith(_plain(name))), None)
     return None if whole is None else f"{name} is short for {whole.name}: {_better_place(whole)}"
 
@@ -136,17 +140,18 @@ def _known() -> Mapping[str, Knob]:
 
 
 def _plain(name: str) -> str:
-    # vLLM takes dashes and underscores alike, --no- before a flag, and entries of a JSON argument after a dot.
+    # vLLM accepts dashes and underscores as equal, the prefix --no- for a flag, and the name of a JSON entry after a
+    # dot.
     return name.partition(".")[0].replace("_", "-").replace("--no-", "--", 1)
 
 
 MOST_NAMED = 3
-# The similarity of two spellings, from 0 to 1 (difflib). A name that is less similar is no help.
+# The minimum similarity of two spellings, from 0 to 1 (difflib). Less similar names would not help the user.
 LIKENESS = 0.7
 
 
 def unknown_name(name: str) -> str:
-    """Return the error for a knob that does not exist, with the nearest names."""
+    """Return the error for an unknown knob, with the most similar names."""
     near = nearest_names(name)
     meant = "no name is similar"
     if near:
@@ -155,18 +160,18 @@ def unknown_name(name: str) -> str:
 
 
 def _with_field(name: str) -> str:
-    """Return the name of a knob with the field that sets it, if a field does."""
+    """Return the name of a knob, followed by the field that sets it, if there is one."""
     knob = knobs()[name]
     return f"{name} (set by spec.{knob.use[0]})" if knob.home is Home.FIELD else name
 
 
 def nearest_names(name: str) -> list[str]:
-    """Return at most three knob names with a similar spelling, ignoring dashes and case.
+    """Return at most three knob names with a similar spelling. Dashes and case are ignored.
 
-    The nearest names come first, names that would be refused come last.
+    The most similar names come first; names of rejected knobs come last.
     """
     spelled = {_letters(each): each for each in knobs()}
-    # Twice as many as are named, because names that would be refused go behind the others.
+    # Search for twice as many names as are shown, because rejected knobs are sorted to the end and may be cut off.
     near = get_close_matches(_letters(name), spelled, n=2 * MOST_NAMED, cutoff=LIKENESS)
     found = sorted((knobs()[spelled[each]] for each in near), key=lambda knob: knob.home is Home.REFUSED)
     return [knob.name for knob in found][:MOST_NAMED]
@@ -184,9 +189,9 @@ _ELSEWHERE = {
 
 
 def ignored_knobs(config: RuntimeConfig) -> Iterator[str]:
-    """Yield a sentence, without a full stop, for every setting and optional field without effect.
+    """Yield a sentence without a full stop for every setting and every optional field that has no effect.
 
-    Wrong settings are skipped here; wrong_settings() reports them.
+    Wrong settings are skipped, because wrong_settings() reports them.
     """
     for name in sorted(config.engine.settings):
         knob = knobs().get(name)
@@ -213,7 +218,7 @@ _IN_CONFIG = {"warmup.promptGraphPercent": "warmup.promptRatio"}
 
 
 def _ignored_fields(config: RuntimeConfig) -> Iterator[str]:
-    """Yield a sentence for each optional field of one knob that is set but that the mode or device does not read."""
+    """Yield a sentence for each optional field that is set but not used in this execution mode or on this device."""
     settings = config.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     for knob in knobs().values():
         if knob.home is not Home.FIELD or not knob.needs.keys() & {"mode", "device"} or len(knob.use) > 1:

@@ -1,6 +1,6 @@
-"""The knobs that typed fields set: one line per knob that a field owns (docs/reference/knobs.md).
+"""The knobs that typed fields set: one line for each knob that a field owns (docs/reference/knobs.md).
 
-A value is a bool, a number, text or several texts, as the engine reads them; None if the engine gets no value. A test
+A value is a bool, a number, a text or several texts, as the engine reads it; None if the engine gets no value. A test
 compares the names with the rows of table.csv that a field owns and an engine reads.
 """
 
@@ -13,13 +13,14 @@ from gaudi_runtime.contract.ports import API_KEY_VARIABLE
 
 Value = bool | int | float | str | tuple[str, ...] | None
 
-# vLLM's own deadline for a start must never fire, because here only the lack of progress ends a start.
+# Seven days. vLLM's own deadline must never end a start, because the runtime ends a start only if it makes no progress.
 LONGEST_START_SECONDS = 604_800
 
-# The most compiled recipes, in MB, that the Gaudi software keeps on the pod's disk.
+# The size limit, in MB, of the compiled recipes that the Gaudi software keeps on the pod's disk.
 RECIPE_CACHE_MB = 20_480
 
-# vLLM's own limit is 999 of each. Videos in a container are decoded at whatever size they have, so they are off.
+# vLLM's own limit is 999 for each modality. Videos are disabled, because a video is decoded at its full size, which may
+# be arbitrarily large.
 ITEMS_PER_PROMPT = {"image": 4, "video": 0, "audio": 1}
 
 _LAZY = (ExecutionMode.HPU_GRAPHS, ExecutionMode.LAZY)
@@ -34,7 +35,7 @@ _METHODS = {
     QuantizationMethod.MODELOPT: "modelopt",
     QuantizationMethod.MXFP4: "gpt_oss_mxfp4",
 }
-# The plugin has its own kernels for these methods. Other devices use vLLM's own names.
+# On a card, the plugin has its own kernels for these methods. On other devices, use vLLM's own names.
 _METHODS_WITHOUT_PLUGIN = {QuantizationMethod.AWQ: "awq", QuantizationMethod.GPTQ: "gptq"}
 _DIMENSIONS: dict[str, Callable[[BucketPolicy], RangeSettings]] = {
     "PROMPT_BS": lambda policy: policy.prompt.batch_size,
@@ -47,7 +48,7 @@ _SETTINGS = ("min", "step", "max", "pad_max", "pad_percent")
 
 
 def field_values(config: RuntimeConfig) -> dict[str, Value]:
-    """Return the knob values that the typed fields of a configuration set; None for a knob that is not set."""
+    """Return the knob values from the typed fields of a configuration; None for a knob that is not set."""
     sections = (
         _bucketing,
         _warmup,
@@ -72,7 +73,7 @@ def _bucketing(config: RuntimeConfig) -> Mapping[str, Value]:
             for name, dimension in _DIMENSIONS.items()
             for setting in _SETTINGS
         },
-        # The plugin also reads this variable as the most prompts of a step.
+        # The plugin also uses this variable as the maximum number of prompts in a step.
         "VLLM_PROMPT_BS_BUCKET_MAX": policy.prompt.batch_size.max or limits.max_num_prefill_seqs,
     }
 
@@ -133,17 +134,18 @@ def _limits(config: RuntimeConfig) -> Mapping[str, Value]:
     }
 
 
-# The chunk size of every recurrent model that the plugin serves divides this number; a step must hold whole chunks.
+# A step must contain whole chunks of a recurrent model. This number is a multiple of the chunk size of every recurrent
+# model that the plugin supports.
 _WHOLE_CHUNKS = 256
 
 
 def _step_tokens(config: RuntimeConfig) -> int:
-    """Return the token budget of vLLM's scheduler per step, prompts and decodes together."""
+    """Return the token limit of a step in vLLM's scheduler, for prompts and decodes together."""
     limits = config.limits
     if config.engine.chunked_prefill or config.engine.device == "cpu":
         return limits.max_num_batched_tokens
-    # A prompt that is not split waits until it fits into a step as a whole. Decodes have tokens of their own, so that
-    # the longest prompt does not wait until all of them have ended.
+    # A prompt that is not split waits until the whole prompt fits into a step. Add tokens for the decodes. Otherwise
+    # the longest prompt would wait until all decodes have ended.
     decodes = limits.max_num_seqs * (1 + (limits.draft_tokens or 0))
     return limits.max_num_batched_tokens + -(-decodes // _WHOLE_CHUNKS) * _WHOLE_CHUNKS
 
@@ -170,10 +172,10 @@ def _adapters(config: RuntimeConfig) -> Mapping[str, Value]:
 
 
 def _serving(config: RuntimeConfig) -> Mapping[str, Value]:
-    # The key is passed by reference only: the operator puts the key from its Secret into the pod.
+    # Do not render the key itself. The operator passes it to the pod as a reference to its Secret.
     return {API_KEY_VARIABLE: None, "--model": config.model.path, "--served-model-name": config.model.served_names}
 
 
 def _if(asked: bool) -> bool | None:
-    # Set only if requested, because the engine's own default is no.
+    # Return None if the option was not requested, because "off" is the engine's default.
     return True if asked else None

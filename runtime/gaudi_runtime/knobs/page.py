@@ -1,4 +1,4 @@
-"""The page docs/reference/knobs.md: introduction.md of this folder, then a section per group and a row per knob."""
+"""The page docs/reference/knobs.md: introduction.md, followed by one section per group and one row per knob."""
 
 from collections.abc import Iterator
 from importlib.resources import files
@@ -21,7 +21,7 @@ _WHY = {
 
 
 def page() -> str:
-    """Return the whole page of knobs in Markdown."""
+    """Return the complete page of knobs in Markdown."""
     introduction = files(__package__).joinpath("introduction.md").read_text(encoding="utf-8")
     return "\n".join([introduction.format(total=len(knobs())), *(_part(*each) for each in _HOMES)])
 
@@ -34,7 +34,7 @@ def _part(home: Home, title: str, columns: tuple[str, ...]) -> str:
 
 
 def _table(group: str, columns: tuple[str, ...], rows: list[Knob]) -> str:
-    # Not capitalize(), which would make Moe of MoE.
+    # Do not use `capitalize()`, because it changes "MoE" to "Moe".
     head = [f"### {group[0].upper()}{group[1:]}", "", f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
     return "\n".join([*head, *(f"| {' | '.join(_cells(knob))} |" for knob in rows)]) + "\n"
 

@@ -1,4 +1,4 @@
-"""Rendering of a RuntimeConfig into the environment and arguments that start its engine.
+"""The conversion of a RuntimeConfig to the environment and the arguments that start its engine.
 
 See docs/reference/knobs.md, Rendering.
 """
@@ -12,7 +12,7 @@ from gaudi_runtime.knobs.fields import Value, field_values
 from gaudi_runtime.knobs.table import Kind, Knob, Reader, knobs, readers, unmet_need
 from gaudi_runtime.knobs.values import FLAG, wire_value
 
-# vLLM declares these with nargs="+". After "=" it would take one word only.
+# vLLM declares these arguments with nargs="+". In the form `--name=value`, argparse would accept only one value.
 SEVERAL_WORDS = ("--served-model-name", "--lora-modules")
 
 
@@ -25,9 +25,9 @@ class Rendered:
 
 
 def render_engine_options(config: RuntimeConfig) -> Rendered:
-    """Render fields and engine.settings into the environment and arguments of the engine.
+    """Return the environment and the arguments of the engine for the fields and engine.settings.
 
-    Values that the engine does not read are left out. Raises ConfigError with a sentence on every wrong setting.
+    Values that the engine does not read are omitted. Raises ConfigError with one sentence for every wrong setting.
     """
     wrong = why_not_rendered(config.engine)
     if wrong:
@@ -44,14 +44,15 @@ def render_engine_options(config: RuntimeConfig) -> Rendered:
 
 
 def why_not_rendered(engine: EngineConfig) -> str | None:
-    """Return why settings and extra arguments cannot be rendered, without a full stop; None if they can."""
+    """Return why settings and extra arguments are invalid, without a full stop; None if all are valid."""
     settings = [f"engine.settings: {each}" for each in wrong_settings(engine.settings)]
     arguments = [f"engine.extraArgs: {each}" for each in wrong_arguments(engine.extra_args)]
     return "; ".join([*settings, *arguments]) or None
 
 
 def _words_of_fields(config: RuntimeConfig) -> dict[str, tuple[str, ...]]:
-    # Settings that the strategy or mode ignores are not passed, because the engine must plan the same buckets as we do.
+    # Omit settings that the strategy or the execution mode does not use, because the engine must plan the same buckets
+    # as the runtime.
     rows = ((knobs()[name], value) for name, value in field_values(config).items())
     return {
         knob.name: _words(knob, value) for knob, value in rows if value is not None and unmet_need(knob, config) is None
@@ -65,7 +66,7 @@ def _words(knob: Knob, value: Value) -> tuple[str, ...]:
 
 
 def _argument(knob: Knob, words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return an argument: a flag or its --no- form, a name with several words, or --name=value."""
+    """Return an argument in one of the forms --flag, --no-flag, --name followed by words, or --name=value."""
     if knob.range == FLAG:
         return (knob.name if words == ("true",) else knob.name.replace("--", "--no-", 1),)
     return (knob.name, *words) if knob.name in SEVERAL_WORDS else (f"{knob.name}={words[0]}",)

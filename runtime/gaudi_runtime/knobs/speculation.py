@@ -1,4 +1,4 @@
-"""The parts of --speculative-config that the plan depends on. Pure.
+"""The parts of --speculative-config that affect the plan. Pure.
 
 See docs/internals/vllm.md, Speculative decoding.
 """
@@ -15,29 +15,30 @@ _RUN_BY_THE_PLUGIN = ("eagle", "eagle3", "mtp", "dflash", "dspark", OF_A_MODEL)
 
 
 class Speculation(NamedTuple):
-    """The speculative decoding method, as vLLM names it, and its most draft tokens; None if that is no number."""
+    """The speculative decoding method, by vLLM's name, and its maximum of draft tokens; None if it is not a number."""
 
     method: str
     tokens: int | None
 
 
 def speculation(settings: Mapping[str, object]) -> Speculation | None:
-    """Read speculative decoding from the settings; None without it, or if its setting is not a JSON object."""
+    """Read the speculative decoding settings; None if they are not set or are not a JSON object."""
     try:
         asked = json.loads(str(settings[SETTING]))
     except (KeyError, ValueError):
         return None
     if not isinstance(asked, dict):
         return None
-    # Without a method, vLLM infers the method from the model; "ngram" is not a model.
+    # If no method is given, vLLM infers the method from the model name. The name "ngram" stands for a method and not
+    # for a model.
     method = asked.get("method") or (NGRAM if asked.get("model") in (NGRAM, f"[{NGRAM}]") else OF_A_MODEL)
     tokens = asked.get("num_speculative_tokens")
     return Speculation(str(method), tokens if type(tokens) is int else None)
 
 
 def why_refused(method: str) -> str:
-    """Return why --speculative-config must not name a method other than ngram, as the end of a sentence."""
-    # vLLM has an mtp method for every family, and treats all of them as mtp.
+    """Return why a method other than ngram is rejected in --speculative-config, as the end of a sentence."""
+    # vLLM has one mtp method for each model family and treats them all as "mtp".
     if method in _RUN_BY_THE_PLUGIN or method.endswith("_mtp"):
         return (
             "vllm-gaudi 0.26 compiles nothing of a draft model and checks none of its shapes, so it could be neither "

@@ -1,8 +1,8 @@
-"""The table of all knobs of the engine (docs/reference/knobs.md), read once from table.csv of this folder.
+"""The table of all knobs of the engine (docs/reference/knobs.md), read from table.csv in this folder.
 
-Names, defaults and ranges are facts of vLLM 0.26 and 0.30, of vllm-gaudi (main, August 2026) and of the reference logs;
-the descriptions are ours. Arguments are those of the releases that are driven (catalog/release_pairs.py). A test
-compares the table, the fields of the API and the page docs/reference/knobs.md.
+Names, defaults and ranges come from vLLM 0.26 and 0.30, from vllm-gaudi (main, August 2026) and from the reference
+logs. The descriptions are written for this project. Arguments are the arguments of the supported releases
+(catalog/release_pairs.py). A test compares the table, the fields of the API and the page docs/reference/knobs.md.
 """
 
 import csv
@@ -18,14 +18,14 @@ from gaudi_runtime.contract.config import EngineConfig, EngineName, RuntimeConfi
 
 
 class Kind(StrEnum):
-    """The column `kind` of the table of knobs: the engine receives a knob as an argument, a variable, or otherwise."""
+    """The column `kind` of the table of knobs: whether a knob is an environment variable or an argument."""
 
     VARIABLE = "env"
     ARGUMENT = "arg"
 
 
 class Type(StrEnum):
-    """The column `type` of the table of knobs: the type of a knob's value."""
+    """The column `type` of the table of knobs: the type of the knob's value."""
 
     BOOL = "bool"
     INT = "int"
@@ -38,7 +38,7 @@ class Type(StrEnum):
 
 
 class Status(StrEnum):
-    """The column `status` of the table of knobs: a knob's status in the engine's documentation and code.
+    """The column `status` of the table of knobs: the status in the engine's documentation and code.
 
     Only this project may set an `owned` knob. An `unsupported` knob cannot work in the pods of this project.
     """
@@ -52,7 +52,7 @@ class Status(StrEnum):
 
 
 class Home(StrEnum):
-    """The column `home` of the table of knobs: where users set a knob, in a field, in engine.settings, or nowhere."""
+    """The column `home` of the table of knobs: users set the knob in a field, in engine.settings, or cannot set it."""
 
     FIELD = "field"
     SETTINGS = "settings"
@@ -60,7 +60,10 @@ class Home(StrEnum):
 
 
 class Reader(StrEnum):
-    """The column `reader` of the table of knobs; the last three programs are not part of a server of this project."""
+    """The column `reader` of the table of knobs: the program that reads the knob.
+
+    The last three programs are not part of a server of this project.
+    """
 
     VLLM = "vllm"
     PLUGIN = "plugin"
@@ -87,10 +90,11 @@ ENGINE = (Reader.VLLM, Reader.PLUGIN, Reader.DEVICE, Reader.PROCESS)
 
 @dataclass(frozen=True)
 class Knob:
-    """A row of the table of knobs. `use` names the fields that own the knob, or what replaces the knob.
+    """A row of the table of knobs. `use` names the fields that own the knob, or the replacement of the knob.
 
-    `range` has the words of a bool or an enum, the bounds of a number ("1..", "0..50"), otherwise a remark. `needs` has
-    the strategies, modes and devices with which the knob has an effect: {"strategy": ("linear", "paddingAware")}.
+    `range` contains the words of a bool or an enum, the bounds of a number ("1..", "0..50"), or a remark. `needs`
+    contains the strategies, modes and devices for which the knob has an effect: {"strategy": ("linear",
+    "paddingAware")}.
     """
 
     name: str
@@ -110,12 +114,12 @@ class Knob:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The possible words of an enum or a list; for a bool, those for yes and no."""
+        """The allowed words of an enum or a list. For a bool, the words for yes and no."""
         return tuple(self.range.split("|"))
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
-        """The least and largest number; None if there is no such bound."""
+        """The smallest and the largest allowed number; None if there is no such limit."""
         low, _, high = self.range.partition("..")
         return _number(low), _number(high)
 
@@ -126,7 +130,7 @@ def _number(text: str) -> float | None:
 
 @cache
 def knobs() -> Mapping[str, Knob]:
-    """Return every knob of the table by its name, in the order of the table."""
+    """Return all knobs by name, in the order of the table."""
     text = files(__package__).joinpath("table.csv").read_text(encoding="utf-8")
     return MappingProxyType({row["name"]: _knob(row) for row in csv.DictReader(text.splitlines())})
 
@@ -156,7 +160,7 @@ def _needs(text: str) -> dict[str, tuple[str, ...]]:
 
 
 def readers(engine: EngineConfig) -> frozenset[Reader]:
-    """Return the readers, by the table of knobs, in a process of this engine; empty for the simulation."""
+    """Return the programs that read knobs in a process of this engine; empty for the simulation."""
     if engine.name is EngineName.SIM:
         return frozenset()
     card = engine.device == "hpu"
@@ -170,7 +174,7 @@ _WHO = {"strategy": "the {} strategy", "mode": "execution mode {}", "device": "d
 
 
 def unmet_need(knob: Knob, config: RuntimeConfig) -> str | None:
-    """Return which need in a knob's row of the table is not met, so that the knob is ignored; None if all are met."""
+    """Return why this configuration ignores the knob, by the column `needs`; None if it does not."""
     engine = config.engine
     actual = {"strategy": config.bucketing.strategy, "mode": engine.execution_mode, "device": engine.device}
     for key, needed in knob.needs.items():
@@ -180,5 +184,5 @@ def unmet_need(knob: Knob, config: RuntimeConfig) -> str | None:
 
 
 def format_values(need: str, *words: str) -> str:
-    """Return values of the column `needs` of the table of knobs, as a GaudiInference spells them."""
+    """Return values of the column `needs` in the spelling of a GaudiInference, joined by "or"."""
     return " or ".join(words if need == "device" else map(as_in_spec, words))

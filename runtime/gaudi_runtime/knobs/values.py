@@ -1,4 +1,4 @@
-"""The conversion of user values of knobs to the words that the engine reads, by type and range."""
+"""The conversion of a user's values of knobs to the words that the engine reads, by type and range."""
 
 import json
 import math
@@ -14,7 +14,7 @@ LARGEST = 2**63 - 1
 
 
 def wire_value(knob: Knob, value: str) -> str:
-    """Convert a user's value of a knob to the word that the engine reads. Raises ValueError with the expectation."""
+    """Convert a user's value of a knob to the word that the engine reads. Raises ValueError for an invalid value."""
     word = _READ[knob.type](knob, value)
     if word is None:
         raise ValueError(expectation(knob))
@@ -22,7 +22,7 @@ def wire_value(knob: Knob, value: str) -> str:
 
 
 def expectation(knob: Knob) -> str:
-    """Describe the user values of a knob that can be converted, by type and range."""
+    """Return a description of the valid values of a knob, by its type and range."""
     match knob.type:
         case Type.BOOL:
             return "true or false"
@@ -49,7 +49,7 @@ def _between(knob: Knob) -> str:
 
 
 def _bool(knob: Knob, value: str) -> str | None:
-    # "yes" is translated into the knob's "1" or "true", because most knobs silently read a misspelled word as false.
+    # Translate "yes" into the knob's own "1" or "true", because most knobs silently read an unknown word as false.
     word = value.lower()
     if word not in (*YES, *NO):
         return None
@@ -59,7 +59,7 @@ def _bool(knob: Knob, value: str) -> str | None:
 
 def _int(knob: Knob, value: str) -> str | None:
     digits = value.removeprefix("-")
-    # Fewer than 20 digits, because int() refuses texts of thousands of digits with a sentence of its own.
+    # Accept fewer than 20 digits, because int() raises a different error for numbers with thousands of digits.
     whole = digits.isascii() and digits.isdecimal() and len(digits) < 20
     return str(int(value)) if whole and _within_bounds(knob, int(value)) else None
 
@@ -69,7 +69,7 @@ def _float(knob: Knob, value: str) -> str | None:
         number = float(value)
     except ValueError:
         return None
-    # float() accepts 1_000 and the digits of other scripts, which the engine may not accept.
+    # float() accepts "1_000" and digits of other scripts, which the engine may not accept.
     plain = math.isfinite(number) and value.isascii() and "_" not in value
     return value.strip() if plain and _within_bounds(knob, number) else None
 
@@ -94,7 +94,7 @@ def _text(knob: Knob, value: str) -> str | None:
 def _list(knob: Knob, value: str) -> str | None:
     if len(knob.words) == 1:
         return _text(knob, value)
-    # Without spaces, because the plugin reads a space as part of the word.
+    # Remove spaces, because the plugin reads a space as part of the word.
     parts = [each.strip() for each in value.split(",")]
     return ",".join(parts) if set(parts) <= set(knob.words) else None
 

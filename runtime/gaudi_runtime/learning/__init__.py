@@ -1,6 +1,6 @@
-"""Learning of a plan from the traffic of this server, and its savings (docs/how-to/learn-buckets.md, While serving).
+"""Learning of a plan from this server's traffic, and its savings (docs/how-to/learn-buckets.md, While serving).
 
-advisor             while serving: when both plans are compared, and the result in the report
-comparison_process  the comparison in a process of its own, with the lowest priority and bounded
-comparison          the plan that serves and the learned one, judged on the same traffic; pure
+advisor             schedules comparisons while serving, and writes their result into the report
+comparison_process  the comparison in a separate process, with the lowest priority and limited resources
+comparison          compares the serving plan and the learned plan on the same traffic; pure
 """

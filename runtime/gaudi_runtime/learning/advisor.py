@@ -1,4 +1,4 @@
-"""The advisor: compares a learned plan with the serving one at intervals, and writes the result into the report."""
+"""The advisor: compares a learned plan with the serving plan at intervals, and writes the result into the report."""
 
 import asyncio
 import logging
@@ -23,8 +23,8 @@ Compare = Callable[[Question], Awaitable[PlanAdvice | None]]
 class Schedule:
     """The schedule of plan comparisons: intervals in seconds, the fewest batches of each phase, and the comparison.
 
-    After 1,000 prompts of a public trace, their mean padding is known within 0.7 % (8B example). This is about the
-    difference that counts as no more padding.
+    After 1,000 prompts of a public trace, the error of their mean padding is at most 0.7 % (8B example). Plans that
+    differ by about this much count as equal in padding.
     """
 
     look: float = 600.0
@@ -37,7 +37,7 @@ USUAL_SCHEDULE = Schedule()
 
 
 def question_of(config: RuntimeConfig, blocks: DeviceBlocks, pace: Pace | None) -> Question | None:
-    """Return the comparison with a learned plan to make; None if nothing was measured or learned."""
+    """Return the input of a plan comparison, or None if no pace was measured or the plans are not comparable."""
     if pace is None or not is_comparable(config.bucketing, config.limits):
         return None
     return Question(policy=config.bucketing, limits=config.limits, blocks=blocks, pace=pace, traffic="")
@@ -46,9 +46,9 @@ def question_of(config: RuntimeConfig, blocks: DeviceBlocks, pace: Pace | None) 
 async def advise_now_and_then(
     question: Question, traffic: Callable[[], Traffic], board: ReportBoard, schedule: Schedule
 ) -> None:
-    """Compare plans at intervals until cancelled, and keep `advice` of the report up to date.
+    """Compare plans at intervals until cancelled, and update `advice` in the report.
 
-    `traffic` returns the traffic so far. A failed comparison is only logged.
+    `traffic` returns the traffic observed so far. If a comparison fails, the error is only logged.
     """
     while True:
         await asyncio.sleep(schedule.look)
@@ -62,7 +62,7 @@ async def advise_now_and_then(
 
 
 async def _advice(question: Question, traffic: Traffic, ask: Compare) -> PlanAdvice | None:
-    # In a thread, because writing thousands of shapes would block the event loop.
+    # A separate thread writes the text, because thousands of shapes would block the event loop.
     text = await asyncio.to_thread(write_traffic, traffic)
     return await ask(question.model_copy(update={"traffic": text}))
 

@@ -1,6 +1,7 @@
-"""The comparison of the serving plan with a plan learned from the traffic of this server, judged on that traffic.
+"""The comparison of the serving plan with a plan that is learned from this server's traffic.
 
-`learned_policy` is also what `kubectl gaudi plan learn` proposes, so that its plan is the one that was judged here.
+Both plans are scored on the same traffic. `kubectl gaudi plan learn` proposes the same `learned_policy`, so its plan is
+the plan that was compared here.
 """
 
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
@@ -30,7 +31,7 @@ class Question(Wire):
 
 
 def learned_policy(policy: BucketPolicy, traffic: Traffic, budget: OptimalSettings | None = None) -> BucketPolicy:
-    """Return the learned policy for a comparison: strategy Optimal with this traffic, within `budget` if it is set.
+    """Return the policy to compare: strategy `Optimal` with this traffic, within `budget` if it is set.
 
     Raises ConfigError if the traffic is too long for a policy.
     """
@@ -43,13 +44,13 @@ def learned_policy(policy: BucketPolicy, traffic: Traffic, budget: OptimalSettin
 
 
 def is_comparable(policy: BucketPolicy, limits: Limits) -> bool:
-    """Return True if this policy can be compared with a learned plan: without slices, unified batches or drafts."""
+    """Return True if a learned plan can be compared: no slices, no unified batches and no drafts."""
     known = limits.sliding_window_slices is None and limits.draft_tokens is None
     return known and policy.strategy is not Strategy.UNIFIED
 
 
 def advise(question: Question) -> PlanAdvice | None:
-    """Compare the serving plan with a learned one; None if it does not save enough.
+    """Compare the serving plan with a learned plan. Return None if the learned plan does not save enough.
 
     Raises PlanImpossible or ConfigError.
     """
@@ -88,7 +89,7 @@ def _saves_enough(advice: PlanAdvice) -> bool:
 def _pads_no_more(before: Score, after: Score) -> bool:
     """Return True if the learned plan does not increase the padding of a phase.
 
-    Return False if the plans cover different parts of the traffic, because their paddings are then not comparable.
+    Return False if the plans cover different parts of the traffic, because their padding is then not comparable.
     """
     if before.padding is None or after.padding is None:
         return False

@@ -1,7 +1,7 @@
-"""The process that compares plans: `python -m gaudi_runtime.learning.comparison_process`, a Question in, advice out.
+"""The process that compares plans: `python -m gaudi_runtime.learning.comparison_process`.
 
-Serving has precedence: the process runs only on idle processor time, is bounded in processor time and memory, and is
-the first that the kernel ends if memory gets short.
+It reads a Question and writes the advice. Serving has priority over this process: it uses only idle processor time, has
+limits for processor time and memory, and is the first process that the kernel kills if memory runs out.
 """
 
 import asyncio
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from gaudi_runtime.contract.report import PlanAdvice
     from gaudi_runtime.learning.comparison import Question
 
-# Plans of the examples take 8 seconds and 56 MiB at most; the rest is for larger limits.
+# The plans of the examples take at most 8 seconds and 56 MiB. The limits are higher, because larger server limits need
+# more.
 CPU_SECONDS = 120
 MEMORY_BYTES = 512 * 1024**2
 WALL_SECONDS = 900.0
@@ -29,14 +30,14 @@ MOST_ERROR = 500
 
 
 class ComparisonFailed(Exception):
-    """The error that the comparison process ended without an answer; the message says why."""
+    """The error that the comparison process ended without an answer. The message contains the reason."""
 
 
 async def compare(
     question: "Question", seconds: float = WALL_SECONDS, niceness: int = LOWEST_PRIORITY
 ) -> "PlanAdvice | None":
-    """Run a plan comparison in a separate process within `seconds`, and return its advice. Raises ComparisonFailed."""
-    # In threads, because starting a process may take a while, and the loop answers requests meanwhile.
+    """Compare plans in a separate process within `seconds`, and return the advice. Raises ComparisonFailed."""
+    # A separate thread starts the process. Otherwise the event loop could not answer requests while the process starts.
     process = await asyncio.to_thread(start_comparison, niceness)
     try:
         text = question.model_dump_json(by_alias=True).encode()
@@ -63,7 +64,8 @@ def start_comparison(niceness: int = LOWEST_PRIORITY) -> "subprocess.Popen[bytes
     """Start the comparison process, which reads a question from its standard input."""
     environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     pipe = subprocess.PIPE
-    # No preexec_fn, because it would copy the memory map of this process. The new process bounds itself first of all.
+    # There is no preexec_fn, because it would copy the memory map of this process. Instead, the new process first
+    # limits its own resources.
     command = [sys.executable, "-m", "gaudi_runtime.learning.comparison_process", str(niceness)]
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
 
@@ -92,7 +94,7 @@ def _bound(niceness: int) -> None:
 
 
 def main() -> None:
-    """Read a question from standard input, and write the advice as JSON: null if there is none."""
+    """Read a question from standard input, and write the advice as JSON, or null if there is no advice."""
     _bound(int(sys.argv[1]))
     from gaudi_runtime.learning.comparison import Question, advise
 

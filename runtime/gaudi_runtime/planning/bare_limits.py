@@ -25,7 +25,7 @@ def _variable(value: object) -> object:
 
 
 def _strategy(name: object) -> object:
-    """Return a strategy by its public name, by ours, or as a GaudiInference spells it."""
+    """Return a strategy from its public name, from our name, or from its spelling in a GaudiInference."""
     words = {as_in_spec(strategy): strategy for strategy in Strategy}
     return (PUBLIC_NAMES | words).get(str(name), name)
 
@@ -44,7 +44,7 @@ Release = Annotated[Literal["current", "1.22"], BeforeValidator(_known_to_its_re
 
 
 class BareLimits(BaseModel):
-    """The limits and variables of a server; recorded answers of a test vector are ignored."""
+    """The limits and variables of a server. Recorded answers in a test vector are ignored."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -76,7 +76,7 @@ class BareLimits(BaseModel):
 
     @property
     def policy(self) -> BucketPolicy:
-        """Return strategy, variables and file as a bucket policy. Raises ConfigError naming the wrong variable."""
+        """Return strategy, variables and file as a bucket policy. Raises ConfigError that names the wrong variable."""
         return policy_from_env(self.strategy, self.env or {}).model_copy(update={"file": self.file})
 
 
@@ -105,13 +105,14 @@ Place = tuple[str, str, str]
 
 
 def policy_from_env(strategy: Strategy, variables: Mapping[str, str | int]) -> BucketPolicy:
-    """Return the bucket policy of bare limits: ranges that variables set, such as VLLM_DECODE_BLOCK_BUCKET_MAX.
+    """Return the bucket policy with the ranges that variables such as VLLM_DECODE_BLOCK_BUCKET_MAX set.
 
-    SEQ is the old name of QUERY, which takes precedence. Raises ConfigError naming the variable at fault.
+    SEQ is the old name of QUERY. If both names are set, QUERY is used. Raises ConfigError that names the wrong
+    variable.
     """
     settings: Settings = {"prompt": {}, "decode": {}}
     written: dict[Place, str] = {}
-    # Old names come first, so that a new name overrides the old one.
+    # Old names are sorted first, so that a new name overrides an old name.
     for name in sorted(variables, key=lambda name: "_SEQ_" not in name):
         phase, dimension, setting = place = _place(name)
         settings[phase].setdefault(dimension, {})[setting] = _whole(name, variables[name])
@@ -128,7 +129,7 @@ def _place(name: str) -> Place:
 
 
 def _why_no_bucket_variable(name: str) -> str:
-    # Imported here, because the table of all knobs is needed only for this error.
+    # The import is here, because only this error needs the table of all knobs.
     from gaudi_runtime.knobs.check import unknown_name
     from gaudi_runtime.knobs.table import knobs
 

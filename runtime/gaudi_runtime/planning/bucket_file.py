@@ -1,4 +1,4 @@
-"""Reading a bucket file: one tuple per line, never evaluated as code (docs/internals/bucketing.md, Bucket file)."""
+"""The reader of bucket files: one tuple per line, never executed (docs/internals/bucketing.md)."""
 
 import ast
 from collections.abc import Iterator
@@ -24,10 +24,11 @@ class FileBucket(NamedTuple):
 
 
 def read_bucket_file(text: str) -> Iterator[FileBucket]:
-    """Yield the buckets of a bucket file in its order; query length 1 makes a decode bucket.
+    """Yield the buckets of a bucket file in file order. A query length of 1 makes a decode bucket.
 
-    A line is a tuple of three elements, each an integer, a list of integers, or range(start, stop[, step]). The line
-    stands for all combinations of these values. Raises PlanImpossible with the number and the text of a bad line.
+    A line is a tuple of three elements. Each element is an integer, a list of integers, or range(start, stop[, step]).
+    The line stands for all combinations of these values. Raises PlanImpossible with the number and the text of a wrong
+    line.
     """
     total = 0
     for number, line in enumerate(text.splitlines(), start=1):
@@ -94,5 +95,6 @@ def _integer(node: ast.expr, content: str) -> int:
 
 
 def _quoted(node: ast.expr, content: str) -> str:
-    # The text is cut from the line, because the tree of a long sum is deeper than the interpreter's stack.
+    # The text is cut from the source line: rendering the syntax tree of a long sum would exceed the interpreter's
+    # stack.
     return quoted(ast.get_source_segment(content, node) or "")

@@ -2,10 +2,10 @@
 
 See docs/internals/bucketing.md, Coverage.
 
-A bucket holds every batch that is no larger in any dimension. So the buckets of at least some batch size hold a region
-of (query, blocks) whose edge is a staircase. A gap begins at each inner corner of the staircase: no bucket holds an
-admissible batch at least as large as the corner. Gaps overlap, but the totals count every shape once. Prompts are
-counted by closed sums over the staircase, decode batches size by size.
+A bucket holds every batch that is not larger in any dimension. So the buckets from a batch size upwards hold a region
+of (query, blocks) with a staircase as its edge. A gap begins at each inner corner of the staircase: no bucket holds an
+admissible batch that is at least as large as the corner. Gaps overlap, but the totals count every shape once. Prompts
+are counted by closed sums over the staircase, and decode batches are counted for each batch size.
 """
 
 from bisect import bisect_right, insort
@@ -27,14 +27,17 @@ Stairs = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A level of bucket coverage: batch sizes from `low` to `high`, and the staircase of the buckets that hold them."""
+    """A level of bucket coverage: batch sizes from `low` to `high` that the same buckets hold.
+
+    `stairs` is the staircase of these buckets.
+    """
 
     low: int
     high: int
     stairs: Stairs
 
     def holds(self, query: int, blocks: int) -> bool:
-        """Return True if some bucket is at least as large."""
+        """Return True if a bucket of this level is at least as large in both dimensions."""
         at = bisect_right(self.stairs, -query, key=lambda step: -step[0])
         return at > 0 and self.stairs[at - 1][1] >= blocks
 
@@ -42,9 +45,9 @@ class Level:
 def levels_of(buckets: Sequence[Bucket], most: int) -> Iterator[Level]:
     """Yield the levels of bucket coverage, from `most` sequences down to 1.
 
-    The first level has no bucket if the plan ends below `most`.
+    If no bucket of the plan holds `most` sequences, the first level has no buckets.
     """
-    # Levels are generated one by one, because all staircases together have as many steps as batch sizes times buckets.
+    # Levels are generated one by one to save memory: all staircases together have up to (batch sizes x buckets) steps.
     rows = [(size, tuple(row)) for size, row in groupby(buckets, key=attrgetter("batch_size"))]
     lows = [1, *(size + 1 for size, _ in rows)]
     stairs: Stairs = ()
@@ -57,9 +60,9 @@ def levels_of(buckets: Sequence[Bucket], most: int) -> Iterator[Level]:
 
 
 def steps_up_to(most_steps: int, levels: Iterable[Level]) -> int:
-    """Count the steps of all levels of a coverage, but stop above `most_steps`.
+    """Count the steps of all levels of a coverage. Counting stops above `most_steps`.
 
-    The number of steps is the work of a search over the levels.
+    The work of a search over the levels is proportional to the number of steps.
     """
     steps = 0
     for level in levels:
@@ -70,7 +73,7 @@ def steps_up_to(most_steps: int, levels: Iterable[Level]) -> int:
 
 
 def _outermost(row: Sequence[Bucket], larger: Stairs) -> Stairs:
-    """Merge the staircase of a row of buckets with that of all larger batch sizes."""
+    """Merge the staircase of a row of buckets with the staircase of all larger batch sizes."""
     stairs: list[tuple[int, int]] = []
     for query, blocks in sorted([*larger, *((bucket.query_len, bucket.num_blocks) for bucket in row)], reverse=True):
         if not stairs or blocks > stairs[-1][1]:
@@ -79,9 +82,9 @@ def _outermost(row: Sequence[Bucket], larger: Stairs) -> Stairs:
 
 
 def inner_corners(levels: Iterable[Level]) -> Iterator[tuple[Level, Iterator[Bucket]]]:
-    """Yield each level of a coverage with the smallest uncovered shapes that begin there.
+    """Yield each level of a coverage with the smallest uncovered shapes of this level.
 
-    Such a shape is covered as soon as one of its dimensions is smaller by one. `levels` are those of levels_of().
+    If one dimension of such a shape is smaller by one, a bucket covers it. `levels` are the levels of levels_of().
     """
     above: Level | None = None
     for level in levels:
@@ -93,7 +96,7 @@ def inner_corners(levels: Iterable[Level]) -> Iterator[tuple[Level, Iterator[Buc
 
 
 def _corners(level: Level, below: Level | None) -> Iterator[Bucket]:
-    """Yield each shape that this level does not cover if the level below covers it with one sequence fewer."""
+    """Yield each smallest uncovered shape of this level that the level below covers with one sequence fewer."""
     queries = (*(query + 1 for query, _ in level.stairs), 1)
     contexts = (0, *(blocks + 1 for _, blocks in level.stairs))
     for query, context in zip(queries, contexts, strict=True):
@@ -101,13 +104,13 @@ def _corners(level: Level, below: Level | None) -> Iterator[Bucket]:
             yield Bucket(level.low, query, context)
 
 
-# The most gaps of a phase that are listed; the totals count all of them.
+# The most gaps of a phase in the list. The totals count all gaps.
 MAX_GAPS = 20
 
 
 @dataclass(frozen=True)
 class Gap:
-    """A range of admissible shapes from `first` to `last`, both included, that have no bucket."""
+    """A range of admissible shapes without a bucket, from `first` to `last` inclusive."""
 
     first: Bucket
     last: Bucket
@@ -115,9 +118,9 @@ class Gap:
 
 @dataclass(frozen=True)
 class PhaseCoverage:
-    """The coverage of one phase: `shapes` counts the admissible batches, `missing` those without a bucket.
+    """The coverage of one phase. `shapes` counts the admissible batches, `missing` those without a bucket.
 
-    `gaps` are the first MAX_GAPS of `gap_count`, smallest shape first.
+    `gaps` contains the first MAX_GAPS of `gap_count` gaps, smallest shape first.
     """
 
     phase: BucketPhase
@@ -139,7 +142,7 @@ class PhaseCoverage:
 
 
 class Firsts:
-    """Counts the shapes at which gaps begin, and keeps the smallest MAX_GAPS of them."""
+    """A counter of the shapes at which gaps begin. It stores the smallest MAX_GAPS of these shapes."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -162,13 +165,13 @@ def _share(part: int, whole: int) -> str:
 
 
 def prompt_coverage(buckets: Sequence[Bucket], limits: Limits) -> PhaseCoverage:
-    """Return the coverage of prompts: the admissible (1, query, context), and those that no bucket holds.
+    """Return the coverage of prompts: the admissible shapes (1, query, context), and the shapes without a bucket.
 
-    `buckets` are in plan order. Prompts are counted one by one, because an engine computes several in one batch only if
-    a bucket holds them.
+    `buckets` are in plan order. Each prompt is counted as a batch of one, because an engine puts several prompts into
+    one batch only if a bucket holds them.
     """
     firsts = Firsts()
-    # There is only one level, because the buckets of any batch size hold a single prompt.
+    # There is only one level, because a bucket of any batch size holds a single prompt.
     [(level, corners)] = inner_corners(levels_of(buckets, 1))
     for first in corners:
         if _prompt_admits(first, limits):
@@ -187,13 +190,13 @@ def _prompt_admits(shape: Bucket, limits: Limits) -> bool:
 
 
 def _prompt_gap(first: Bucket, limits: Limits) -> Gap:
-    """Return the gap of a corner. It ends at the longest query for this context and the most context for this query."""
+    """Return the gap that begins at a corner. It ends at the longest query and the most context that fit the corner."""
     room = context_room(limits) - first.num_blocks * limits.block_size
     return Gap(first, Bucket(1, min(limits.longest_query, room), most_context_of(limits, first.query_len)))
 
 
 def _missing(stairs: Stairs, limits: Limits) -> int:
-    """Count admissible prompts outside a staircase, summed over the queries between two steps."""
+    """Count the admissible prompts outside a staircase, as a sum over the queries between two steps."""
     longest, ascending = limits.longest_query, stairs[::-1]
     tops = [*(min(query, longest) for query, _ in ascending), longest]
     held = [*(blocks for _, blocks in ascending), -1]
@@ -204,7 +207,7 @@ def _missing(stairs: Stairs, limits: Limits) -> int:
 
 
 def _queries_above(query: int, longest: int, start: int, end: int, limits: Limits) -> int:
-    """Sum the queries above `query` that fit next to each context from `start` to `end`."""
+    """Sum the queries above `query` that fit together with each context from `start` to `end`."""
     length, block = context_room(limits), limits.block_size
     if longest <= query:
         return 0
@@ -216,7 +219,7 @@ def _queries_above(query: int, longest: int, start: int, end: int, limits: Limit
 
 
 def decode_coverage(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> PhaseCoverage:
-    """Return the coverage of decode: the admissible (batch size, 1, blocks), and those that no bucket holds.
+    """Return the coverage of decode: the admissible shapes (batch size, 1, blocks), and the shapes without a bucket.
 
     `buckets` are in plan order. Every sequence has at least one block of its own.
     """
@@ -224,7 +227,7 @@ def decode_coverage(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -
         return _contiguous_coverage(buckets, min(limits.max_num_seqs, kv_blocks), kv_blocks)
     shapes = missing = 0
     firsts = Firsts()
-    # All levels are computed together, because with queries of one token each staircase has one step.
+    # Each staircase has one step, because each query has one token. So one pass handles all levels.
     for level in reversed(list(levels_of(buckets, limits.max_num_seqs))):
         held = level.stairs[0][1] if level.stairs else 0
         for size in range(level.low, min(level.high, kv_blocks) + 1):
@@ -242,9 +245,9 @@ def decode_coverage(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -
 def _contiguous_coverage(buckets: Sequence[Bucket], most: int, kv_blocks: int) -> PhaseCoverage:
     """Return the decode batches of up to `most` sequences for which the two lookups of vllm-gaudi find no bucket.
 
-    The first lookup finds the batch size by the blocks of the sequences, the second one the blocks by the highest block
-    in use. The second bucket may have a larger batch size, but its blocks are used all the same. So the buckets of the
-    first batch size that holds the sequences must also hold the highest block.
+    The first lookup finds the batch size by the blocks of the sequences. The second lookup finds the blocks by the
+    highest block in use. The second bucket may have a larger batch size, but only its blocks are used. So the buckets
+    of the first batch size that holds the sequences must also hold the highest block.
     """
     rows = [
         (size, max(each.num_blocks for each in row)) for size, row in groupby(buckets, key=attrgetter("batch_size"))
@@ -253,7 +256,7 @@ def _contiguous_coverage(buckets: Sequence[Bucket], most: int, kv_blocks: int) -
     gaps: list[Gap] = []
     before: int | None = None
     for size in range(1, most + 1):
-        # Sizes rise, so a row that is too small for one is too small for all later ones.
+        # Sizes increase, so a row that is too small for this size is also too small for all later sizes.
         while at < len(rows) and min(rows[at]) < size:
             at += 1
         held = rows[at][1] if at < len(rows) else 0
@@ -271,26 +274,26 @@ def _contiguous_coverage(buckets: Sequence[Bucket], most: int, kv_blocks: int) -
 
 @dataclass(frozen=True)
 class Uncovered:
-    """The coverage of a plan by phase. Every shape counts once, however often requests have it."""
+    """The coverage of a plan by phase. Every shape counts once, even if many requests have this shape."""
 
     prompt: PhaseCoverage
     decode: PhaseCoverage
 
     def sentences(self) -> tuple[str, ...]:
-        """Return one clause for each phase with gaps, without a full stop."""
+        """Return one clause for each phase with gaps, without a period."""
         return tuple(found for phase in (self.prompt, self.decode) if (found := phase.sentence()))
 
     def sentence(self) -> str | None:
-        """Describe all gaps in one sentence without a full stop; None if every admissible batch has a bucket."""
+        """Describe all gaps in one sentence without a period; None if every admissible batch has a bucket."""
         return "; ".join(self.sentences()) or None
 
 
 def plan_coverage(plan: BucketPlan, limits: Limits, kv_blocks: int) -> Uncovered:
     """Return the coverage of a plan: the admissible batches without a bucket, on a device with `kv_blocks`.
 
-    Admissible batches (docs/internals/bucketing.md, Coverage): a prompt has at most maxNumBatchedTokens new tokens, and
-    at most maxModelLen tokens with its cached context. A decode batch has at most maxNumSeqs sequences, and at most the
-    blocks that these can reference on this device. With stepsByTokens, a step that holds a prompt is one prompt of up
-    to maxNumBatchedTokens tokens, without context.
+    These batches are admissible (docs/internals/bucketing.md, Coverage): a prompt has at most maxNumBatchedTokens new
+    tokens, and at most maxModelLen tokens including its cached context. A decode batch has at most maxNumSeqs
+    sequences, and at most the blocks that these sequences can reference on this device. With stepsByTokens, a step with
+    a prompt counts as one prompt of up to maxNumBatchedTokens tokens without context.
     """
     return Uncovered(prompt_coverage(plan.prompt, limits), decode_coverage(plan.decode, limits, kv_blocks))

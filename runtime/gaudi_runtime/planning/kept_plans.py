@@ -25,7 +25,7 @@ Found = BucketPlan | tuple[str, ...]
 
 
 class KeptPlans:
-    """A cache of plans made by `make`, up to `most_bytes`; the least recently used plan is evicted first."""
+    """A cache of plans that `make` creates, up to `most_bytes`. The least recently used plan is evicted first."""
 
     def __init__(self, most_bytes: int = MOST_BYTES, make: Callable[..., BucketPlan] = make_plan) -> None:
         self._most_bytes, self._make = most_bytes, make
@@ -34,9 +34,10 @@ class KeptPlans:
         self._lock = Lock()
 
     def get(self, policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan:
-        """Return the plan from the cache, or make it. Raises PlanImpossible with the planner's sentence."""
+        """Return the plan from the cache, or make it. Raises PlanImpossible with the message of the planner."""
         key = policy, limits, kv_blocks
-        # One plan is made at a time. Concurrent plans would not end sooner, and would need memory at the same time.
+        # The lock allows one plan at a time. Concurrent plans would not finish sooner, and each plan would need its
+        # memory at the same time.
         with self._lock:
             if key not in self._kept:
                 self._keep(key, self._found(key))
@@ -56,7 +57,7 @@ class KeptPlans:
         size = _bytes_of(found, key[0])
         self._kept[key] = found, size
         self._bytes += size
-        # A plan larger than the cache is kept alone.
+        # The newest plan stays in the cache even if this plan alone exceeds the limit.
         while self._bytes > self._most_bytes and len(self._kept) > 1:
             _, (_, freed) = self._kept.popitem(last=False)
             self._bytes -= freed

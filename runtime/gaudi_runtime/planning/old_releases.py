@@ -1,7 +1,7 @@
-"""Bucket plans of old releases, for servers that still run them and for comparisons.
+"""Bucket plans of old releases, for servers that still run these releases, and for comparisons.
 
-- Plans of Gaudi software 1.22 (docs/internals/bucketing.md, Release 1.22; logs 001, 003): its exponential ranges fill
-  gaps that rounding leaves, and a prompt with context is planned only where context and query together fit the token
+- Plans of Gaudi software 1.22 (docs/internals/bucketing.md, Release 1.22; logs 001, 003). Its exponential ranges fill
+  gaps that rounding leaves. A prompt bucket with context is planned only if context and query together fit the token
   budget.
 - Plans of unified attention, where prompt and decode share one batch (docs/internals/bucketing.md, Unified; log 001).
 """
@@ -57,7 +57,7 @@ def _fill(r: Range, limits: Limits) -> list[int]:
 def exponential_fill(minimum: int, step: int, maximum: int, limit: int, *, ends_exact: bool) -> list[int]:
     """Return the exponential values of release 1.22.
 
-    If a rounded value is already used, the nearest unused multiple of the step takes its place.
+    If a rounded value is already used, the nearest unused multiple of the step replaces it.
     """
     if limit <= 1:
         return [maximum]
@@ -67,7 +67,8 @@ def exponential_fill(minimum: int, step: int, maximum: int, limit: int, *, ends_
     for position, point in enumerate(points):
         last = position == limit - 1
         value = maximum if last and ends_exact else next_multiple(point, step)
-        # So no bucket of `limit` is lost to rounding while unused multiples exist.
+        # If rounding maps two points to the same value, the nearest unused multiple is used. Otherwise the range would
+        # have fewer than `limit` values.
         if value in values and free:
             value = min(free, key=lambda candidate: (abs(candidate - point), candidate))
         values.add(value)
@@ -76,7 +77,7 @@ def exponential_fill(minimum: int, step: int, maximum: int, limit: int, *, ends_
 
 
 class UnifiedBucket(NamedTuple):
-    """A padded mixed batch of old releases: tokens, KV blocks that sequences share or use alone, causal 0 or 1."""
+    """A padded mixed batch of old releases: tokens, shared KV blocks, unshared KV blocks, and causal 0 or 1."""
 
     query: int
     shared: int
@@ -95,7 +96,7 @@ def plan_unified(limits: Limits, kv_blocks: int) -> tuple[UnifiedBucket, ...]:
 
 
 def _possible(bucket: UnifiedBucket, limits: Limits) -> bool:
-    """Return True if such a batch can occur without a sequence that references more than its model length."""
+    """Return True if such a batch can occur while no sequence references more than its model length."""
     query, shared, unique, causal = bucket
     tokens = shared * limits.block_size
     if causal:
@@ -106,7 +107,7 @@ def _possible(bucket: UnifiedBucket, limits: Limits) -> bool:
 
 
 def unified_alpha(minimum: int, turning: int, maximum: int) -> list[int]:
-    """Return old releases' values for unified buckets: parts of `turning` and `maximum`, and 0 if minimum is 0.
+    """Return the values of unified buckets in old releases, and 0 if `minimum` is 0.
 
     The values are a quarter, a half and the whole of `turning` and of `maximum` (log 001).
     """

@@ -1,7 +1,7 @@
-"""The bucket planner: from a policy, limits and KV blocks to a BucketPlan (docs/internals/bucketing.md).
+"""The bucket planner: makes a BucketPlan from a policy, limits and KV blocks (docs/internals/bucketing.md).
 
-The planner tries all combinations of the values of ranges. Rules (docs/internals/bucketing.md, Filters) drop some. A
-Sieve collects the buckets of one phase and counts, by rule, those that were dropped.
+The planner tries all combinations of the values of ranges. Rules drop some combinations (docs/internals/bucketing.md,
+Filters). A Sieve collects the buckets of one phase and counts the dropped buckets by rule.
 """
 
 from bisect import bisect_left
@@ -20,24 +20,24 @@ from gaudi_runtime.planning.coverage import levels_of, steps_up_to
 from gaudi_runtime.planning.ranges import LONG_MODEL_LEN, Dimensions, ignored_settings, next_multiple, plan_values
 from gaudi_runtime.planning.speculative import with_verify_steps
 
-# The optimal search takes at least as long as this many candidates, however many buckets it finds.
+# The optimal search takes at least as long as a plan with this many candidates, whatever number of buckets it finds.
 OPTIMAL_CANDIDATES = 20_000
 
 
 def make_plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan:
     """Plan all buckets of a model on a device with `kv_blocks` KV blocks.
 
-    Raises PlanImpossible with a sentence that names the phase, the dimension or the rule at fault.
+    Raises PlanImpossible. Its message names the phase, the dimension or the rule that makes the plan impossible.
     """
     return plan_of_device(policy, limits, DeviceBlocks.from_limits(kv_blocks, limits))
 
 
 def plan_of_device(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> BucketPlan:
-    """Plan the buckets for the KV blocks that an engine really has, which may differ from the limits."""
+    """Plan the buckets for the actual KV blocks of an engine, whose size may differ from the limits."""
     plan = _plan(policy, blocks.limits(limits), blocks)
     if blocks.decode_size == blocks.size:
         return with_verify_steps(plan, blocks.limits(limits), policy, MAX_BUCKETS)
-    # Prompt and decode are planned separately here, so a budget of strategy Optimal bounds each phase separately.
+    # Prompt and decode are planned separately here. So a budget of strategy `Optimal` applies to each phase separately.
     decode = _plan(policy, limits.model_copy(update={"block_size": blocks.decode_size}), blocks)
     dropped = (
         *(each for each in plan.dropped if each.phase is BucketPhase.PROMPT),
@@ -59,7 +59,7 @@ def _plan(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> BucketP
 
 
 def count_candidates(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> int:
-    """Estimate the number of candidate buckets that make_plan() tries, which is its work."""
+    """Estimate the number of candidate buckets that make_plan() tries, as a measure of its work."""
     if policy.strategy is Strategy.OPTIMAL:
         return OPTIMAL_CANDIDATES
     if policy.strategy is Strategy.FILE:
@@ -74,8 +74,8 @@ def count_candidates(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> in
 
 
 def _optimal_plan(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks, warnings: list[str]) -> BucketPlan:
-    """Plan the buckets of strategy Optimal, which never break a rule."""
-    # Imported here, because most plans need no optimizer, and commands start faster without it.
+    """Plan the buckets of strategy `Optimal`, which never break a rule."""
+    # The import is here, because most plans need no optimizer. Commands start faster without this import.
     from gaudi_runtime.planning.optimal.strategy import optimal_buckets
 
     def exponential() -> BucketPlan:
@@ -94,7 +94,7 @@ def _in_steps(bucket: Bucket, step: int) -> Bucket:
 
 
 def prompt_rule(limits: Limits, batch_size: int, query_len: int, num_blocks: int) -> Rule | None:
-    """Return the planner's rule that forbids a prompt bucket; None if it is allowed."""
+    """Return the planner's rule that forbids a prompt bucket, or None if the bucket is allowed."""
     rule = query_rule(limits, batch_size, query_len)
     if rule is not None:
         return rule
@@ -104,7 +104,7 @@ def prompt_rule(limits: Limits, batch_size: int, query_len: int, num_blocks: int
 
 
 def query_rule(limits: Limits, batch_size: int, query_len: int) -> Rule | None:
-    """Return the rule that forbids prompt buckets of this query with any context; None if there is none."""
+    """Return the rule that forbids prompt buckets of this query for every context, or None if no rule does."""
     if not limits.steps_by_tokens and query_len > limits.max_model_len:
         return Rule.QUERY_TOO_LONG
     if batch_size * query_len > limits.max_num_batched_tokens:
@@ -118,24 +118,25 @@ def _splits_a_slice(limits: Limits, query_len: int) -> bool:
 
 
 def decode_rule(limits: Limits, batch_size: int, num_blocks: int) -> Rule | None:
-    """Return the planner's rule that forbids a decode bucket; None if it is allowed."""
-    # With contiguous attention blocks are counted up to the highest one in use, whatever the number of sequences.
+    """Return the planner's rule that forbids a decode bucket, or None if the bucket is allowed."""
+    # With contiguous attention, `num_blocks` counts all blocks up to the highest block in use, so it does not limit the
+    # sequences.
     if not limits.contiguous_paged_attention and batch_size > num_blocks:
         return Rule.FEWER_BLOCKS_THAN_SEQUENCES
     return None
 
 
-# The most buckets of a phase. Each is a graph, and this many would take weeks to warm up.
+# The most buckets of a phase. Each bucket is a graph, and warm-up of this many graphs would take weeks.
 MAX_BUCKETS = 250_000
 
-# The most combinations of a phase that are tried. They take seconds.
+# The most combinations of a phase that the planner tries. This many combinations take seconds.
 MAX_CANDIDATES = 5_000_000
 
 _EXAMPLES = {BucketPhase.PROMPT: "(1, 128, 0)", BucketPhase.DECODE: "(1, 1, 128)"}
 
 
 def check_candidates(phase: BucketPhase, *dimensions: Sized) -> None:
-    """Raise PlanImpossible if the planner would combine ranges to more buckets than can be warmed up."""
+    """Raise PlanImpossible if the ranges have more combinations than can be warmed up."""
     candidates = prod(len(values) for values in dimensions)
     if candidates > MAX_CANDIDATES:
         raise PlanImpossible(
@@ -145,16 +146,16 @@ def check_candidates(phase: BucketPhase, *dimensions: Sized) -> None:
 
 
 class Sieve:
-    """The filter of one phase: collects buckets and counts the dropped ones by rule."""
+    """A filter of one phase, which collects buckets and counts the dropped buckets by rule."""
 
     def __init__(self, phase: BucketPhase) -> None:
         self._phase = phase
-        # A dict keeps the order, so that sorted input is sorted again at no cost.
+        # A dict keeps the order of its keys, so sorting the buckets of a sorted input takes almost no time.
         self._kept: dict[Bucket, None] = {}
         self._dropped: Counter[Rule] = Counter()
 
     def keep(self, bucket: Bucket) -> None:
-        """Keep a bucket that broke no rule. Raises PlanImpossible if the plan gets too large."""
+        """Keep a bucket that broke no rule. Raises PlanImpossible if the plan becomes too large."""
         self._kept[bucket] = None
         if len(self._kept) > MAX_BUCKETS:
             raise PlanImpossible(
@@ -167,18 +168,18 @@ class Sieve:
         self._dropped[rule] += count
 
     def buckets(self) -> tuple[Bucket, ...]:
-        """Return the kept buckets, sorted. Raises PlanImpossible with the rules if none is left."""
+        """Return the kept buckets, sorted. Raises PlanImpossible that names the rules if no bucket is left."""
         if not self._kept:
             raise PlanImpossible(self._why_empty())
         return tuple(sorted(self._kept))
 
     def dropped(self) -> tuple[Dropped, ...]:
-        """Return the count of every rule that dropped buckets, most first."""
+        """Return the number of dropped buckets for each rule, largest number first."""
         return tuple(Dropped(self._phase, rule, count) for rule, count in self._dropped.most_common())
 
     def _why_empty(self) -> str:
         if not self._dropped:
-            # Ranges are never empty; only a file may have no bucket of a phase.
+            # Only a bucket file can have no bucket of a phase. Ranges always have a bucket.
             return f"bucket file: no line asks for a {self._phase} bucket; add one such as {_EXAMPLES[self._phase]}"
         reasons = " and ".join(f"{count} dropped because {rule}" for rule, count in self._dropped.most_common())
         return f"no {self._phase} bucket is left: {reasons}; change bucketing.{self._phase} or raise the limit"
@@ -186,14 +187,14 @@ class Sieve:
 
 MAX_FILE_WARNINGS = 20
 
-# The most steps of the staircases of a file (coverage.py), equal to the most buckets of a phase.
+# The most steps in the staircases of a bucket file (coverage.py). The limit equals the most buckets of a phase.
 MAX_STEPS = 250_000
 
 
 def plan_of_ranges(
     policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks, warnings: Sequence[str] = ()
 ) -> BucketPlan:
-    """Plan buckets as the planner does for ranges: all combinations of their values. Raises PlanImpossible."""
+    """Plan the buckets of ranges: all combinations of their values that no rule drops. Raises PlanImpossible."""
     prompt, decode = Sieve(BucketPhase.PROMPT), Sieve(BucketPhase.DECODE)
     values = plan_values(policy, limits, blocks)
     _take_prompt(prompt, values, limits, policy.prompt.context.max)
@@ -202,7 +203,7 @@ def plan_of_ranges(
 
 
 def plan_of_file(text: str, limits: Limits, warnings: Sequence[str] = ()) -> BucketPlan:
-    """Plan buckets as the planner does for a bucket file, with warnings about dropped ones. Raises PlanImpossible."""
+    """Plan the buckets of a bucket file, with warnings about dropped buckets. Raises PlanImpossible."""
     prompt, decode = Sieve(BucketPhase.PROMPT), Sieve(BucketPhase.DECODE)
     plan = plan_of(prompt, decode, [*warnings, *_take_file(prompt, decode, text, limits)])
     _check_steps(plan, limits)
@@ -210,7 +211,7 @@ def plan_of_file(text: str, limits: Limits, warnings: Sequence[str] = ()) -> Buc
 
 
 def plan_of(prompt: Sieve, decode: Sieve, warnings: Sequence[str] = ()) -> BucketPlan:
-    """Make a plan of the buckets in both sieves. Raises PlanImpossible if a phase is empty."""
+    """Make a plan from the buckets of both sieves. Raises PlanImpossible if a phase is empty."""
     return BucketPlan(
         prompt=prompt.buckets(),
         decode=decode.buckets(),
@@ -227,11 +228,12 @@ def _take_prompt(sieve: Sieve, values: Dimensions[list[int]], limits: Limits, co
             if limits.gapless:
                 contexts = _contexts_above(values.prompt_context, shorter, limits, context_cap)
             else:
-                # If the largest context cannot be reduced, it stays as for the previous query (_fit_context).
+                # If the largest context cannot be reduced for this query, `_fit_context` keeps the contexts of the
+                # previous query.
                 contexts = _fit_context(contexts, query, limits, context_cap)
             shorter = query
             rule = query_rule(limits, batch_size, query)
-            # Counted together, because this rule may drop most of millions of combinations.
+            # All contexts are counted in one step, because this rule may drop millions of combinations.
             if rule:
                 sieve.drop(rule, len(contexts))
                 continue
@@ -240,22 +242,22 @@ def _take_prompt(sieve: Sieve, values: Dimensions[list[int]], limits: Limits, co
 
 
 def _contexts_above(values: list[int], shorter: int, limits: Limits, cap: int | None) -> list[int]:
-    """Return the most context that a query above `shorter` tokens may have, after the values below that context."""
-    # The plugin's own rule counts whole blocks behind the padded query. By that rule, the shortest queries of a bucket
-    # would find none for their longest contexts.
+    """Return the contexts of a query above `shorter` tokens: smaller values, then the most context of such a query."""
+    # The plugin's own rule counts only the whole blocks that remain after the padded query. With that rule, the
+    # shortest queries of a bucket would have no bucket for their longest contexts.
     most = most_context_of(limits, shorter + 1)
     smaller = [each for each in values if each < most and (cap is None or each <= cap)]
-    # By the plugin's rule, the largest context is reduced to `most`. A single value stays, for prompts without context.
+    # By the plugin's rule, `most` replaces the largest context. A single value is kept for prompts without context.
     gives_way = cap is None and len(smaller) == len(values) > 1
     return [*(smaller[:-1] if gives_way else smaller), most]
 
 
 def _fit_context(contexts: list[int], query: int, limits: Limits, cap: int | None) -> list[int]:
-    """For a long model, reduce the largest context to the room that the query leaves of the model length."""
+    """Reduce the largest context of a long model to the blocks that remain after the query."""
     edge = (limits.max_model_len - query) // limits.block_size
     long = limits.max_model_len >= LONG_MODEL_LEN and limits.has_context
     if not long or edge < 0 or (cap is not None and edge >= cap):
-        # The value of the previous query stays, as in the public planner.
+        # The contexts of the previous query are kept, as in the public planner.
         return contexts
     return [*contexts[:-1], edge]
 
@@ -273,7 +275,8 @@ def _take_decode(sieve: Sieve, values: Dimensions[list[int]], limits: Limits) ->
     check_candidates(BucketPhase.DECODE, values.decode_batch, values.decode_blocks)
     ascending = values.decode_blocks
     for batch_size in values.decode_batch:
-        # Counted together, as above: of ascending blocks the first ones break the rule, and the last ones are clamped.
+        # All dropped combinations are counted in one step. Blocks are ascending, so the first blocks break the rule and
+        # the last blocks are clamped.
         first = bisect_left(ascending, True, key=lambda blocks: decode_rule(limits, batch_size, blocks) is None)
         if first:
             sieve.drop(Rule.FEWER_BLOCKS_THAN_SEQUENCES, first)
@@ -293,7 +296,7 @@ def _sift_decode(sieve: Sieve, bucket: Bucket, limits: Limits) -> Rule | None:
 
 
 def _take_file(prompt: Sieve, decode: Sieve, text: str, limits: Limits) -> list[str]:
-    """Filter the buckets of a file; report every dropped one with its line and rule."""
+    """Filter the buckets of a file. Report every dropped bucket with its line and rule."""
     reports: list[str] = []
     dropped = 0
     for line, bucket in read_bucket_file(text):
@@ -309,8 +312,9 @@ def _take_file(prompt: Sieve, decode: Sieve, text: str, limits: Limits) -> list[
 
 
 def _check_steps(plan: BucketPlan, limits: Limits) -> None:
-    """Raise PlanImpossible for a file whose gaps would take far more work than its buckets."""
-    # The other strategies repeat their values for every batch size, and so have no more steps than buckets.
+    """Raise PlanImpossible if the gaps of a file's plan would need far more work than its buckets."""
+    # Only bucket files need this check. The other strategies use the same values for every batch size, so they have no
+    # more steps than buckets.
     levels = levels_of(plan.prompt, limits.max_num_prefill_seqs)
     if steps_up_to(MAX_STEPS, levels) > MAX_STEPS:
         sizes = len({bucket.batch_size for bucket in plan.prompt})

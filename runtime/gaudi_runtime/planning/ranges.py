@@ -1,9 +1,9 @@
 """Ranges and values of a plan's dimensions, by strategy (docs/internals/bucketing.md, Default ranges and Ranges).
 
-For each strategy one function takes the limits and the KV blocks of the device and returns a Range per dimension. A
-BucketPolicy overrides these ranges, and a warning names every setting that the strategy does not read. Then each Range
-is expanded to sorted, distinct values. Impossible settings raise ValueError with a clause, and `plan_values`, which
-makes the values of all five dimensions, adds the dimension's name.
+For each strategy, one function returns a Range per dimension from the limits and the KV blocks of the device. A
+BucketPolicy overrides these ranges, and a warning names every setting that the strategy ignores. Then each Range is
+expanded to sorted, distinct values. Impossible settings raise ValueError with a clause. `plan_values` makes the values
+of all five dimensions, and adds the dimension's name to the error.
 """
 
 import math
@@ -16,7 +16,7 @@ from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, RangeSettings, Strategy
 from gaudi_runtime.errors import PlanImpossible
 
-# From this model length on, the public planner's rules for long contexts apply.
+# The public planner applies its rules for long contexts to models of at least this length.
 LONG_MODEL_LEN = 8192
 RANGED_STRATEGIES = (Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE)
 """The strategies that make values from ranges, in the order of comparisons."""
@@ -24,7 +24,7 @@ RANGED_STRATEGIES = (Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWA
 
 @dataclass(frozen=True)
 class Range:
-    """The resolved range of one dimension of a plan; a strategy reads only some of the settings."""
+    """The resolved range of one dimension of a plan. Each strategy uses only some of the settings."""
 
     min: int
     step: int
@@ -34,7 +34,7 @@ class Range:
     pad_percent: int = 0
 
     def override(self, settings: RangeSettings) -> "Range":
-        """Return the range with every value that the user set."""
+        """Return the range with the values that the user set."""
         return replace(self, **settings.model_dump(exclude_none=True))
 
 
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Dimensions(Generic[T]):
-    """One value for each of a plan's five dimensions: a Range, or its values."""
+    """One item for each of a plan's five dimensions, such as a Range or a list of values."""
 
     prompt_batch: T
     prompt_query: T
@@ -58,15 +58,15 @@ def ceil_log2(value: int) -> int:
 
 
 def exponential_ranges(limits: Limits, kv_blocks: int, *, bounded: bool = True) -> Dimensions[Range]:
-    """Return the ranges of strategy Exponential, which depend on the limits only; `bounded` is that of DeviceBlocks."""
-    # Users cannot override these ranges, because the public planner reads no variables for this strategy.
+    """Return the ranges of strategy `Exponential` from the limits. `bounded` is the field of DeviceBlocks."""
+    # Users cannot override these ranges, because the public planner reads no environment variables for this strategy.
     block, seqs, prefills = limits.block_size, limits.max_num_seqs, limits.max_num_prefill_seqs
     tokens = limits.max_num_batched_tokens
     context = _exponential_context(limits)
     ceiling = kv_blocks if limits.contiguous_paged_attention else SHARED_BLOCKS * kv_blocks
     useful = math.ceil(limits.max_model_len / block) * seqs
     blocks = useful if not (bounded or limits.contiguous_paged_attention) else min(useful, ceiling)
-    # If a range exceeds the bound, the public planner uses more values, so that their distance stays the same.
+    # If a range exceeds the bound, the public planner adds values, so that the distance between values stays the same.
     more = ceil_log2(math.ceil(blocks / ceiling)) + 1 if blocks > ceiling else 0
     return Dimensions(
         prompt_batch=Range(1, 2, prefills, ceil_log2(prefills) + 1),
@@ -78,17 +78,17 @@ def exponential_ranges(limits: Limits, kv_blocks: int, *, bounded: bool = True) 
 
 
 def _exponential_context(limits: Limits) -> int:
-    """Return the largest context in blocks, which the shortest query leaves of the model length."""
+    """Return the largest context in blocks: the blocks that remain after the shortest query."""
     long = limits.max_model_len >= LONG_MODEL_LEN
     query = limits.max_num_batched_tokens if long else limits.block_size
     return max(1, (limits.max_model_len - query) // limits.block_size)
 
 
 def linear_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Dimensions[Range]:
-    """Return the ranges of strategy Linear, with evenly spaced values; `policy` overrides every setting."""
+    """Return the ranges of strategy `Linear`, with evenly spaced values. `policy` overrides every setting."""
     block, length, seqs = limits.block_size, limits.max_model_len, limits.max_num_seqs
     query = Range(block, block, limits.max_num_batched_tokens).override(policy.prompt.query)
-    # Rounded down here and up in the padding-aware strategy, as in the public planner.
+    # As in the public planner, this strategy rounds the blocks down. The padding-aware strategy rounds them up.
     blocks = kv_blocks if limits.contiguous_paged_attention else max(length * seqs // block, block)
     return Dimensions(
         prompt_batch=Range(1, 1, limits.max_num_prefill_seqs).override(policy.prompt.batch_size),
@@ -100,7 +100,7 @@ def linear_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Dimen
 
 
 def padding_aware_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Dimensions[Range]:
-    """Return the ranges of strategy PaddingAware, which bound the padding; `policy` overrides every setting."""
+    """Return the ranges of strategy `PaddingAware`, which limit the padding. `policy` overrides every setting."""
     block, length, seqs = limits.block_size, limits.max_model_len, limits.max_num_seqs
     tokens, prefills = limits.max_num_batched_tokens, limits.max_num_prefill_seqs
     query = _padded(block, block, tokens).override(policy.prompt.query)
@@ -108,7 +108,7 @@ def padding_aware_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int) -
     most = kv_blocks if limits.contiguous_paged_attention else max(math.ceil(length * seqs / block), block)
     blocks = _padded(block, block, most).override(policy.decode.blocks)
     if blocks.min > kv_blocks:
-        # The minimum follows from the existing blocks, even if the range exceeds them.
+        # The minimum is derived from the blocks of the device, even if the maximum of the range is larger.
         blocks = replace(blocks, min=max(1, kv_blocks - blocks.step))
     return Dimensions(
         prompt_batch=_padded(1, 1, prefills).override(policy.prompt.batch_size),
@@ -126,7 +126,7 @@ def _padded(minimum: int, step: int, maximum: int) -> Range:
 
 
 def _fit(blocks: Range, limits: Limits, kv_blocks: int) -> Range:
-    """Limit a range of decode blocks to the existing blocks, and keep its minimum below its maximum."""
+    """Limit a range of decode blocks to the blocks of the device, and keep its minimum below its maximum."""
     if limits.contiguous_paged_attention and blocks.max > kv_blocks:
         blocks = replace(blocks, max=kv_blocks)
     if blocks.min > blocks.max:
@@ -141,7 +141,7 @@ _READ_BY = {
 
 
 def ignored_settings(policy: BucketPolicy, limits: Limits) -> Iterator[str]:
-    """Yield a sentence for each setting of ranges without effect in a strategy, named as users write it."""
+    """Yield a sentence for each range setting that a strategy ignores, with the name that users write."""
     strategy = as_in_spec(policy.strategy)
     for dimension, settings in _dimensions(policy):
         without_context = dimension == "prompt.context" and not limits.has_context
@@ -170,22 +170,22 @@ def _dimensions(policy: BucketPolicy) -> Iterator[tuple[str, RangeSettings]]:
 
 
 def _read(strategy: Strategy, dimension: str, limits: Limits) -> set[str]:
-    """Return the settings that have an effect."""
-    # The context of a long model, and of a gapless plan, is capped by `max` under every ranged strategy.
+    """Return the settings that have an effect in a strategy."""
+    # Every ranged strategy limits the context by `max` if the model is long or the plan is gapless.
     caps = dimension == "prompt.context" and (limits.max_model_len >= LONG_MODEL_LEN or bool(limits.gapless))
     if strategy is Strategy.EXPONENTIAL:
         return {"max"} if caps else set()
     return _READ_BY.get(strategy, set())
 
 
-# The most values of a range. More could never be compiled, and would only exhaust memory.
+# The most values of a range. More values could never be compiled and would only exhaust the memory.
 MAX_VALUES = 100_000
 
 
 def linear_values(minimum: int, step: int, maximum: int) -> list[int]:
     """Return the values of a linear bucket range: powers of two below the step, then multiples of the step.
 
-    The maximum itself is a value only when it is a multiple of the step. Raises ValueError if minimum > maximum.
+    The maximum is a value only if it is a multiple of the step. Raises ValueError if minimum > maximum.
     """
     _check_order(minimum, maximum)
     _check_count(minimum, step, maximum)
@@ -204,11 +204,11 @@ def linear_values(minimum: int, step: int, maximum: int) -> list[int]:
 def exponential_values(minimum: int, step: int, maximum: int, limit: int) -> list[int]:
     """Return the values of an exponential bucket range: `limit` points in geometric progression.
 
-    They are rounded up to multiples of the step; the last one is the maximum.
+    The points are rounded up to multiples of the step. The last value is the maximum.
     """
     if limit <= 1:
         return [maximum]
-    # With a minimum of 0 or 1 the progression starts at the step, and the small value is added.
+    # If the minimum is 0 or 1, the progression starts at the step, and the minimum is added separately.
     small = {minimum} if minimum <= 1 else set()
     points = geometric_points(step if small else minimum, maximum, limit)
     values = {next_multiple(point, step) for point in points}
@@ -218,10 +218,11 @@ def exponential_values(minimum: int, step: int, maximum: int, limit: int) -> lis
 
 
 def padding_aware_values(minimum: int, step: int, maximum: int, pad_max: int, pad_percent: int) -> list[int]:
-    """Return the values of a padding-aware bucket range: doubling, then multiples that bound the padding.
+    """Return the values of a padding-aware bucket range: doubled values, then multiples that limit the padding.
 
-    pad_max is the largest padding in units of the dimension (0: unlimited up to the maximum), pad_percent in
-    percent of the next value, 0 to 50. The maximum always ends the list. Raises ValueError if minimum > maximum.
+    pad_max is the largest padding in units of the dimension (0: unlimited up to the maximum). pad_percent is the
+    largest padding in percent of the next value, 0 to 50. The maximum is always the last value. Raises ValueError if
+    minimum > maximum.
     """
     _check_order(minimum, maximum)
     _check_count(minimum, step, maximum)
@@ -243,8 +244,9 @@ def padding_aware_values(minimum: int, step: int, maximum: int, pad_max: int, pa
 
 
 def geometric_points(minimum: int, maximum: int, limit: int) -> list[float]:
-    """Return `limit` points from minimum to maximum, each the same multiple of the previous one."""
-    # The factor is multiplied per step: i / (limit - 1) rounds differently and moves points that are exact multiples.
+    """Return `limit` points from minimum to maximum in geometric progression."""
+    # The exponent is a product of `i`. A division of `i` by (limit - 1) rounds differently and moves points that are
+    # exact multiples.
     ratio, exponent = maximum / minimum, 1 / (limit - 1)
     return [minimum * ratio ** (exponent * i) for i in range(limit)]
 
@@ -260,7 +262,7 @@ def _check_order(minimum: int, maximum: int) -> None:
 
 
 def _check_count(minimum: int, step: int, maximum: int) -> None:
-    """Refuse a range with too many multiples of its step."""
+    """Raise ValueError if a range has too many multiples of its step."""
     if (maximum - minimum) // step > MAX_VALUES:
         raise ValueError(f"a step of {step} up to {maximum} gives more than {MAX_VALUES} values; choose a larger step")
 
@@ -271,7 +273,7 @@ ValuesOf = Callable[[Range], list[int]]
 def plan_values(policy: BucketPolicy, limits: Limits, device: DeviceBlocks) -> Dimensions[list[int]]:
     """Return the bucket values of every dimension.
 
-    Raises PlanImpossible with the dimension whose settings contradict each other.
+    Raises PlanImpossible that names the dimension with contradictory settings.
     """
     chosen, values_of = _strategy(policy, limits, device)
     query = _values("prompt.query", chosen.prompt_query, values_of)
@@ -280,14 +282,15 @@ def plan_values(policy: BucketPolicy, limits: Limits, device: DeviceBlocks) -> D
     if limits.has_context:
         context = _values("prompt.context", chosen.prompt_context, values_of)
     blocks = _values("decode.blocks", chosen.decode_blocks, values_of)
-    # With contiguous attention a batch reads up to the highest block in use, so some bucket must have all of them.
+    # With contiguous attention, a batch reads all blocks up to the highest block in use. So at least one bucket must
+    # have all blocks.
     if limits.contiguous_paged_attention and max(blocks, default=0) < device.count:
         blocks = [*blocks, device.count]
     if limits.gapless:
         sequences = min(limits.max_num_seqs, device.count)
         query, batch = _ending_with(limits.longest_query, query), _ending_with(sequences, batch)
         most = _most_blocks(sequences, limits, device)
-        # Larger values are kept, as in the plugin's own plan.
+        # Values larger than the limit are kept, as in the plugin's own plan.
         blocks = blocks if max(blocks, default=0) >= most else [*blocks, most]
     return Dimensions(
         prompt_batch=[1] if limits.steps_by_tokens else _values("prompt.batchSize", chosen.prompt_batch, values_of),
@@ -299,12 +302,12 @@ def plan_values(policy: BucketPolicy, limits: Limits, device: DeviceBlocks) -> D
 
 
 def _ending_with(most: int, values: list[int]) -> list[int]:
-    """Return the values below `most`, and `most`."""
+    """Return the values below `most`, followed by `most`."""
     return [*(each for each in values if each < most), most]
 
 
 def _most_blocks(sequences: int, limits: Limits, device: DeviceBlocks) -> int:
-    """Return the most KV blocks that a decode batch of so many sequences can read."""
+    """Return the most KV blocks that a decode batch of this many sequences can read."""
     if device.bounded or limits.contiguous_paged_attention:
         return most_decode_blocks(sequences, limits, device.count)
     return sequences * math.ceil(limits.max_model_len / limits.block_size)

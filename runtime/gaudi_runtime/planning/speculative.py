@@ -1,8 +1,8 @@
-"""Decode buckets of speculative decoding: the steps that verify drafts (docs/internals/bucketing.md, Drafts).
+"""Decode buckets of speculative decoding, in which steps verify drafts (docs/internals/bucketing.md, Drafts).
 
-A step that verifies d drafts has 1 + d tokens of every sequence. The plugin pads its sequences by the decode buckets of
-a plan without drafts, the seeds, and then lays every token in a row of its own: 3 sequences with 2 drafts, padded to
-4, run as a decode batch of 12.
+A step that verifies d drafts has 1 + d tokens of every sequence. The plugin pads the sequences by the decode buckets of
+a plan without drafts. These buckets are the seeds. Then every token gets a row of its own: 3 sequences with 2 drafts,
+padded to 4 sequences, run as a decode batch of 12.
 """
 
 from dataclasses import replace
@@ -15,11 +15,11 @@ from gaudi_runtime.errors import PlanImpossible
 
 
 def with_verify_steps(plan: BucketPlan, limits: Limits, policy: BucketPolicy, most: int) -> BucketPlan:
-    """Return the plan with the decode buckets of all steps that verify drafts.
+    """Return the plan with additional decode buckets for all steps that verify drafts.
 
-    Without speculative decoding the plan is unchanged. Raises PlanImpossible for more than `most` decode buckets, and
-    for strategy Optimal with traffic or a budget. A histogram has the rows of drafts but not their sequences, and each
-    bucket of the plan adds further buckets.
+    Without speculative decoding, the plan is unchanged. Raises PlanImpossible for more than `most` decode buckets, and
+    for strategy `Optimal` with traffic or a budget. Such a plan is not possible, because a histogram has the rows of
+    drafts but not their sequences, and each bucket of the plan adds further buckets.
     """
     if limits.draft_tokens is None:
         return plan
@@ -41,8 +41,9 @@ def with_verify_steps(plan: BucketPlan, limits: Limits, policy: BucketPolicy, mo
 
 
 def verify_buckets(seed: Bucket, drafts: int, limits: Limits) -> list[Bucket]:
-    """Return the buckets in which a batch of `seed` verifies `drafts` drafts per sequence, as the plugin plans them."""
+    """Return the buckets in which a batch of `seed` verifies `drafts` drafts per sequence, as in the plugin."""
     rows = seed.batch_size * (1 + drafts)
-    # Attention reads the blocks of a sequence once per token; for few blocks a smaller bucket pads less.
+    # Attention reads the blocks of a sequence once for each token. If a batch has few blocks, a smaller bucket needs
+    # less padding.
     blocks = [*([seed.num_blocks] if rows <= seed.num_blocks else []), seed.num_blocks * (1 + drafts)]
     return [Bucket(rows, 1, clamp_blocks(limits, rows, each)) for each in blocks]

@@ -1,1 +1,1 @@
-"""This process as seen by the operating system: signals, threads, children, logs, resource limits, and its exit."""
+"""The operating system's view of this process: signals, threads, children, logs, resource limits and the exit."""

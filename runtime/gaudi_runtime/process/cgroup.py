@@ -1,4 +1,4 @@
-"""The processor and memory limits of this container, by cgroup v2; without limits, those of the node."""
+"""The processor and memory limits of this container from cgroup v2. Without limits, the values of the node."""
 
 import math
 import os
@@ -11,9 +11,10 @@ MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
 def usable_cores(quota_file: Path = CPU_QUOTA) -> int:
     """Return the number of processor cores that this container may use, at least 1.
 
-    `quota_file` is cpu.max: "<microseconds or max> <period in microseconds>".
+    `quota_file` is the file cpu.max with the content "<microseconds or max> <period in microseconds>".
     """
-    # Libraries count the cores of the node; more threads than the quota would be throttled and wait for each other.
+    # Libraries count all cores of the node. If they start more threads than the quota allows, the kernel throttles the
+    # threads, and the threads wait for each other.
     cores = len(os.sched_getaffinity(0))
     try:
         quota, period = quota_file.read_text().split()
@@ -23,7 +24,7 @@ def usable_cores(quota_file: Path = CPU_QUOTA) -> int:
 
 
 def usable_memory(limit_file: Path = MEMORY_LIMIT) -> int:
-    """Return the bytes that this container may use before it is killed. `limit_file` is memory.max."""
+    """Return the memory limit of this container in bytes. `limit_file` is the file memory.max."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         limit = limit_file.read_text().strip()

@@ -1,4 +1,4 @@
-"""The child processes of this process, as the operating system reports them: their activity and their end."""
+"""The child processes of this process: the measurement of their activity, and their end."""
 
 import contextlib
 
@@ -8,11 +8,11 @@ END_SECONDS = 5.0
 
 
 def measure_activity() -> tuple[int, int]:
-    """Return the number of child processes and their activity, which changes as long as one of them works.
+    """Return the number of child processes and a number that changes while any of them works.
 
-    The activity is the sum of seconds of processor time, mebibytes in memory and mebibytes read.
+    The second number is the sum of processor time in seconds, used memory in mebibytes and reads in mebibytes.
     """
-    # Memory and reads count too, because a process that loads weights may use hardly any processor.
+    # Count memory and reads too, because a process that loads weights may use very little processor time.
     work, count = 0, 0
     for child in children():
         with contextlib.suppress(psutil.Error):
@@ -23,13 +23,13 @@ def measure_activity() -> tuple[int, int]:
 
 
 def children() -> list[psutil.Process]:
-    """Return all processes below this one, including those whose parent has ended."""
+    """Return all descendants of this process."""
     return psutil.Process().children(recursive=True)
 
 
 def end_children() -> None:
-    """Kill every process below this one and wait until all have ended."""
-    # All descendants are killed, because vLLM's core, when killed, leaves its workers behind with their memory.
+    """Kill all descendants of this process and wait until they have ended."""
+    # Kill all descendants. If only vLLM's core is killed, its workers keep running and keep their memory allocated.
     doomed = children()
     for child in doomed:
         with contextlib.suppress(psutil.Error):

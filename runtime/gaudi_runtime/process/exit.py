@@ -1,6 +1,6 @@
-"""The immediate exit of this process, without child processes left behind (docs/internals/vllm.md, Processes).
+"""The immediate exit of this process and its child processes (docs/internals/vllm.md, Processes).
 
-A process that lost its engine or a rank of its group cannot serve, so the kubelet must start another.
+A process that lost its engine or a rank of its group cannot serve, so the kubelet must restart the container.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ UntilLost = Callable[[], Awaitable[EngineLost]]
 
 
 def exit_at_once() -> NoReturn:
-    """Exit this process in the middle of a step, without an error and without child processes left behind."""
+    """Exit this process and its child processes immediately, with exit code 0."""
     log.warning("Stopped in the middle of a step that cannot be interrupted.")
     _exit(0)
 
 
 def exit_broken(error: RuntimeStartError) -> NoReturn:
-    """Exit with the reason in the termination message, so that the kubelet restarts the container."""
+    """Write the reason to the termination message and exit with code 1, so that the kubelet restarts the container."""
     log.error("This process cannot continue (%s): %s", error.reason, error)
     with contextlib.suppress(OSError):  # the file exists only in a pod
         TERMINATION_LOG.write_text(f"{error.reason}: {error}\n")
@@ -41,7 +41,7 @@ def exit_broken(error: RuntimeStartError) -> NoReturn:
 
 @contextlib.asynccontextmanager
 async def ended_when_lost(until_lost: UntilLost | None, board: ReportBoard) -> AsyncIterator[None]:
-    """End this process as soon as `until_lost` returns a reason while the block runs. None never returns."""
+    """Exit this process if `until_lost` returns an error while the block runs. None disables the watch."""
     watching = asyncio.create_task(exit_when_lost(until_lost, board)) if until_lost else None
     try:
         yield
@@ -51,7 +51,7 @@ async def ended_when_lost(until_lost: UntilLost | None, board: ReportBoard) -> A
 
 
 async def exit_when_lost(until_lost: UntilLost, board: ReportBoard) -> None:
-    """Wait for the reason of a loss and exit this process with the reason."""
+    """Wait until the engine or a rank is lost, report the error, and exit this process."""
     error = await until_lost()
     board.fail(RuntimeFailure(reason=error.reason, message=str(error)[:MOST_CHARACTERS]))
     exit_broken(error)
@@ -60,5 +60,5 @@ async def exit_when_lost(until_lost: UntilLost, board: ReportBoard) -> None:
 def _exit(code: int) -> NoReturn:
     end_children()
     logging.shutdown()
-    # sys.exit would wait for a running compile, or shut the interpreter down during it.
+    # `sys.exit` would wait for a running compile or shut down the interpreter during the compile.
     os._exit(code)

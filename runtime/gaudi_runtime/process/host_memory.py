@@ -1,4 +1,4 @@
-"""The duration and host memory of each stage of start-up, as a log line."""
+"""The duration and the host memory of each start-up stage, written as a log line."""
 
 import logging
 import time
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 def host_memory() -> int:
-    """Return the resident bytes of this process and its children; shared memory counts once for each."""
+    """Return the resident memory of this process and its children, in bytes. Shared memory counts in each process."""
     here = psutil.Process()
     total = 0
     for process in (here, *here.children(recursive=True)):
@@ -23,7 +23,7 @@ def host_memory() -> int:
 
 
 def stage_cost_line(stage: str, seconds: float, taken: int) -> str:
-    """Format the log line about a stage's duration and host memory; `taken` is in bytes, negative if it freed some."""
+    """Return the log line for a stage. `taken` is the host memory in bytes, negative if the stage freed memory."""
     return f"{stage} took {seconds:.1f} secs and {size(taken)} of host memory"
 
 
@@ -31,7 +31,7 @@ def stage_cost_line(stage: str, seconds: float, taken: int) -> str:
 def log_stage_cost(
     stage: str, clock: Callable[[], float] = time.monotonic, resident: Callable[[], int] = host_memory
 ) -> Iterator[None]:
-    """Log the time and host memory that the block took, after it has ended without an error."""
+    """Log the duration and the host memory of the block if the block ends without an error."""
     begun, before = clock(), resident()
     yield
     log.info("%s", stage_cost_line(stage, clock() - begun, resident() - before))

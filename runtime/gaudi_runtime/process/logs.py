@@ -13,7 +13,7 @@ class JsonFormatter(logging.Formatter):
     """A log formatter that writes one JSON object per record: time, level, logger, message, extras and exception."""
 
     def __init__(self, extras: Sequence[str] = ()) -> None:
-        """Create the formatter; `extras` names attributes of a record that are added to the object."""
+        """Create the formatter. `extras` are names of record attributes that are added to the JSON object."""
         super().__init__()
         self._extras = extras
 
@@ -28,12 +28,13 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        # JSON escapes the control characters of ASCII, but no others.
+        # json.dumps escapes only the control characters of ASCII. `on_one_line` escapes the other line breaks of
+        # Unicode.
         return on_one_line(json.dumps(line, ensure_ascii=False))
 
 
 def set_up_logging() -> None:
-    """Configure logging: all logs of this process go to stdout, at level info."""
+    """Configure logging: all logs of this process go to stdout at level INFO."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(
         logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")

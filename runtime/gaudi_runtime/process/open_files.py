@@ -4,8 +4,9 @@ import resource
 
 
 def allow_open_files(most: int = 65_536) -> None:
-    """Raise the limit of open files and connections of this process, up to its hard limit."""
-    # Many container runtimes start with 1024. At the limit no connection is accepted, not even the kubelet's probes.
+    """Raise the limit of open files and connections of this process, at most to its hard limit."""
+    # Many container runtimes set a limit of 1024. When the limit is reached, the process accepts no connection,
+    # including the kubelet's probes.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = most if hard == resource.RLIM_INFINITY else min(most, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,4 +1,4 @@
-"""The signals of this process: close connections soon, stop, and stop between two steps of start-up."""
+"""The signals of this process, which close connections, stop the server, or stop the start between two steps."""
 
 import asyncio
 import signal
@@ -6,39 +6,40 @@ import threading
 
 
 class Stopped(Exception):
-    """Raised after SIGTERM, when start-up ends between two steps."""
+    """The error that ends the start between two steps after SIGTERM."""
 
 
 def raise_if_stopped(stop: threading.Event) -> None:
-    """Raise Stopped once `stop` is set. Blocking work calls this between its steps."""
+    """Raise Stopped if `stop` is set. Blocking work calls this function between its steps."""
     if stop.is_set():
         raise Stopped
 
 
 class Signals:
-    """The signals received so far. Create it inside the running event loop.
+    """The signals that were received so far. Create the object inside the running event loop.
 
-    `closing`: SIGUSR1 or SIGTERM was received, so answers carry `Connection: close`. `stop`: SIGTERM or SIGINT was
-    received. `stop_between_buckets` is set together with `stop`, for the worker thread.
+    `closing`: SIGUSR1 or SIGTERM was received, so answers contain the header `Connection: close`. `stop`: SIGTERM or
+    SIGINT was received. `stop_between_buckets` is set together with `stop` and is for the worker thread.
     """
 
     def __init__(self) -> None:
-        """Install the handlers of the signals in the running event loop."""
+        """Install the signal handlers in the running event loop."""
         self.closing = False
         self.stop = asyncio.Event()
         self.stop_between_buckets = threading.Event()
-        # The loop runs handlers between callbacks, unlike signal.signal, so they may change objects of the loop.
+        # The event loop runs these handlers between its callbacks, so they may change objects of the loop. Handlers of
+        # `signal.signal` may not.
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGUSR1, self.ask_to_close)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.ask_to_stop)
 
     def ask_to_close(self) -> None:
-        """Set `closing`, like SIGUSR1."""
+        """Set `closing`, as SIGUSR1 does."""
         self.closing = True
 
     def ask_to_stop(self) -> None:
-        """Set `stop`, like SIGTERM."""
+        """Set `closing` and `stop`, as SIGTERM does."""
         self.closing = True
         self.stop_between_buckets.set()
         self.stop.set()

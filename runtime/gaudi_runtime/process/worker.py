@@ -1,4 +1,4 @@
-"""Blocking work in a daemon thread, so that the event loop can answer probes meanwhile."""
+"""Blocking work in a daemon thread, so that the event loop can answer probes in the meantime."""
 
 import asyncio
 import threading
@@ -10,17 +10,17 @@ T = TypeVar("T")
 
 
 def in_daemon_thread(work: Callable[[], T], name: str) -> Future[T]:
-    """Start blocking work in a daemon thread and return the future of its result; it cannot be cancelled."""
+    """Start blocking work in a daemon thread and return a future for its result. The work cannot be cancelled."""
     outcome: Future[T] = Future()
     outcome.set_running_or_notify_cancel()
-    # The interpreter would join the thread of a pool at exit, and a compile or a start that cannot be interrupted
-    # may take longer than a pod's grace period.
+    # Use a daemon thread, because the interpreter joins the threads of a pool at exit. A compile or a start cannot be
+    # interrupted and may take longer than the pod's grace period.
     threading.Thread(target=lambda: settle(outcome, work), name=name, daemon=True).start()
     return outcome
 
 
 def settle(outcome: Future[T], work: Callable[[], T]) -> None:
-    """Run work in this thread and set its result or exception on the future `outcome`."""
+    """Run the work in this thread and store its result or exception in the future `outcome`."""
     try:
         outcome.set_result(work())
     except BaseException as error:
@@ -28,7 +28,7 @@ def settle(outcome: Future[T], work: Callable[[], T]) -> None:
 
 
 async def in_worker_thread(work: Callable[[], T]) -> T:
-    """Run blocking work in a daemon thread and await its result or exception."""
+    """Run blocking work in a daemon thread, wait for it without blocking the loop, and return its result."""
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[T] = loop.create_future()
 
@@ -40,6 +40,7 @@ async def in_worker_thread(work: Callable[[], T]) -> T:
         else:
             outcome.set_result(done.result())
 
-    # asyncio's own bridge would turn some exceptions of the work into others, CancelledError among them.
+    # Hand on the exception ourselves, because asyncio's wrapper for futures would replace some exceptions, such as
+    # CancelledError.
     in_daemon_thread(work, "start-up").add_done_callback(lambda done: loop.call_soon_threadsafe(hand_on, done))
     return await outcome

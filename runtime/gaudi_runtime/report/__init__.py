@@ -2,6 +2,6 @@
 
 report_board      the current WarmupReport and its long-poll
 bucket_board      the state of each planned bucket
-served            the batches that ran, as the report shows them
+served            the summary of served batches for the report
 serving_counters  publishes the counters of serving
 """

@@ -17,7 +17,7 @@ MOST_REASON = 512
 
 
 class BucketBoard:
-    """The state of every planned bucket, by phase and bucket; empty before there is a plan. Thread-safe."""
+    """The state of every planned bucket, by phase and bucket. It is empty before a plan is set. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,7 +38,7 @@ class BucketBoard:
             self._states[phase, bucket] = state
 
     def leave_out(self, skipped: Iterable[Skipped]) -> None:
-        """Record that these buckets were left out, and stay without a graph, or cold."""
+        """Record that these buckets were left out. They stay cold or without a graph."""
         with self._lock:
             for each in skipped:
                 key = (each.phase, Bucket(*each.bucket))
@@ -47,7 +47,7 @@ class BucketBoard:
                 self._reasons[key] = each.reason[:MOST_REASON]
 
     def table(self, instance: str, tallies: Mapping[Key, Tally]) -> BucketTable:
-        """Return the table of all buckets, followed by the unplanned shapes of batches."""
+        """Return the table of all planned buckets, followed by the unplanned shapes of served batches."""
         with self._lock:
             states, reasons = dict(self._states), dict(self._reasons)
         states |= {key: BucketState.UNPLANNED for key in tallies if key not in states}

@@ -1,4 +1,4 @@
-"""The report board: holds the current WarmupReport, written from any thread, read and awaited in the event loop."""
+"""The report board: the current WarmupReport, which any thread may write and the event loop reads."""
 
 import asyncio
 import threading
@@ -16,13 +16,14 @@ MAX_WAITERS = 16
 
 
 class TooManyWaiters(Exception):
-    """Raised if all places of the long poll are taken."""
+    """The error that the long poll already has the maximum number of waiters."""
 
 
 class ReportBoard:
-    """Publishes the report of this instance. Create it inside the running event loop.
+    """The publisher of this instance's report. Create it inside the running event loop.
 
-    `clock` returns monotonic seconds. Waiters receive mere progress `coalesce_seconds` after its first change.
+    `clock` returns monotonic seconds. Waiters receive progress within a phase `coalesce_seconds` after its first
+    change.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class ReportBoard:
         self._closed = False
 
     def touch(self) -> None:
-        """Restart the stall clock after progress that the report does not show. Thread-safe."""
+        """Restart the stall clock after progress that is not visible in the report. Thread-safe."""
         self._moved = self._clock()
 
     def update(self, **changes: Any) -> None:
@@ -65,7 +66,7 @@ class ReportBoard:
         urgent = after.phase is not before.phase
         if urgent:
             self.on_phase(after)
-        # Only the event loop may use the event and its timer, and updates come from the worker thread.
+        # Updates come from the worker thread, but only the event loop may use the event and its timer.
         self._loop.call_soon_threadsafe(self._announce_soon, urgent)
 
     def refresh(self, **figures: Any) -> None:
@@ -74,12 +75,12 @@ class ReportBoard:
             self._report = self._report.model_copy(update={**figures, **self._kept})
 
     def keep(self, **fields: Any) -> None:
-        """Fix fields of the report to these values. Later updates do not change them."""
+        """Fix fields of the report to these values. Later updates do not change these fields."""
         self._kept = fields
         self.update()
 
     def fail(self, failure: RuntimeFailure) -> None:
-        """Report that this start-up failed, with a reason and a sentence."""
+        """Report that this start-up failed, with a reason and a message."""
         self.update(phase=Phase.FAILED, failure=failure)
 
     def report(self) -> WarmupReport:
@@ -100,14 +101,15 @@ class ReportBoard:
     async def wait_beyond(self, after: int, seconds: float) -> WarmupReport:
         """Wait until the announced sequence is above `after`, and return the report.
 
-        The wait ends after `seconds`, or after MAX_WAIT_SECONDS. Raises TooManyWaiters if MAX_WAITERS others wait.
+        The wait ends after `seconds` or MAX_WAIT_SECONDS. Raises TooManyWaiters if MAX_WAITERS other calls wait.
         """
         if self._waiters >= MAX_WAITERS:
             raise TooManyWaiters
         self._waiters += 1
         try:
             async with asyncio.timeout(min(seconds, MAX_WAIT_SECONDS)):
-                # An `after` above the current sequence belongs to another instance, so the answer is immediate.
+                # If `after` is larger than the current sequence number, it belongs to another instance. The call then
+                # returns immediately.
                 while self._announced <= after <= self._report.sequence and not self._closed:
                     await self._news.wait()
         except TimeoutError:
@@ -117,13 +119,13 @@ class ReportBoard:
         return self.report()
 
     def close(self) -> None:
-        """Answer all long polls and accept no new ones, because the process is about to end."""
+        """Answer all long polls and reject new ones, because the process is about to end."""
         self._closed = True
         self._announce()
 
     def _announce_soon(self, urgent: bool) -> None:
-        # Mere progress is announced at most twice a second, so that a fast warm-up does not turn every long poll into
-        # a busy loop.
+        # Progress within a phase is announced at most twice a second. Otherwise a fast warm-up would make every long
+        # poll a busy loop.
         if urgent:
             self._announce()
         elif self._pending is None:
@@ -134,6 +136,6 @@ class ReportBoard:
             self._pending.cancel()
             self._pending = None
         self._announced = self._report.sequence
-        # The next waiters get a new event, because an event that is set and cleared at once may not wake all waiters.
+        # The next waiters get a new event. An event that is set and immediately cleared may not wake all waiters.
         news, self._news = self._news, asyncio.Event()
         news.set()

@@ -1,4 +1,4 @@
-"""The summary of served batches for the report: totals, the most frequent shapes, and the coldest."""
+"""The summary of served batches for the report: totals, the most frequent shapes, and the most frequent cold shapes."""
 
 from collections.abc import Iterable, Mapping
 from heapq import nlargest
@@ -38,13 +38,13 @@ def summarize_served(histogram: ServingHistogram) -> Served:
 
 
 def _small(times: CompileTimes) -> int:
-    """Count the batches whose compiles were too short to count as a recompilation."""
+    """Count the batches whose compilations were too short to count as a recompilation."""
     counted = zip(COMPILE_BOUNDS, times.counts, strict=False)
     return sum(count for bound, count in counted if times.stage == SERVING and bound <= RECOMPILATION_SECONDS)
 
 
 def coldest(histogram: ServingHistogram) -> tuple[ColdShape, ...]:
-    """Return the served shapes for the report that most often ran cold."""
+    """Return the served shapes with the most cold batches, for the report."""
     cold = [item for item in histogram.tallies.items() if item[1].misses]
     most = nlargest(MAX_COLD_SHAPES, cold, key=lambda item: item[1].misses)
     return tuple(_cold(item) for item in most)

@@ -1,4 +1,4 @@
-"""Publishing of the serving counters in the report: cold shapes, recompilations and failures."""
+"""Publication of the serving counters in the report: cold shapes, recompilations and failures."""
 
 import asyncio
 import logging
@@ -28,9 +28,10 @@ async def publish_counters(
 
 
 class CounterPublisher:
-    """Publishes the serving counters, and wakes the long polls for a cold shape, a recompile, or many failures.
+    """A publisher of serving counters that wakes the long polls for a cold shape, a recompilation, or many failures.
 
-    For a learned plan, enough batches to judge its padding wake them too, and so does each doubling of these batches.
+    For a learned plan, it also wakes the long polls when there are enough batches to check the padding, and after each
+    doubling of these batches.
     """
 
     def __init__(self, board: ReportBoard) -> None:
@@ -63,14 +64,14 @@ class CounterPublisher:
 
 
 class RecentRecompiles:
-    """The serving counter of recompiles in the last RECENT_SECONDS."""
+    """A counter of the recompilations in the last RECENT_SECONDS."""
 
     def __init__(self) -> None:
         self._steps: deque[tuple[float, int]] = deque()
         self._old = self._total = 0
 
     def count(self, total: int, now: float) -> int:
-        """Record the `total` recompiles at `now`, in monotonic seconds, and return the number of recent ones."""
+        """Record `total` recompilations at `now` (monotonic seconds), and return the number of recent ones."""
         if total != self._total:
             self._steps.append((now, total))
             self._total = total

@@ -1,8 +1,8 @@
-"""Traces by OpenTelemetry, if the environment names a collector (docs/how-to/monitoring.md, Traces).
+"""OpenTelemetry traces, if the environment sets a collector (docs/how-to/monitoring.md, Traces).
 
-collector   the address of the collector, by the variables that OpenTelemetry defines
-tracing     the interface for the rest of the runtime: without a collector nothing is imported
-otlp        sends spans, and lets the process end without waiting for a collector that does not answer
-start       the spans of a start: its stages, and the buckets of each
-requests    a span for each request of the model port
+collector   the address of the collector, from the variables that OpenTelemetry defines
+tracing     the interface for the rest of the runtime; without a collector it imports nothing
+otlp        sends spans; the process can exit without waiting for a collector that does not answer
+start       the spans of a start: its stages and their buckets
+requests    one span for each request of the model port
 """

@@ -1,4 +1,4 @@
-"""The OpenTelemetry collector of traces, by the variables that OpenTelemetry defines for every program. Pure."""
+"""The trace collector, from the variables that OpenTelemetry defines for every program. No side effects."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -10,21 +10,21 @@ HTTP = "http/protobuf"
 
 
 class Collector(NamedTuple):
-    """The collector of traces: the whole address of an OTLP receiver, and its protocol."""
+    """The trace collector: the complete address of an OTLP receiver, and its protocol."""
 
     endpoint: str
     protocol: str
 
     @property
     def is_understood(self) -> bool:
-        """Return True if this runtime supports the protocol."""
+        """Return whether this runtime supports the protocol."""
         return self.protocol in (HTTP, GRPC)
 
 
 def collector(environment: Mapping[str, str]) -> Collector | None:
-    """Return the trace collector that the environment names; None if it names none or disables traces.
+    """Return the trace collector from the environment; None if no collector is set or traces are disabled.
 
-    An unsupported protocol is returned as it is.
+    An unsupported protocol is returned unchanged.
     """
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
@@ -39,6 +39,6 @@ def collector(environment: Mapping[str, str]) -> Collector | None:
 
 
 def whole_address(base: str, protocol: str) -> str:
-    """Return the address for traces of a receiver whose `base` address is for all signals."""
+    """Return the address for traces. `base` is the receiver's address for all signals."""
     plain = base.rstrip("/")
     return base if protocol == GRPC or plain.endswith("/v1/traces") else f"{plain}/v1/traces"

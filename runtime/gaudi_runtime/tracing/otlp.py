@@ -1,6 +1,6 @@
-"""The OTLP exporter: sends spans from its own thread, and drops those that a collector does not accept.
+"""The OTLP exporter. It sends spans from its own thread and drops the spans that the collector does not accept.
 
-The number of waiting spans is bounded (OTEL_BSP_MAX_QUEUE_SIZE, 2048). Further spans are dropped.
+At most OTEL_BSP_MAX_QUEUE_SIZE spans (2048 by default) wait for the exporter. Further spans are dropped.
 """
 
 import asyncio
@@ -37,10 +37,10 @@ MOST_SENTENCES = 100
 
 
 class OtlpTracing:
-    """The OTLP traces of this process. The start is always sent, requests as OTEL_TRACES_SAMPLER samples them."""
+    """The OTLP traces of this process. The start is always traced, requests only as OTEL_TRACES_SAMPLER sets it."""
 
     def __init__(self, collector: Collector, config: RuntimeConfig, report: WarmupReport) -> None:
-        """Import the exporter, which takes half a second. Raises its error about unreadable variables."""
+        """Import the exporter, which takes half a second. Raises the exporter's error about invalid variables."""
         logging.getLogger("opentelemetry").addHandler(_SeldomLogged())
         logging.getLogger("opentelemetry").propagate = False
         self._closed = False
@@ -55,16 +55,17 @@ class OtlpTracing:
             "gaudi.plan_hash": report.plan_hash,
         }
         self.start = OtlpStartSpans(self._tracer(ALWAYS_ON), report, attributes)
-        # The convention of OpenTelemetry for child processes, by which vLLM's own spans of its start continue ours.
+        # OpenTelemetry passes the parent span to child processes in environment variables. With these variables, vLLM's
+        # start-up spans become children of our span.
         CONTEXT.inject(_Variables(), trace.set_span_in_context(self.start.root))
         self._requests = self._tracer(None)
 
     def around(self, app: ASGIApp, counters: Callable[[], ServingHistogram] | None = None) -> ASGIApp:
-        """Return `app` with a span for each request that runs the model."""
+        """Return `app`, wrapped in a middleware that records a span for each request that runs the model."""
         return RequestSpans(app, self._requests, makes_work, counters)
 
     async def close(self) -> None:
-        """Send the waiting spans for at most a second, or not at all if the collector does not answer."""
+        """Send the waiting spans within one second. If the collector does not answer, drop them."""
         self.start.close()
         if self._closed:
             return
@@ -74,7 +75,8 @@ class OtlpTracing:
                 await in_worker_thread(self._shut_down)
 
     def _shut_down(self) -> None:
-        # vLLM has a provider for the whole process, whose shutdown waits half a minute for its collector.
+        # vLLM creates a tracer provider for the whole process. The shutdown of this provider waits half a minute for a
+        # collector that does not answer.
         theirs = trace.get_tracer_provider()
         if isinstance(theirs, TracerProvider):
             atexit.unregister(theirs.shutdown)
@@ -90,14 +92,14 @@ class OtlpTracing:
 
 
 class _Watched(SpanExporter):
-    """An exporter that remembers whether the last batch was accepted."""
+    """An exporter that records whether the collector accepted the last batch."""
 
     def __init__(self, inner: SpanExporter) -> None:
         self._inner = inner
         self.answers = True
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send a batch of spans."""
+        """Send a batch of spans and record whether the collector accepted it."""
         result = self._inner.export(spans)
         self.answers = result is SpanExportResult.SUCCESS
         return result
@@ -107,12 +109,12 @@ class _Watched(SpanExporter):
         self._inner.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Return True, because an exporter has no waiting spans."""
+        """Flush the inner exporter."""
         return self._inner.force_flush(timeout_millis)
 
 
 def _exporter(collector: Collector) -> SpanExporter:
-    # Exporters read other options, such as headers and certificates, from the environment themselves.
+    # The exporters read other options, such as headers and certificates, directly from the environment.
     if collector.protocol == GRPC:
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as OverGrpc
 
@@ -123,27 +125,27 @@ def _exporter(collector: Collector) -> SpanExporter:
 
 
 def _name_service(config: RuntimeConfig) -> None:
-    """Set the service name to that of the model if none is set, also for vLLM's own spans."""
+    """Set the service name of all spans, including vLLM's, to the model name, unless a service name is set."""
     if "service.name=" not in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
         os.environ.setdefault("OTEL_SERVICE_NAME", config.model.served_names[0])
 
 
 class _Variables(dict[str, str]):
-    """The environment of child processes, for names in capitals."""
+    """A mapping that sets environment variables for child processes. It converts names to capital letters."""
 
     def __setitem__(self, name: str, value: str) -> None:
         os.environ[name.upper()] = value
 
 
 class _SeldomLogged(logging.Handler):
-    """A handler that writes OpenTelemetry's log records to our log, equal ones at most every ten minutes."""
+    """A handler for OpenTelemetry's log records. It logs equal records at most once every ten minutes."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(logging.WARNING)
         self._clock, self._said = clock, dict[str, float]()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Log a record, unless an equal one was logged recently."""
+        """Log a record, unless an equal record was logged in the last ten minutes."""
         now = self._clock()
         if now - self._said.get(record.msg, -REPEAT_SECONDS) >= REPEAT_SECONDS and len(self._said) < MOST_SENTENCES:
             self._said[record.msg] = now

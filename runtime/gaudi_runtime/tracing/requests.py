@@ -1,4 +1,4 @@
-"""The span of each request of the model port that runs the model: its duration and shapes, never its text."""
+"""The span of each model request: its duration and its shapes, without its text."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ OPERATIONS = {
 
 
 class RequestSpans:
-    """ASGI middleware that records a span per request; the spans of `app` become its children."""
+    """ASGI middleware that records one span per request. Spans of `app` become children of this span."""
 
     def __init__(
         self,
@@ -32,16 +32,16 @@ class RequestSpans:
         works: Callable[[Scope], bool],
         counters: Callable[[], ServingHistogram] | None = None,
     ) -> None:
-        """Create the middleware; `works` returns True for requests that get a span."""
+        """Create the middleware. `works` returns whether a request gets a span."""
         self._app, self._tracer, self._works, self._counters = app, tracer, works, counters
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
+        """Handle one request and record its span."""
         if not self._works(scope):
             await self._app(scope, receive, send)
             return
         span = self._begun(scope)
-        # The request has a state of its own, in which the application leaves what `_usage` reads.
+        # Give each request its own state. The application writes to this state, and `_usage` reads it.
         inner = {**scope, "headers": _with_context(scope, span), "state": dict(scope.get("state") or {})}
         before = self._met() if span.is_recording() else (0, 0)
 
@@ -79,7 +79,8 @@ class RequestSpans:
             _broke_off(span, "broke_off")
         if self._counters:
             cold, compiles = self._met()
-            # The engine runs one batch after the other, so all current requests wait for a batch that compiles.
+            # The engine runs one batch at a time. If a batch compiles, all current requests wait, so each of their
+            # spans counts the compile.
             span.set_attributes({"gaudi.cold_batches": cold - before[0], "gaudi.recompiles": compiles - before[1]})
 
     def _met(self) -> tuple[int, int]:
@@ -108,13 +109,13 @@ def _answered(span: Span, status: int) -> None:
 
 
 def _broke_off(span: Span, kind: str) -> None:
-    # The message of the error is left out, because it may contain text of the request.
+    # Do not record the error message, because it may contain text of the request.
     span.set_attribute("error.type", kind)
     span.set_status(Status(StatusCode.ERROR))
 
 
 def _usage(state: dict[str, Any]) -> dict[str, str | int]:
-    """Return model and tokens, as our application or vLLM's leaves them in the request's state."""
+    """Return the model and the token counts from the request's state, as our application or vLLM's writes them."""
     ours, theirs = state.get("generation"), state.get("request_metadata")
     usage = ours.usage if ours else getattr(theirs, "final_usage_info", None)
     tokens = {"gen_ai.usage.input_tokens": "prompt_tokens", "gen_ai.usage.output_tokens": "completion_tokens"}

@@ -1,4 +1,4 @@
-"""The spans of a start: one for each stage, and below a stage one for each bucket."""
+"""The spans of a start: one span for each stage and, below it, one span for each bucket."""
 
 import threading
 import time
@@ -21,10 +21,10 @@ OUTCOMES = {StepKind.COMPILE: "compiled", StepKind.LOAD: "loaded", StepKind.CAPT
 
 
 class OtlpStartSpans:
-    """Records the stages of the report as spans; the root ends when the report is Serving or Failed."""
+    """A recorder of the report's stages as spans. The root span ends when the report is `Serving` or `Failed`."""
 
     def __init__(self, tracer: Tracer, report: WarmupReport, attributes: Mapping[str, Attribute]) -> None:
-        """Begin the span of the start in the phase of `report`; `attributes` describe the whole start."""
+        """Begin the root span in the phase of `report`. `attributes` describe the whole start."""
         self._tracer, self._lock = tracer, threading.Lock()
         now = time.time_ns()
         self.root = tracer.start_span("start", start_time=now, attributes=dict(attributes))
@@ -33,7 +33,7 @@ class OtlpStartSpans:
         self._stage = self._begun(report.phase, now)
 
     def reported(self, report: WarmupReport) -> None:
-        """End the span of the last stage and begin that of the report's phase."""
+        """End the span of the last stage and begin a span for the phase of the report."""
         with self._lock:
             if self._over or report.phase is self._phase:
                 return
@@ -45,7 +45,7 @@ class OtlpStartSpans:
                 self._phase, self._stage = report.phase, self._begun(report.phase, now)
 
     def close(self) -> None:
-        """End all open spans, because the process stops before it serves."""
+        """End all open spans with the outcome "stopped", because the process stops before it serves."""
         with self._lock:
             if not self._over:
                 self._over = True
@@ -55,7 +55,7 @@ class OtlpStartSpans:
 
     @contextmanager
     def step(self, step: Step, forecast: float | None, free_bytes: int) -> Iterator[Figures]:
-        """Record a span named compile, load or capture."""
+        """Record a span for a step: compile, load or capture."""
         kind, phase, bucket = step
         attributes: dict[str, Attribute] = {**_bucket(phase, bucket), "gaudi.memory.free_bytes": free_bytes}
         if forecast is not None:
@@ -67,7 +67,7 @@ class OtlpStartSpans:
 
     @contextmanager
     def vision_step(self, bucket: VisionBucket, free_bytes: int) -> Iterator[Figures]:
-        """Record a span named vision."""
+        """Record a span for a run of the vision tower."""
         attributes: dict[str, Attribute] = {
             "gaudi.vision.modality": bucket.modality,
             "gaudi.vision.width": bucket.width,
@@ -79,7 +79,7 @@ class OtlpStartSpans:
             yield figures
 
     def left_out(self, skipped: Sequence[Skipped]) -> None:
-        """Record an event named skip for each bucket that was not tried, up to the number that the report names."""
+        """Record an event named "skip" for each bucket that was not tried, at most as many as the report lists."""
         untried = [each for each in skipped if (each.phase, Bucket(*each.bucket)) not in self._tried]
         for each in untried[: max(0, MAX_SKIPPED - self._named)]:
             self._named += 1
@@ -132,7 +132,7 @@ def _bucket(phase: str, bucket: Bucket) -> dict[str, Attribute]:
 
 
 def _fail(span: Span, error: BaseException) -> None:
-    """Record an error on a span; a shape that the engine refuses is skipped instead."""
+    """Record an error on a span. If the engine cannot run or capture the shape, record "skipped" and not "failed"."""
     if isinstance(error, Stopped):
         span.set_attribute("gaudi.outcome", "stopped")
         return
@@ -144,7 +144,7 @@ def _fail(span: Span, error: BaseException) -> None:
 
 
 def _figures(report: WarmupReport) -> dict[str, Attribute]:
-    """Return the figures of a start by its last report."""
+    """Return the values of a start from its last report."""
     counts: dict[str, Attribute] = {
         f"gaudi.{name}.{what}": getattr(progress, what)
         for name, progress in (("prompt", report.prompt), ("decode", report.decode))

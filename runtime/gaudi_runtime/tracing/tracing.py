@@ -1,4 +1,4 @@
-"""The tracing interface for the rest of the runtime; without a collector nothing is imported and recorded."""
+"""The tracing interface for the rest of the runtime. Without a collector, it imports and records nothing."""
 
 import logging
 import os
@@ -22,10 +22,10 @@ log = logging.getLogger(__name__)
 
 
 class StartSpans(WarmupSpans, Protocol):
-    """The tracing interface for the spans of this process's start; its methods may be called from any thread."""
+    """The tracing interface for the spans of this process's start. All methods are thread-safe."""
 
     def reported(self, report: WarmupReport) -> None:
-        """Begin the stage of this report's phase, and end the stage before it."""
+        """Begin a span for the phase of this report, and end the span of the phase before it."""
 
 
 class Tracing(Protocol):
@@ -36,15 +36,15 @@ class Tracing(Protocol):
         """The spans of the start of this process."""
 
     def around(self, app: ASGIApp, counters: Callable[[], ServingHistogram] | None = None) -> ASGIApp:
-        """Return `app` with a span for each request that runs the model; `counters` report the shapes it met."""
+        """Return `app` with a span for each request that runs the model. `counters` returns the observed shapes."""
 
     async def close(self) -> None:
-        """Send the waiting spans for at most a second; no spans may follow."""
+        """Send the waiting spans within one second. No spans may be recorded after this call."""
 
 
 class _NoStartSpans(NoSpans):
     def reported(self, report: WarmupReport) -> None:
-        """Record nothing."""
+        """Do nothing."""
 
 
 class _NoTracing:
@@ -65,7 +65,7 @@ NO_TRACING: Tracing = _NoTracing()
 async def tracing(
     config: RuntimeConfig, report: WarmupReport, environment: Mapping[str, str] = os.environ
 ) -> AsyncIterator[Tracing]:
-    """Provide the tracing of this process while the block runs, then send the last spans for at most a second.
+    """Yield the tracing of this process. After the block, send the last spans within one second.
 
     `report` is the first report of the process.
     """
@@ -91,7 +91,7 @@ async def tracing(
 
 
 def _made(found: Collector, config: RuntimeConfig, report: WarmupReport) -> "OtlpTracing":
-    # Imported here, because it takes half a second and some megabytes, needed only with a collector.
+    # Import the module only if there is a collector, because the import takes half a second and some megabytes.
     from gaudi_runtime.tracing.otlp import OtlpTracing
 
     return OtlpTracing(found, config, report)

@@ -1,10 +1,11 @@
-"""Simulated batching: the decode steps that a server with continuous batching makes of a trace.
+"""Simulated batching: the decode steps of a server with continuous batching for a trace.
 
 See docs/how-to/learn-buckets.md, Traces.
 
-This is an estimate: a trace says when requests arrived and how long they were, not which batches a server formed. Pace
-has the assumptions. A request is admitted in order of arrival as soon as a sequence and the KV blocks of its whole
-length are free. Its prompt runs alone, then it takes part in every decode step until its answer is complete.
+The result is an estimate: a trace contains the arrival times and lengths of requests, but not the batches that a server
+formed. Pace contains the assumptions. Requests are admitted in order of arrival, as soon as a sequence and the KV
+blocks for the whole length are free. The prompt of a request runs alone. Then the request takes part in every decode
+step until its answer is complete.
 """
 
 from collections import defaultdict, deque
@@ -20,7 +21,7 @@ from gaudi_runtime.traffic.trace import Request
 
 @dataclass(frozen=True)
 class Pace:
-    """The speed of the simulated server, by default about that of a model with 8 billion parameters on one card."""
+    """The speed of the simulated server. The default is about the speed of an 8-billion-parameter model on one card."""
 
     prompt_tokens_per_second: float = 15_000.0
     decode_step_seconds: float = 0.025
@@ -36,7 +37,7 @@ MOST_SIMULATED = 200_000
 
 
 def is_servable(request: Request, limits: Limits) -> bool:
-    """Return True if the prompt fits into one batch and leaves room for a token of an answer."""
+    """Return True if the prompt fits into one batch and the model length allows at least one token of an answer."""
     return request.context <= min(limits.max_num_batched_tokens, limits.max_model_len - 1)
 
 
@@ -47,13 +48,13 @@ def simulate_decode_steps(
     pace: Pace = DEFAULT_PACE,
     most_steps: int = MOST_STEPS,
 ) -> Weights:
-    """Simulate a server with continuous batching on a trace and return its weighted decode shapes.
+    """Simulate a server with continuous batching for a trace, and return the weighted decode shapes.
 
-    A shape is (batch size, 1, KV blocks of the batch), and its weight the number of such steps. Requests that exceed
-    the limits or the `kv_blocks` of the device are skipped. The simulation ends after `most_steps` steps.
+    A shape is (batch size, 1, KV blocks of the batch). Its weight is the number of steps with this shape. Requests that
+    exceed the limits or the `kv_blocks` of the device are skipped. The simulation ends after `most_steps` steps.
     """
-    # One addition per step, not per sequence, because the start of a request decides at which steps its sequence ends
-    # or needs one more block.
+    # The server does one addition per step instead of one per sequence. The start of a request already determines the
+    # steps at which its sequence ends or needs one more block.
     server = _Server(limits, kv_blocks, pace, most_steps)
     for request in requests:
         if is_servable(request, limits):
@@ -74,7 +75,7 @@ class _Server:
         self._step = 0
         self._batch = 0
         self._blocks = 0
-        # Sequences by the step, modulo the block size, at which each begins a new block.
+        # The number of sequences by the step, modulo the block size, at which each sequence begins a new block.
         self._growing = [0] * limits.block_size
         self._ending: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self._waiting: deque[Request] = deque()
@@ -98,7 +99,7 @@ class _Server:
                 self._decode()
 
     def _admit(self) -> bool:
-        """Run the prompt of the first waiting request if there is room; drop a request that can never fit."""
+        """Run the prompt of the first waiting request if it fits now. Drop the request if it can never fit."""
         request = self._waiting[0]
         block, length = self._limits.block_size, self._limits.max_model_len
         steps = min(request.generated, length - request.context) - 1
@@ -106,7 +107,8 @@ class _Server:
         if most > self._kv_blocks:
             self._waiting.popleft()
             return True
-        # Blocks are reserved for the whole length: preemption, as in a real server, is not simulated.
+        # Blocks are reserved for the whole length of a sequence. A real server can preempt a sequence instead, which is
+        # not simulated.
         if self._batch >= self._limits.max_num_seqs or most > self._free:
             return False
         self._waiting.popleft()
@@ -120,8 +122,8 @@ class _Server:
         self._batch += 1
         self._free -= most
         self._blocks += -(-context // block)
-        # In step s, the sequence gets its token number (context + s + 1). If the block size divides (context + s), this
-        # token begins a new block.
+        # In its decode step number n, counted from 0, a sequence gets token number (context + n + 1). This token begins
+        # a new block if the block size divides (context + n).
         grows_at = (self._step - context) % block
         self._growing[grows_at] += 1
         self._ending[self._step + steps].append((most, grows_at))
@@ -147,14 +149,15 @@ def read_traffic_of_trace(
 ) -> Traffic:
     """Convert the requests of a trace to Traffic in one pass: its prompts, and simulated decode steps.
 
-    Memory grows with the distinct shapes, up to MOST_COUNTED, not with the requests. See docs/how-to/learn-buckets.md,
-    Traces.
+    The memory depends on the number of distinct shapes (up to MOST_COUNTED), not on the number of requests. See
+    docs/how-to/learn-buckets.md, Traces.
     """
     prompts = ShapeCounts()
 
     def counted() -> Iterator[Request]:
         for request in requests:
-            # Each prompt is counted alone and without context, because a trace has neither batches nor shared prefixes.
+            # Each prompt is counted as a batch of one without context, because a trace contains neither batches nor
+            # shared prefixes.
             prompts.add(Bucket(1, request.context, 0))
             yield request
 

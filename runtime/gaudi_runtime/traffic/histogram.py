@@ -16,7 +16,7 @@ from gaudi_runtime.errors import PlanImpossible
 Weights = Mapping[Bucket, float]
 MOST_LINES = 1500
 MOST_DIGITS = 11
-# The most distinct shapes of a phase while a trace is read. They take tens of megabytes.
+# The most distinct shapes of a phase while a trace is read. This many shapes take tens of megabytes.
 MOST_COUNTED = 100_000
 MOST_WEIGHT = 1e15
 MAX_VALUE = 16_777_216
@@ -25,7 +25,7 @@ FORM = "phase, batch size, query, blocks and weight, such as: prompt 1 412 0 17"
 
 @dataclass(frozen=True)
 class Traffic:
-    """A histogram of traffic: the weight of each prompt batch, by real lengths, and of each decode step.
+    """A histogram of traffic: weights of prompt batches, by their lengths before padding, and of decode steps.
 
     See docs/how-to/learn-buckets.md.
     """
@@ -39,7 +39,7 @@ class Traffic:
 
 
 def read_traffic(text: str, name: str = "bucketing.optimal.traffic") -> Traffic:
-    """Parse a histogram of traffic. Raises PlanImpossible with `name`, number and text of a wrong line."""
+    """Parse a histogram of traffic. Raises PlanImpossible with `name` and the number and text of a wrong line."""
     shapes: dict[BucketPhase, dict[Bucket, float]] = {phase: {} for phase in BucketPhase}
     for number, line in enumerate(text.splitlines(), start=1):
         content = line.split("#", 1)[0].split()
@@ -56,11 +56,11 @@ def read_traffic(text: str, name: str = "bucketing.optimal.traffic") -> Traffic:
 def write_traffic(traffic: Traffic) -> str:
     """Write traffic as a text histogram of at most 1500 lines per phase and 64 KiB.
 
-    Larger histograms are shortened by rounding sizes up to fewer binary digits. No size is rounded above the largest
-    one, which may be the largest that the limits admit.
+    A larger histogram is shortened: sizes are rounded up to fewer binary digits. No size is rounded above the largest
+    size, because this size may be the largest one that the limits admit.
     """
     most = MOST_LINES
-    # The length of the text is known only after writing, so each try has a quarter fewer shapes.
+    # The length of the text is known only after the text is formatted. So each try uses a quarter fewer shapes.
     while len(text := _text(traffic, most)) > MOST_TEXT and most:
         most = most * 3 // 4
     return text
@@ -111,9 +111,10 @@ def _weight(word: str) -> float:
 
 
 def merge_shapes(weights: Weights, most: int, digits: int = MOST_DIGITS) -> tuple[dict[Bucket, float], int]:
-    """Merge a histogram to at most `most` shapes by rounding sizes up to fewer binary digits, from `digits` down.
+    """Merge a histogram to at most `most` shapes by rounding sizes up to fewer and fewer binary digits.
 
-    Return the merged shapes and the digits that were kept. Sizes of a single digit are not merged further.
+    Rounding starts at `digits` binary digits. The result contains the merged shapes and the final number of digits.
+    Sizes with a single digit are not merged further.
     """
     kept = dict(weights)
     while len(kept) > most and digits > 1:
@@ -123,10 +124,10 @@ def merge_shapes(weights: Weights, most: int, digits: int = MOST_DIGITS) -> tupl
 
 
 class ShapeCounts:
-    """Counts of shapes: exact for up to `most` shapes, then with sizes rounded up by merge_shapes()."""
+    """Counts of shapes. They are exact for up to `most` shapes; above that, merge_shapes() rounds sizes up."""
 
     def __init__(self, most: int = MOST_COUNTED) -> None:
-        """Start without shapes."""
+        """Start with no counted shapes."""
         self._most = most
         self._digits: int | None = None
         self._largest = Bucket(0, 0, 0)
@@ -143,17 +144,17 @@ class ShapeCounts:
             self._counts, self._digits = merge_shapes(self._counts, self._most // 2, self._digits or MOST_DIGITS + 1)
 
     def weights(self) -> dict[Bucket, float]:
-        """Return all counted shapes with their counts; no size exceeds the largest one that was counted."""
+        """Return all counted shapes with their counts. No size exceeds the largest counted size."""
         return self._counts if self._digits is None else shapes_within(self._counts, self._largest)
 
 
 def largest_sizes(shapes: Iterable[Bucket]) -> Bucket:
-    """Return the largest size in each dimension of the shapes of a histogram; 0 without shapes."""
+    """Return the largest size in each dimension of a histogram's shapes, or 0 if there are no shapes."""
     return Bucket(*(max(sizes) for sizes in zip(Bucket(0, 0, 0), *shapes, strict=True)))
 
 
 def shapes_within(weights: Weights, most: Bucket) -> dict[Bucket, float]:
-    """Return the shapes of a histogram with no size above that of `most`."""
+    """Return the shapes of a histogram with each size capped at the size of `most`."""
     return _merged((Bucket(*map(min, shape, most)), weight) for shape, weight in weights.items())
 
 
@@ -171,6 +172,6 @@ def _merged(items: Iterable[tuple[Bucket, float]]) -> dict[Bucket, float]:
 
 
 def _round_up(value: int, digits: int) -> int:
-    """Return the next number with at most `digits` significant binary digits."""
+    """Return the smallest number >= value with at most `digits` significant binary digits."""
     spare = value.bit_length() - digits
     return value if spare <= 0 else -(-value >> spare) << spare

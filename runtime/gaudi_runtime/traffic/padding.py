@@ -11,17 +11,17 @@ from gaudi_runtime.contract.report import BucketPhase
 
 
 def size_class(shape: Bucket) -> int:
-    """Return the class of batch sizes that share a forecast of padding: the binary digits of the batch size."""
+    """Return the class of batch sizes that share a padding forecast: the number of binary digits of the batch size."""
     return shape[0].bit_length()
 
 
 @dataclass(slots=True)
 class Padding:
-    """The padding of one phase as padded compute divided by real compute; 1.0 is no padding.
+    """The padding of one phase: padded compute divided by real compute. 1.0 means no padding.
 
-    The batch size depends on the load, which a canary shares with older pods. So the learned traffic has a forecast
-    for each class of batch sizes (`by_size`), and `overall` is for sizes that this traffic lacks. `real`, `padded` and
-    `expected` are the sums of compute over the served batches: without padding, as padded, and by the forecast.
+    The batch size depends on the load, which a canary shares with older pods. So `by_size` has a forecast for each
+    class of batch sizes in the learned traffic. `overall` applies to sizes that are not in this traffic. `real`,
+    `padded` and `expected` are sums of compute over the served batches: without padding, as padded, and as forecast.
     """
 
     cost: Callable[[BucketPhase, Bucket], float]
@@ -32,7 +32,7 @@ class Padding:
     expected: float = 0.0
 
     def count(self, phase: BucketPhase, real: Bucket, ran: Bucket, batches: int) -> None:
-        """Count `batches` of the shape `real` that ran as `ran`."""
+        """Count `batches` batches of the shape `real` that ran with the shape `ran`."""
         compute = batches * self.cost(phase, real)
         self.real += compute
         self.padded += batches * self.cost(phase, ran)
@@ -40,10 +40,10 @@ class Padding:
 
     @property
     def observed(self) -> float | None:
-        """The padding of the served batches; None before the first one."""
+        """The padding of the served batches, or None before the first batch."""
         return self.padded / self.real if self.real else None
 
     @property
     def forecast(self) -> float:
-        """The forecast padding for batches of the sizes that were served."""
+        """The forecast padding for batches with the sizes that were served."""
         return self.expected / self.real if self.real else self.overall

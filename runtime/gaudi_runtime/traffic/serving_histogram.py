@@ -2,8 +2,8 @@
 
 See docs/how-to/learn-buckets.md, While serving.
 
-Its size is bounded: above a maximum number of buckets and real shapes, others are counted under rounded shapes. It is
-not thread-safe: counting and reading share one event loop.
+Its size is limited: if there are too many buckets or real shapes, further shapes are counted with rounded sizes. The
+class is not thread-safe, because counting and reading use the same event loop.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,11 +23,11 @@ from gaudi_runtime.contract.report import (
 from gaudi_runtime.traffic.histogram import MOST_LINES, Traffic, merge_shapes, round_sizes_up, shapes_within
 from gaudi_runtime.traffic.padding import Padding
 
-# Significant binary digits of real sizes: exact up to 128, then at most 1.6 % too large.
+# The significant binary digits of real sizes. Sizes up to 128 are exact, and larger sizes are at most 1.6 % too large.
 DIGITS = 7
-# The most real shapes of a phase; above that they are rounded until half as many are left.
+# The most real shapes of a phase. If there are more shapes, sizes are rounded until half as many shapes are left.
 MOST_SHAPES = 2 * MOST_LINES
-# The most buckets that are counted separately; others are counted under sizes rounded up to powers of two.
+# The most buckets that are counted separately. The sizes of further buckets are rounded up to powers of two.
 MOST_BUCKETS = 8192
 
 NOTHING = Bucket(0, 0, 0)
@@ -44,7 +44,7 @@ if the plan determines it.
 
 
 class Padded(NamedTuple):
-    """The shape that the serving histogram counts a batch at, and whether it is warm."""
+    """The padded shape under which the serving histogram counts a batch, and whether this shape is warm."""
 
     bucket: Bucket
     warm: bool
@@ -54,7 +54,7 @@ Pad = Callable[[BucketPhase, Bucket], Padded]
 
 
 def pad_by(plan: BucketPlan, limits: Limits, is_warm: Callable[[BucketPhase, Bucket], bool]) -> Pad:
-    """Return a function that pads served batches by the plan for the histogram: to a bucket or a fallback shape."""
+    """Return a function that pads served batches to a bucket of the plan, or to a fallback shape."""
 
     def pad(phase: BucketPhase, real: Bucket) -> Padded:
         bucket = plan.find(phase, *real) or plan.fallback(phase, limits, *real)
@@ -65,10 +65,10 @@ def pad_by(plan: BucketPlan, limits: Limits, is_warm: Callable[[BucketPhase, Buc
 
 @dataclass(slots=True)
 class Tally:
-    """The serving counts of one bucket in the histogram: `hits` ran it warm, `misses` cold, `compiles` delayed them.
+    """The counts of one bucket in the histogram: warm batches (`hits`), cold batches (`misses`), and `compiles`.
 
-    `tokens` (batch size * query) and `blocks` (of the whole batch) are sums of the real sizes. `needed` is the
-    smallest bucket that holds all misses.
+    `compiles` counts compilations that delayed these batches. `tokens` (batch size * query) and `blocks` (of the whole
+    batch) are sums of the real sizes. `needed` is the smallest bucket that holds all misses.
     """
 
     hits: int = 0
@@ -86,9 +86,9 @@ class Tally:
 
 @dataclass(slots=True)
 class VisionTally:
-    """The serving counts of vision tower runs in the histogram: `hits` of sizes that ran before, `misses` of new ones.
+    """The counts of vision tower runs in the histogram. `hits` are runs of known sizes, `misses` of new sizes.
 
-    `cold` has the inputs of the first misses, as the model receives them.
+    `cold` contains the inputs of the first misses, in the form that the model receives.
     """
 
     hits: int = 0
@@ -97,7 +97,7 @@ class VisionTally:
     cold: tuple[str, ...] = ()
 
     def absorb(self, rows: Iterable[Row]) -> None:
-        """Count rows of [inputs, warm, runs, compiles] from another process. Raises ValueError for another form."""
+        """Add rows of [inputs, warm, runs, compiles] from another process. Raises ValueError for any other form."""
         for row in rows:
             try:
                 inputs, warm, runs, compiles = row
@@ -118,7 +118,7 @@ def blocks_of(phase: BucketPhase, shape: Bucket) -> int:
 
 
 class ServingHistogram:
-    """A histogram of served batches: hits, misses, compiles and padding per bucket, and the real shapes."""
+    """A histogram of served batches: hits, misses, compilations and padding per bucket, and the real shapes."""
 
     def __init__(self, pad: Pad, most_buckets: int = MOST_BUCKETS) -> None:
         self.tallies: dict[Key, Tally] = {}
@@ -132,15 +132,15 @@ class ServingHistogram:
         self._largest = dict.fromkeys(BucketPhase, NOTHING)
 
     def count_batch(self, phase: BucketPhase, real: Bucket) -> Bucket:
-        """Count a batch of the shape `real` and return the shape that it is padded to."""
+        """Count a batch of the shape `real`, and return its padded shape."""
         padded = self._pad(phase, real)
         self.observe(phase, real, padded)
         return padded.bucket
 
     def observe(self, phase: BucketPhase, real: Bucket, padded: Padded, batches: int = 1) -> None:
-        """Count `batches` of the shape `real` that ran as `padded`, in constant time.
+        """Count `batches` batches of the shape `real` that ran as `padded`, in constant time.
 
-        `real` is a Bucket: for a prompt batch the longest query and the most cached blocks of its sequences.
+        `real` is a Bucket. For a prompt batch, it has the longest query and the most cached blocks of the sequences.
         """
         tally = self._tally(phase, padded.bucket)
         if padded.warm:
@@ -155,16 +155,16 @@ class ServingHistogram:
         self._remember(phase, real, batches)
 
     def compiled(self, phase: BucketPhase, bucket: Bucket, compiles: int = 1) -> None:
-        """Count compiles that a batch of this padded shape waited for."""
+        """Count compilations that delayed a batch of this padded shape."""
         self._tally(phase, bucket).compiles += compiles
 
     def absorb(
         self, rows: Iterable[Row], vision: Iterable[Row] | None = None, compile_times: Iterable[Row] = ()
     ) -> None:
-        """Count the batches that another process observed since its last answer.
+        """Add the batches that another process observed since its last answer.
 
-        `vision` has the runs of its vision tower, `compile_times` rows of [stage, recipes, seconds, counts]. Raises
-        ValueError for another form.
+        `vision` contains the runs of its vision tower. `compile_times` contains rows of [stage, recipes, seconds,
+        counts]. Raises ValueError for any other form.
         """
         for row in rows:
             phase, real, ran, batches, compiles = _read(row)
@@ -181,25 +181,25 @@ class ServingHistogram:
 
     @property
     def hits(self) -> int:
-        """The number of batches that met a warm shape."""
+        """The number of batches that ran with a warm shape."""
         return sum(tally.hits for tally in self.tallies.values())
 
     @property
     def recompiles(self) -> int:
-        """The number of compiles while serving, those of the vision tower included."""
+        """The number of compilations while serving, including the vision tower."""
         return sum(tally.compiles for tally in self.tallies.values()) + (self.vision.compiles if self.vision else 0)
 
     @property
     def cold(self) -> dict[Key, int]:
-        """The number of batches for each padded shape that was cold."""
+        """The number of cold batches for each padded shape."""
         return {key: tally.misses for key, tally in self.tallies.items() if tally.misses}
 
     def traffic(self) -> Traffic:
-        """Return the real shapes, weighted by their batches, so that a plan can be learned from them."""
+        """Return the real shapes with their numbers of batches as weights, so that a plan can be learned from them."""
         return Traffic(self._remembered(BucketPhase.PROMPT), self._remembered(BucketPhase.DECODE))
 
     def _remembered(self, phase: BucketPhase) -> dict[Bucket, float]:
-        # No size is rounded above the largest observed one, because the limits may not admit it.
+        # No size is rounded to more than the largest observed size, because the limits may not admit a larger size.
         return shapes_within(self._shapes[phase], self._largest[phase])
 
     def _tally(self, phase: BucketPhase, bucket: Bucket) -> Tally:
@@ -212,7 +212,8 @@ class ServingHistogram:
 
     def _remember(self, phase: BucketPhase, real: Bucket, batches: int) -> None:
         shapes, largest = self._shapes[phase], self._largest[phase]
-        # The comparison saves creating the shape, because this runs for every batch, and a larger size is rare.
+        # This code runs for every batch, but a larger size is rare. So the comparison comes first, and a new shape is
+        # created only if needed.
         if real[0] > largest[0] or real[1] > largest[1] or real[2] > largest[2]:
             self._largest[phase] = Bucket(*map(max, real, largest))
         shape = round_sizes_up(real, self._digits[phase])

@@ -1,9 +1,9 @@
-"""Reading a trace: a CSV file of requests, read row by row so that its size does not matter.
+"""A reader of traces: CSV files of requests, read row by row, so that a trace can have any size.
 
 See docs/how-to/learn-buckets.md, Traces.
 
-Columns are found by the names that public traces use, or named by the user. Requests are sorted by arrival. A trace
-can be split in time: a plan is learned from the first half and judged on the second.
+Columns are found by the usual names of public traces, or by names from the user. Requests are sorted by arrival. A
+trace can be split in time: a plan is learned from the first half and scored on the second half.
 """
 
 import csv
@@ -44,7 +44,7 @@ GENERATED = (
 
 @dataclass(frozen=True)
 class ColumnNames:
-    """The column names that the user gave; a column whose name is None is found by its usual names."""
+    """The column names from the user. A column whose name is None is found by its usual names."""
 
     arrival: str | None = None
     context: str | None = None
@@ -67,7 +67,7 @@ MAX_LINE = 64 * 1024
 
 
 class Request(NamedTuple):
-    """One request of a trace: arrival in seconds on the trace's clock, tokens of its prompt and of its answer."""
+    """One request of a trace: its arrival in seconds on the trace's clock, its prompt tokens and its answer tokens."""
 
     arrival: float
     context: int
@@ -75,9 +75,9 @@ class Request(NamedTuple):
 
 
 def read_trace(lines: Iterable[bytes], names: ColumnNames = FOUND_BY_NAME) -> Iterator[Request]:
-    """Yield the requests of a CSV trace in their order in the file.
+    """Yield the requests of a CSV trace in file order.
 
-    `lines` are those of a binary file. Raises TraceUnreadable with a clause that names the line: not UTF-8, no header,
+    `lines` are lines of a binary file. Raises TraceUnreadable with a clause that names the line: not UTF-8, no header,
     a missing column, a row with too few cells, a wrong number, a request without context tokens, or no request at all.
     """
     rows = csv.reader(_decoded(lines), strict=True)
@@ -102,7 +102,7 @@ def _decoded(lines: Iterable[bytes]) -> Iterator[str]:
         if len(line) > MAX_LINE:
             raise _at(number, f"is longer than {MAX_LINE} bytes")
         try:
-            # Spreadsheets begin their exports with a byte order mark.
+            # A file that a spreadsheet program exported may begin with a byte order mark.
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
             raise _at(number, f"is not UTF-8 text: {error.reason}") from error
@@ -125,7 +125,7 @@ def _tokens(cell: str, line: int, what: str) -> int:
 
 
 def _seconds(cell: str, line: int) -> float:
-    """Return the seconds of a plain number, or of a date with time."""
+    """Return the seconds of a cell, which is a number or a date with time."""
     try:
         seconds = float(cell)
     except ValueError:
@@ -133,7 +133,7 @@ def _seconds(cell: str, line: int) -> float:
             moment = datetime.fromisoformat(cell.strip())
         except ValueError:
             raise _at(line, f"has the arrival time {cell[:40]!r}, neither seconds nor a date with time") from None
-        # A time without a zone is read as UTC, because only differences count.
+        # A time without a time zone is read as UTC. The zone does not matter, because only differences are used.
         seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     if not isfinite(seconds):
         raise _at(line, f"has the arrival time {cell[:40]!r}, which is not finite")
@@ -145,7 +145,7 @@ def _at(line: int, problem: str) -> TraceUnreadable:
 
 
 def find_columns(header: Sequence[str], names: ColumnNames) -> Columns:
-    """Find the columns of a trace's header. Raises TraceUnreadable with the missing and the existing columns."""
+    """Find the columns in a trace's header. Raises TraceUnreadable with the missing and the existing columns."""
     return Columns(
         arrival=_find(header, names.arrival, ARRIVAL, "the arrival time", "--arrival-column"),
         context=_find(header, names.context, CONTEXT, "the context tokens", "--context-column"),
@@ -165,20 +165,20 @@ def _find(header: Sequence[str], given: str | None, known: Sequence[str], what: 
 
 
 def _plain(name: str) -> str:
-    """Return a column name without case, spaces and punctuation, so that ContextTokens equals context_tokens."""
+    """Return a column name in lower case, without spaces and punctuation: ContextTokens equals Context_Tokens."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-# The number of requests that are buffered for sorting. A shorter trace may be in any order.
+# The most requests in the sort buffer. A trace with fewer requests may be in any order.
 WINDOW = 100_000
 
 
 def sort_by_arrival(requests: Iterable[Request], window: int = WINDOW) -> Iterator[Request]:
-    """Yield the requests of a trace by arrival.
+    """Yield the requests of a trace in order of arrival.
 
-    Raises TraceUnreadable for a request that is more than `window` rows too late.
+    Raises TraceUnreadable if a request is more than `window` rows too late in the file.
     """
-    # Logs are often written in order of completion, so requests with the longest answers come late.
+    # Logs are often sorted by completion time, so requests with long answers come late.
     held: list[Request] = []
     last = -float("inf")
     for request in requests:
@@ -196,7 +196,8 @@ def sort_by_arrival(requests: Iterable[Request], window: int = WINDOW) -> Iterat
 
 def count_requests(requests: Iterable[Request]) -> int:
     """Return the number of requests in a trace. Raises TraceUnreadable for fewer than two."""
-    # A trace may be larger than the memory, so it is counted, and read once more for its halves.
+    # A trace may be larger than the memory, so the trace is read once to count its requests and a second time to split
+    # them into halves.
     count = sum(1 for _ in requests)
     if count < 2:
         raise TraceUnreadable("has a single request; at least two are needed to learn from one half")
@@ -206,6 +207,6 @@ def count_requests(requests: Iterable[Request]) -> int:
 def take_first_half(requests: Iterator[Request], count: int) -> Iterator[Request]:
     """Yield the earlier half of `count` requests of a trace, rounded down.
 
-    After that, `requests` continues with the later half.
+    The iterator `requests` then continues with the later half.
     """
     return islice(requests, count // 2)

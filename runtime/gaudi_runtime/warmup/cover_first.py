@@ -1,9 +1,9 @@
 """CoverFirst: the order in which a warm-up that may end early compiles its buckets (docs/internals/warmup.md).
 
-The order of a phase starts with its covering set. Each later bucket is the one that saves the most padded compute by
-typical_cost. The planned buckets stand for the traffic, all with the same weight, and each is padded to the cheapest
-bucket before it in the order. Compile times are ignored, because by the rates of the reference logs all buckets of a
-phase take equally long.
+The order of a phase starts with its covering set. Each later bucket is the bucket that saves the most padded compute by
+typical_cost. The planned buckets represent the traffic, all with the same weight. Each is padded to the cheapest bucket
+before it in the order. Compile times are ignored, because all buckets of a phase take equally long by the rates of the
+reference logs.
 
     order = cover_first(plan, phase, limits, kv_blocks)
     order.buckets[: order.covering]     the covering set, which covers all that the plan covers
@@ -39,7 +39,7 @@ Needs = Mapping[Bucket, Sequence[Bucket]]
 
 @dataclass(frozen=True)
 class CoverFirst:
-    """The warm-up order of all buckets of a phase; the first `covering` of them are the covering set."""
+    """The warm-up order of all buckets of a phase. The first `covering` buckets are the covering set."""
 
     buckets: tuple[Bucket, ...]
     covering: int
@@ -51,7 +51,7 @@ def cover_first(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks:
     Equal plans have equal orders.
     """
     search = _Search(phase, limits.block_size, _needs(plan, phase, limits, kv_blocks))
-    # The largest come first, so that the memory peak comes at once.
+    # The largest buckets come first, so that the memory peak occurs at the start of warm-up.
     search.take_largest_first(covering_set(plan, phase, limits, kv_blocks))
     covering = len(search.taken)
     rest = [each for each in plan.buckets_of(phase) if each not in search.taken]
@@ -63,7 +63,7 @@ def cover_first(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks:
 
 
 def _largest_shape(phase: BucketPhase, bucket: Bucket, limits: Limits, kv_blocks: int) -> Bucket | None:
-    """Return the largest admissible shape of a bucket; None if no shape with its blocks is admissible."""
+    """Return the largest admissible shape in a bucket, or None if no shape with its blocks is admissible."""
     size, query, blocks = bucket
     if phase is BucketPhase.DECODE:
         size = size if limits.draft_tokens else min(size, limits.max_num_seqs)
@@ -80,7 +80,8 @@ def _needs(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int)
         return needs
     rows = {size: list(row) for size, row in groupby(plan.decode, key=attrgetter("batch_size"))}
     if limits.contiguous_paged_attention:
-        # The batch size is looked up first, and its buckets must then hold the highest block (planning/coverage.py).
+        # The plugin looks up the batch size first. A bucket of this batch size must then hold the highest block
+        # (planning/coverage.py).
         tops = [max(row, key=attrgetter("num_blocks")) for row in rows.values()]
         for at, row in enumerate(rows.values()):
             needs.update({each: [tops[at]] for each in row if each is not tops[at]})
@@ -89,15 +90,15 @@ def _needs(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int)
         needs[seed] += _verifying(plan, seed, limits)
     verifying = {seed.batch_size * _tokens(limits) for seed in plan.seeds}
     for smaller, larger in pairwise(each for each in plan.decode if each.batch_size in verifying):
-        # Batches that verify drafts are never padded to `larger` while `smaller` is in the plan, so `larger` is not
-        # warmed for such batches (engines/vllm/workers/speculative.py).
+        # A batch that verifies drafts is padded to `smaller` and never to `larger` while `smaller` is in the plan. So
+        # `larger` is not warmed for such batches (engines/vllm/workers/speculative.py).
         if smaller.batch_size == larger.batch_size and _most_verified(larger, limits) <= smaller.num_blocks:
             needs[larger].append(smaller)
     return needs
 
 
 def _verifying(plan: BucketPlan, seed: Bucket, limits: Limits) -> list[Bucket]:
-    """Return the bucket in which the largest batch of a seed verifies its drafts; the list is empty if none fits."""
+    """Return a list with the bucket in which the largest batch of a seed verifies its drafts; empty if none fits."""
     rows = seed.batch_size * _tokens(limits)
     blocks = _most_verified(Bucket(rows, 1, seed.num_blocks * _tokens(limits)), limits)
     found = plan.find(BucketPhase.DECODE, rows, 1, blocks)
@@ -105,7 +106,7 @@ def _verifying(plan: BucketPlan, seed: Bucket, limits: Limits) -> list[Bucket]:
 
 
 def _most_verified(bucket: Bucket, limits: Limits) -> int:
-    """Return the most blocks, counted per token, of a batch of full sequences that verifies drafts in this bucket."""
+    """Return the most blocks, counted per token, that full sequences with drafts can have in this bucket."""
     tokens = _tokens(limits)
     sequences = ceil((limits.max_model_len - tokens + 1) / limits.block_size) * (bucket.batch_size // tokens)
     return min(bucket.num_blocks // tokens, sequences) * tokens
@@ -119,7 +120,7 @@ def _tokens(limits: Limits) -> int:
 def _higher(tops: Sequence[Bucket], kv_blocks: int) -> list[Bucket]:
     """Return the buckets before the last one that have more blocks than all buckets after them.
 
-    Only plans of bucket files have more blocks for fewer sequences.
+    Only a bucket file can plan more blocks for fewer sequences.
     """
     found: list[Bucket] = []
     most = min(tops[-1].num_blocks, kv_blocks)
@@ -131,7 +132,7 @@ def _higher(tops: Sequence[Bucket], kv_blocks: int) -> list[Bucket]:
 
 
 class _Search:
-    """The search for the warm-up order: the taken buckets, and the others grouped by the taken bucket they pad to."""
+    """The search for the warm-up order: the taken buckets, and groups of other buckets that pad to a taken bucket."""
 
     def __init__(self, phase: BucketPhase, block_size: int, needs: Needs) -> None:
         self.taken: dict[Bucket, None] = {}
@@ -147,7 +148,7 @@ class _Search:
         return self._cost(self._phase, bucket)
 
     def take(self, bucket: Bucket) -> None:
-        """Take a bucket, after the buckets that it needs."""
+        """Take a bucket after all buckets that it needs."""
         waiting, begun = [bucket], {bucket}
         while waiting:
             missing = [
@@ -166,9 +167,9 @@ class _Search:
             self.take(bucket)
 
     def take_by_saving(self, shapes: Mapping[Bucket, Bucket | None]) -> None:
-        """Take all these buckets, each time the one that saves most. Each bucket stands for batches of its shape.
+        """Take all these buckets in the order of their savings. Each bucket represents batches of its shape.
 
-        Buckets whose shape the covering set does not hold come last.
+        Buckets whose shape is not in the covering set's coverage come last.
         """
         for bucket, shape in shapes.items():
             paid = [(paid, each) for each in self.taken if shape and (paid := self._paid(shape, each, alone=True))]
@@ -179,13 +180,14 @@ class _Search:
             self._enqueue(group)
         while self._queue:
             _, bucket, group, size = heappop(self._queue)
-            # A group only shrinks, and each change enqueues it again, so an entry with another size is out of date.
+            # A group can only become smaller, and each change adds a new entry to the queue. So an entry with another
+            # size is outdated.
             if size == len(self._groups[group]):
                 self.take(bucket)
         self.take_largest_first(shapes)
 
     def _regroup(self, taken: Bucket) -> None:
-        """Move shapes from this bucket's group to the bucket if they are cheaper there."""
+        """Move the shapes of this bucket's group to the taken bucket if they are cheaper there."""
         group = self._padded.pop(taken, None)
         if group is None:
             return
@@ -199,7 +201,7 @@ class _Search:
         self._enqueue(taken)
 
     def _enqueue(self, group: Bucket) -> None:
-        """Queue the bucket of a group that saves most."""
+        """Queue the bucket of a group that saves the most compute."""
         members = self._groups[group]
         if not members:
             return
@@ -210,7 +212,7 @@ class _Search:
         heappush(self._queue, (-saved, bucket, group, len(members)))
 
     def _saved(self, shape: Bucket, bucket: Bucket, group: Bucket) -> float:
-        """Return the compute that a batch of this shape saves by moving from `group` to `bucket`; 0 if it stays."""
+        """Return the compute that a batch of this shape saves by a move from `group` to `bucket`; 0 if it stays."""
         alone = self._splits and shape.batch_size > group.batch_size
         paid = self._paid(shape, bucket, alone=alone)
         return max(0.0, (self._paid(shape, group, alone=alone) or 0.0) - paid) if paid else 0.0
@@ -218,7 +220,7 @@ class _Search:
     def _paid(self, shape: Bucket, bucket: Bucket, *, alone: bool) -> float | None:
         """Return the cost of a batch of this shape in `bucket`; None if the shape does not fit.
 
-        If `alone` is set, the prompts of a batch that is too large for the bucket run one by one.
+        If `alone` is True, the batch is too large for the bucket, so its prompts run one by one.
         """
         if shape.query_len > bucket.query_len or shape.num_blocks > bucket.num_blocks:
             return None
@@ -228,7 +230,7 @@ class _Search:
 
 
 def plan_without_cold(plan: BucketPlan, limits: Limits, cold: Collection[Key]) -> BucketPlan:
-    """Return the plan that remains if a warm-up in order CoverFirst ends before the buckets `cold` are warm.
+    """Return the remaining plan if a warm-up in the order `CoverFirst` ends before the buckets `cold` are warm.
 
     A phase without any warm bucket keeps all its buckets.
     """
@@ -245,8 +247,9 @@ def plan_without_cold(plan: BucketPlan, limits: Limits, cold: Collection[Key]) -
 
 
 def _without_low_rows(decode: Sequence[Bucket], warm: Collection[Bucket]) -> tuple[Bucket, ...]:
-    """Return the warm buckets, without batch sizes whose largest bucket is cold while larger sizes hold more blocks."""
-    # The plugin looks up the batch size first, and would not find the highest block in such a batch size.
+    """Return the warm buckets. Skip a batch size whose largest bucket is cold if larger sizes hold more blocks."""
+    # The plugin looks up the batch size first. In a batch size without a large bucket, the plugin would not find the
+    # highest block.
     kept: list[Bucket] = []
     most = -1
     for _, group in groupby(reversed(decode), key=attrgetter("batch_size")):

@@ -1,7 +1,7 @@
 """The smallest covering set of a plan: the fewest buckets of a phase that hold every shape that the plan holds.
 
-Only shapes that the limits admit count (docs/internals/bucketing.md, Coverage). The largest shapes of a phase form a
-chain, and each bucket holds a stretch of that chain. So the fewest stretches are found from one end to the other.
+Only shapes within the limits count (docs/internals/bucketing.md, Coverage). The largest shapes of a phase form a chain,
+and each bucket holds a section of this chain. So the fewest sections are found in one pass over the chain.
 """
 
 from bisect import bisect_left
@@ -20,8 +20,8 @@ from gaudi_runtime.contract.report import BucketPhase
 def covering_set(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int) -> tuple[Bucket, ...]:
     """Return the smallest covering set of a phase, on a device with `kv_blocks` KV blocks.
 
-    With drafts, the set covers the steps without drafts. The buckets that verify drafts follow from it
-    (cover_first.py).
+    With drafts, the set covers only the steps without drafts. cover_first.py derives the buckets that verify drafts
+    from this set.
     """
     if phase is BucketPhase.PROMPT:
         return tuple(_prompts(plan.prompt, limits))
@@ -32,7 +32,7 @@ def covering_set(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks
 
 
 def _prompts(buckets: Sequence[Bucket], limits: Limits) -> Iterator[Bucket]:
-    """Yield the fewest prompt buckets that hold all queries. A longer query leaves room for less context."""
+    """Yield the fewest prompt buckets that hold all queries. A longer query allows less context."""
     rows: dict[int, list[Bucket]] = defaultdict(list)
     for bucket in buckets:
         rows[bucket.query_len].append(bucket)
@@ -43,7 +43,7 @@ def _prompts(buckets: Sequence[Bucket], limits: Limits) -> Iterator[Bucket]:
     while query <= longest:
         needed = min(most_context_of(limits, query), held[bisect_left(queries, query)])
         row = rows[next(top for top, blocks in zip(reversed(queries), reversed(most), strict=True) if blocks >= needed)]
-        # Prompts are counted one by one, so the smallest batch size is enough.
+        # The smallest batch size is sufficient, because each prompt counts as a batch of one.
         bucket = min((each for each in row if each.num_blocks >= needed), key=lambda b: (b.batch_size, b.num_blocks))
         yield bucket
         query = bucket.query_len + 1
@@ -59,7 +59,7 @@ def _decodes(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> Itera
         min(most_decode_blocks(size, limits, kv_blocks), held[bisect_left(sizes, size)])
         for size in range(1, largest + 1)
     ]
-    # Each sequence needs a block, so with fewer blocks than sequences the plan holds no batch of this size.
+    # Each sequence needs a block. So a batch of this size has no bucket in the plan if `blocks` is smaller than `size`.
     needed = [blocks if blocks >= size else 0 for size, blocks in enumerate(needed, start=1)]
     size = 1
     for peak in _peaks(needed):
@@ -72,7 +72,7 @@ def _decodes(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> Itera
 
 
 def _peaks(needed: Sequence[int]) -> list[int]:
-    """Return the batch sizes that need more blocks than every larger one, ascending."""
+    """Return the batch sizes that need more blocks than every larger size, in ascending order."""
     peaks: list[int] = []
     most = 0
     for size in range(len(needed), 0, -1):
@@ -83,15 +83,16 @@ def _peaks(needed: Sequence[int]) -> list[int]:
 
 
 def _rows(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> Iterator[Bucket]:
-    """Yield the largest buckets of the fewest batch sizes, with contiguous attention.
+    """Yield the largest buckets of the fewest batch sizes, for contiguous attention.
 
-    The plugin looks up the batch size first, so the buckets of that size must hold the highest block (coverage.py).
+    The plugin looks up the batch size first, so the buckets of this batch size must hold the highest block
+    (coverage.py).
     """
     tops = _tops(buckets)
     most, capacity, end, least = min(limits.max_num_seqs, kv_blocks), 0, len(tops), -1
     rows: list[int] = []
     for at, top in enumerate(tops):
-        # A batch size that holds no more sequences than a smaller one is never looked up.
+        # The plugin never looks up a batch size that holds no more sequences than a smaller batch size.
         if capacity < most and min(top.batch_size, top.num_blocks) > capacity:
             capacity = min(top.batch_size, top.num_blocks)
             rows.append(at)
@@ -103,10 +104,10 @@ def _rows(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> Iterator
 
 
 def _tops(buckets: Sequence[Bucket]) -> list[Bucket]:
-    """Return the bucket with the most blocks of each decode batch size, ascending."""
+    """Return the bucket with the most blocks for each decode batch size, in ascending order."""
     return [max(row, key=attrgetter("num_blocks")) for _, row in groupby(buckets, key=attrgetter("batch_size"))]
 
 
 def _most_from(values: Sequence[int]) -> list[int]:
-    """Return for every position the largest value from there to the end."""
+    """Return the largest value from each position to the end."""
     return list(accumulate(reversed(values), max))[::-1]

@@ -14,7 +14,7 @@ from gaudi_runtime.contract.report import BucketPhase
 
 
 class StepKind(StrEnum):
-    """The kind of a step in an estimate: compile a shape, load its recipe from the cache, or capture its graph."""
+    """The kind of a step in an estimate: compile a shape, load its cached recipe, or capture its graph."""
 
     COMPILE = "compile"
     LOAD = "load"
@@ -23,15 +23,16 @@ class StepKind(StrEnum):
 
 Step = tuple[StepKind, BucketPhase, Bucket]
 
-# A forecast needs this many measured steps of a kind, because the first step of a process often takes longer.
+# A forecast needs this many measured steps of a kind. With fewer steps, the first step of a process would distort the
+# forecast, because this step often takes longer.
 FEWEST_LIKE = 3
 
 
 @dataclass
 class Samples:
-    """Sums over the measured steps of one kind, enough to fit a straight line through (weight, seconds)."""
+    """Sums over the measured steps of one kind, sufficient to fit a straight line through (weight, seconds)."""
 
-    # Sums are kept instead of steps, because a plan may have 20,000 buckets, and every step needs an estimate.
+    # Sums use less memory than steps: a plan may have 20,000 buckets, and every step needs an estimate.
     count: int = 0
     weight: float = 0.0
     seconds: float = 0.0
@@ -47,11 +48,11 @@ class Samples:
         self.weight_seconds += weight * seconds
 
     def line(self) -> tuple[float, float]:
-        """Fit (fixed seconds, seconds per weight) by least squares, neither below zero. Needs a sample."""
+        """Fit (fixed seconds, seconds per weight) by least squares. Both results are at least 0. Needs a sample."""
         mean_weight, mean_seconds = self.weight / self.count, self.seconds / self.count
         spread = self.weight_squared - self.weight * mean_weight
         joint = self.weight_seconds - self.weight * mean_seconds
-        # Sums of equal weights differ by rounding errors, which must not become a slope.
+        # If all weights are equal, rounding errors still make the sums differ. These errors must not count as a slope.
         if spread <= 1e-9 * self.weight_squared or joint <= 0:
             return mean_seconds, 0.0
         fixed = mean_seconds - joint / spread * mean_weight
@@ -62,7 +63,7 @@ class Samples:
 
 @dataclass
 class Work:
-    """One kind of step, such as compiling prompt buckets: its measurements and its remaining steps."""
+    """The measured and the remaining steps of one kind, such as compiling prompt buckets."""
 
     done: Samples
     left: int = 0
@@ -72,7 +73,7 @@ class Work:
 def eta_seconds(kinds: Iterable[Work]) -> float | None:
     """Estimate the seconds until all warm-up steps are done.
 
-    Return 0 if no step is left, and None if nothing was measured.
+    Return 0 if no step is left, and None if no step was measured.
     """
     kinds = tuple(kinds)
     if not any(kind.left for kind in kinds):
@@ -80,7 +81,7 @@ def eta_seconds(kinds: Iterable[Work]) -> float | None:
     measured = sum(kind.done.count for kind in kinds)
     if not measured:
         return None
-    # A kind without a measured step is assumed to cost the mean of all measured kinds.
+    # If no step of a kind was measured, its steps are assumed to take the mean time of all measured steps.
     mean = sum(kind.done.seconds for kind in kinds) / measured
     return sum(_left_seconds(kind) if kind.done.count else mean * kind.left for kind in kinds)
 
@@ -91,20 +92,20 @@ def _left_seconds(kind: Work) -> float:
 
 
 class StepPace(Wire):
-    """The estimated seconds of a warm-up step of a bucket: fixed seconds, and seconds per unit of its weight."""
+    """The estimated time of a bucket's warm-up step: fixed seconds, and seconds per unit of the bucket's weight."""
 
     fixed: float
     per_weight: float
 
     def plus(self, other: "StepPace") -> "StepPace":
-        """Return the pace of both steps of a bucket together."""
+        """Return the pace of a bucket that needs both steps."""
         return StepPace(fixed=self.fixed + other.fixed, per_weight=self.per_weight + other.per_weight)
 
 
 class Pace(Wire):
-    """The seconds that this warm-up takes without cached recipes, and the pace of one bucket of each phase.
+    """The time of this warm-up without cached recipes, and the pace of one bucket of each phase.
 
-    `other_seconds` is the part of this warm-up outside the steps of buckets.
+    `other_seconds` is the time outside the steps of buckets.
     """
 
     seconds: float
@@ -133,19 +134,19 @@ class Estimate:
         self._work = {(kind, phase): Work(Samples()) for kind in StepKind for phase in BucketPhase}
 
     def plan(self, steps: Iterable[Step]) -> None:
-        """Add these steps to the remaining ones."""
+        """Add these steps to the remaining steps."""
         self._count(steps, 1)
 
     def measured(self, step: Step, seconds: float) -> None:
-        """Add the measured time of a step, from this warm-up or an earlier one.
+        """Add the measured time of a step from this warm-up or an earlier warm-up.
 
-        This does not change the remaining steps.
+        The remaining steps do not change.
         """
         kind, phase, bucket = step
         self._work[kind, phase].done.add(self._weigh(phase, bucket), seconds)
 
     def over(self, steps: Iterable[Step]) -> None:
-        """Remove these steps from the remaining ones, because they are done or were left out."""
+        """Remove these steps from the remaining steps, because they are done or were left out."""
         self._count(steps, -1)
 
     def expect(self, kind: StepKind, phase: BucketPhase, count: int, weight: float) -> None:
@@ -154,13 +155,13 @@ class Estimate:
         work.left, work.left_weight = count, weight
 
     def seconds_of(self, kind: StepKind, steps: Mapping[BucketPhase, tuple[int, float]]) -> float:
-        """Estimate the seconds of steps of one kind, given count and weight by phase; 0 if nothing was measured."""
+        """Estimate the seconds of steps of one kind, given count and weight by phase; 0 if no step was measured."""
         asked = (Work(self._work[kind, phase].done, *some) for phase, some in steps.items())
         measured = (Work(work.done) for (other, _), work in self._work.items() if other is not kind)
         return eta_seconds((*asked, *measured)) or 0.0
 
     def eta_seconds(self) -> float | None:
-        """Estimate the seconds until all remaining steps are done; None if nothing was measured."""
+        """Estimate the seconds until all remaining steps are done; None if no step was measured."""
         return eta_seconds(self._work.values())
 
     def forecast(self, step: Step) -> float | None:
@@ -173,14 +174,15 @@ class Estimate:
         return fixed + per_weight * self._weigh(phase, bucket)
 
     def pace(self, kinds: Iterable[StepKind], seconds: float, other_seconds: float) -> Pace | None:
-        """Return the pace of a bucket that needs a step of each of these kinds; None if nothing was measured.
+        """Return the pace of a bucket that needs one step of each of these kinds; None if no step was measured.
 
-        The warm-up took `seconds`. `other_seconds` of them were outside the steps of buckets.
+        The warm-up took `seconds`. This includes `other_seconds` outside the steps of buckets.
         """
         measured = [work.done for work in self._work.values() if work.done.count]
         if not measured:
             return None
-        # As in eta_seconds, a kind without a measured step is assumed to cost the mean of all measured kinds.
+        # If no step of a kind was measured, its steps are assumed to take the mean time of all measured steps, as in
+        # `eta_seconds`.
         mean = sum(done.seconds for done in measured) / sum(done.count for done in measured)
         paces = {phase: StepPace(fixed=0, per_weight=0) for phase in BucketPhase}
         for kind in kinds:

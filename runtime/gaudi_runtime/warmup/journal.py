@@ -1,7 +1,8 @@
-"""The journal of a recipe cache: which buckets were compiled, and how long each step took.
+"""The journal of a recipe cache: the compiled buckets, and the time of each step.
 
-The journal is a text file next to the recipes. It is read once at start and extended by a line per step. The first line
-has the key. Each other line is one step in JSON. The last line of a step counts (docs/how-to/recipe-cache.md).
+The journal is a text file next to the recipes. It is read once at start, and each step appends a line. The first line
+contains the key, and each other line is one step in JSON. If a step has several lines, the last line counts
+(docs/how-to/recipe-cache.md).
 """
 
 import json
@@ -21,17 +22,17 @@ log = logging.getLogger("gaudi_runtime.warmup")
 
 FORMAT = 1
 JOURNAL_PREFIX = "warmup-"
-# A plan has at most 250,000 buckets, so a larger file is not a journal.
+# A larger file cannot be a journal, because a plan has at most 250,000 buckets.
 MAX_JOURNAL_BYTES = 64 * 1024 * 1024
 
 
 class JournalUnusable(Exception):
-    """Raised if a text is not a journal of this key. The message is the reason, as the end of a sentence."""
+    """The error that a text is not a journal of this key. The message is the reason, as the end of a sentence."""
 
 
 @dataclass(frozen=True)
 class Recipes:
-    """The seconds of every warm-up step done with one recipe key, in this or an earlier start of the container."""
+    """The seconds of all warm-up steps with one recipe key, in this start or an earlier start."""
 
     seconds: Mapping[Step, float]
 
@@ -40,19 +41,19 @@ class Recipes:
         return (StepKind.COMPILE, phase, bucket) in self.seconds
 
     def kind(self, phase: BucketPhase, bucket: Bucket) -> StepKind:
-        """Return how this shape will be warmed: by loading its recipe or by compiling it."""
+        """Return the kind of the shape's warm-up step: load its recipe or compile it."""
         return StepKind.LOAD if self.compiled(phase, bucket) else StepKind.COMPILE
 
     def saved(self, step: Step, seconds: float) -> float:
-        """Return the compile seconds that loading a recipe saved, given that the step took `seconds`.
+        """Return the compile seconds that loading a recipe saved, if the step took `seconds`.
 
-        Return 0 for other kinds of steps. The compile time is from the journal, and another pod may have measured it.
+        Return 0 for other kinds of steps. The compile time comes from the journal, so another pod may have measured it.
         """
         kind, phase, bucket = step
         return self.seconds[StepKind.COMPILE, phase, bucket] - seconds if kind is StepKind.LOAD else 0.0
 
     def and_those_of(self, other: "Recipes") -> "Recipes":
-        """Return the steps of both; a step that both have keeps the seconds of `self`."""
+        """Return the steps of `self` and `other`. For a common step, use the seconds of `self`."""
         return Recipes({**other.seconds, **self.seconds})
 
 
@@ -66,7 +67,8 @@ def journal_name(key: RecipeKey) -> str:
 
 def format_header(key: RecipeKey) -> str:
     """Format the first line of the journal of a recipe key."""
-    # The header has what a recipe depends on, not the plan, because a new bucket must not discard all recipes.
+    # The header contains what a recipe depends on. It does not contain the plan, because a new bucket would then
+    # discard all recipes.
     return _canonical({"format": FORMAT, "key": asdict(key)}) + "\n"
 
 
@@ -77,8 +79,8 @@ def format_step(step: Step, seconds: float) -> str:
 
 
 def parse_journal(text: str, key: RecipeKey) -> Recipes:
-    """Parse the steps in a journal. Raises JournalUnusable with the reason."""
-    # An incomplete last line is ignored, because the process was killed while writing it.
+    """Parse the steps of a journal. Raises JournalUnusable with the reason."""
+    # An incomplete last line is ignored: a killed process could not finish the line.
     first, *lines = text.split("\n")[:-1] or [""]
     if first + "\n" != format_header(key):
         raise JournalUnusable("its first line does not match this software, card, model, dtype and parallelism")
@@ -86,7 +88,7 @@ def parse_journal(text: str, key: RecipeKey) -> Recipes:
 
 
 def format_journal(recipes: Recipes, key: RecipeKey) -> str:
-    """Format the shortest journal with these steps."""
+    """Format the shortest journal that contains these steps."""
     return format_header(key) + "".join(format_step(step, seconds) for step, seconds in recipes.seconds.items())
 
 
@@ -114,14 +116,14 @@ def _canonical(value: object) -> str:
 
 
 class Journal:
-    """The journal file of this container: reads the steps of earlier starts and appends those of this one.
+    """The journal file of this container: contains the steps of earlier starts, and gets the steps of this start.
 
-    A journal never fails a warm-up. If it cannot be read or written, only the estimate is less exact, and `warning` is
-    a sentence about that.
+    An unusable journal never fails a warm-up. If the journal cannot be read or written, the estimate is less exact, and
+    `warning` describes the problem.
     """
 
     def __init__(self, folder: str | None, key: RecipeKey | None) -> None:
-        """Open the journal in the folder of the recipes. Without a folder or a key no journal is kept."""
+        """Open the journal in the folder of the recipes. Without a folder or a key, no journal is written."""
         self.recipes = NOTHING_KNOWN
         self.warning: str | None = None
         self._file: TextIO | None = None
@@ -130,7 +132,7 @@ class Journal:
 
     @property
     def kept(self) -> bool:
-        """Whether steps are written to the journal."""
+        """Whether steps are written to the journal file."""
         return self._file is not None
 
     def write(self, step: Step, seconds: float) -> None:
@@ -139,7 +141,7 @@ class Journal:
             return
         try:
             self._file.write(format_step(step, seconds))
-            # Each line is flushed, so that a kill loses at most one line.
+            # Each line is flushed immediately, so that a killed process loses at most one line.
             self._file.flush()
         except OSError as error:
             self._warn(f"The warm-up journal {self._file.name} cannot be written: {error.strerror}. It ends here.")
@@ -155,7 +157,7 @@ class Journal:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self.recipes = self._read(path, key)
-            # The new file replaces the old one atomically, so a reader sees one of the two.
+            # The rename is atomic, so a reader sees either the old file or the new file.
             new = path.with_suffix(".new")
             new.write_text(format_journal(self.recipes, key), encoding="utf-8")
             new.replace(path)

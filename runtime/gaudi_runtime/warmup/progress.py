@@ -32,7 +32,7 @@ _IDLE: dict[str, Any] = {"current": None, "forecast_seconds": None}
 
 
 def split_line(split: Split, kv_blocks: int, utilization: float, graph_share: float) -> str:
-    """Format the log line of a warm-up's progress about the memory split after the profile run."""
+    """Format the progress log line about the memory split after the profile run."""
     return (
         f"Free device memory: {size(split.free)}, "
         f"{size(split.usable)} usable (deviceMemoryUtilization={utilization:g}), "
@@ -42,7 +42,7 @@ def split_line(split: Split, kv_blocks: int, utilization: float, graph_share: fl
 
 
 def step_line(stage: str, bucket: Bucket, position: int, planned: int, free: int) -> str:
-    """Format the log line of a warm-up's progress about a bucket to compile or capture. `free` is in bytes."""
+    """Format the progress log line about the next bucket to compile or capture. `free` is in bytes."""
     return (
         f"[Warmup][{stage}][{position}/{planned}] batch_size:{bucket.batch_size} query_len:{bucket.query_len} "
         f"num_blocks:{bucket.num_blocks} free_mem:{size(free)}"
@@ -50,7 +50,7 @@ def step_line(stage: str, bucket: Bucket, position: int, planned: int, free: int
 
 
 def vision_line(bucket: VisionBucket, position: int, planned: int, free: int) -> str:
-    """Format the log line of a warm-up's progress about a vision bucket that is about to run. `free` is in bytes."""
+    """Format the progress log line about the next vision bucket to run. `free` is in bytes."""
     return (
         f"[Warmup][Vision][{position}/{planned}] modality:{bucket.modality} width:{bucket.width} "
         f"height:{bucket.height} items:{bucket.items} free_mem:{size(free)}"
@@ -58,7 +58,7 @@ def vision_line(bucket: VisionBucket, position: int, planned: int, free: int) ->
 
 
 def graph_shares_line(pool: GraphPool, free: int, prompt_ratio: float) -> str:
-    """Format the log line of a warm-up's progress about the memory that graphs may use."""
+    """Format the progress log line about the memory for graphs."""
     return (
         f"Using {size(pool.total)}/{size(free)} of free device memory for graphs, {size(pool.prompt)} for prompt and "
         f"{size(pool.decode)} for decode (promptRatio={prompt_ratio:g})"
@@ -66,8 +66,9 @@ def graph_shares_line(pool: GraphPool, free: int, prompt_ratio: float) -> str:
 
 
 def captured_line(phase: BucketPhase, buckets: Sequence[Bucket], planned: int, graph_bytes: int) -> str:
-    """Format the log line of a warm-up's progress about the captured graphs of a phase."""
-    # The percentage is of the plan, and floored, so that 100.0 is written only if all graphs are captured.
+    """Format the progress log line about the captured graphs of a phase."""
+    # The percentage refers to the planned graphs. It is rounded down, so that 100.0 appears only if all graphs are
+    # captured.
     share = len(buckets) * 1000 // planned / 10 if planned else 100.0
     return (
         f"Graph/{str(phase).capitalize()} captured:{len(buckets)} ({share:.1f}%) used_mem:{size(graph_bytes)} "
@@ -76,12 +77,12 @@ def captured_line(phase: BucketPhase, buckets: Sequence[Bucket], planned: int, g
 
 
 def finished_line(seconds: float, taken: int) -> str:
-    """Format the log line of a finished warm-up; `taken` is the device memory of its graphs in bytes."""
+    """Format the log line of a finished warm-up. `taken` is the device memory of its graphs, in bytes."""
     return f"Warmup finished in {seconds:.0f} secs, allocated {size(taken)} of device memory"
 
 
 class Progress:
-    """Publishes every step of one warm-up on the report board and in the log.
+    """The publisher of every step of one warm-up, on the report board and in the log.
 
     See docs/internals/warmup.md, Log lines.
     """
@@ -93,7 +94,7 @@ class Progress:
         }
         self._vision = VisionProgress()
         self._skipped: list[Skipped] = []
-        # The time of copying recipes counts against the time that they save.
+        # The time to copy the recipes is subtracted from the time that the recipes save.
         shared = board.report().shared_recipes
         self._saved = -shared.seconds if shared else 0.0
 
@@ -115,12 +116,12 @@ class Progress:
     def warming(
         self, phase: BucketPhase, bucket: Bucket, position: int, free_bytes: int, forecast: float | None
     ) -> None:
-        """Publish that `bucket` is about to be compiled, which should take `forecast` seconds."""
+        """Publish that compilation of `bucket` begins, with a forecast of `forecast` seconds."""
         self._board.buckets.put(phase, bucket, BucketState.COMPILING)
         self._begin(str(phase).capitalize(), phase, bucket, position, free_bytes, forecast)
 
     def warmed(self, phase: BucketPhase, bucket: Bucket, eta: float | None, saved: float) -> None:
-        """Publish that `bucket` is compiled. Its recipe, if it had one, saved `saved` seconds. `eta` is in seconds."""
+        """Publish that `bucket` is compiled. A cached recipe saved `saved` seconds. `eta` is in seconds."""
         self._saved += saved
         self._board.buckets.put(phase, bucket, BucketState.WARM)
         self._change(phase, eta, warmed=self._phases[phase].warmed + 1, **_IDLE)
@@ -128,18 +129,18 @@ class Progress:
     def capturing(
         self, phase: BucketPhase, bucket: Bucket, position: int, free_bytes: int, forecast: float | None
     ) -> None:
-        """Publish that the graph of `bucket` is about to be captured, which should take `forecast` seconds."""
+        """Publish that capture of the graph of `bucket` begins, with a forecast of `forecast` seconds."""
         self._board.buckets.put(phase, bucket, BucketState.CAPTURING)
         self._begin(f"Graph/{str(phase).capitalize()}", phase, bucket, position, free_bytes, forecast)
 
     def captured(self, phase: BucketPhase, bucket: Bucket, graph_bytes: int, eta: float | None) -> None:
-        """Publish that `bucket` has a graph; `graph_bytes` is the sum of the whole phase."""
+        """Publish that `bucket` has a graph. `graph_bytes` is the total of the phase."""
         self._board.buckets.put(phase, bucket, BucketState.CAPTURED)
         counted = self._phases[phase].captured + 1
         self._change(phase, eta, captured=counted, graph_bytes=graph_bytes, **_IDLE)
 
     def skipped(self, buckets: Sequence[Skipped]) -> None:
-        """Publish that these buckets are left out: cold, or compiled but without a graph."""
+        """Publish that these buckets are left out. They are cold, or compiled without a graph."""
         self._board.buckets.leave_out(buckets)
         self._spans.left_out(buckets)
         for skipped in buckets[: max(0, MAX_SKIPPED - len(self._skipped))]:
@@ -165,12 +166,12 @@ class Progress:
         self._change_vision(planned=len(buckets))
 
     def warming_vision(self, bucket: VisionBucket, position: int, free_bytes: int) -> None:
-        """Publish that the vision tower is about to run with this bucket."""
+        """Publish that the run of the vision tower with this bucket begins."""
         log.info("%s", vision_line(bucket, position, self._vision.planned, free_bytes))
         self._change_vision(current=bucket)
 
     def warmed_vision(self, device_bytes: int) -> None:
-        """Publish that the vision tower ran with its current bucket, which took `device_bytes` of memory."""
+        """Publish that the run with the current vision bucket has ended and used `device_bytes` of memory."""
         found = self._vision
         self._change_vision(warmed=found.warmed + 1, device_bytes=found.device_bytes + device_bytes, current=None)
 

@@ -1,6 +1,6 @@
-"""The warm-up runner: walks the schedule of a plan against an engine, in one worker thread.
+"""The warm-up runner, which runs the scheduled steps of a plan on an engine, in one worker thread.
 
-The stages are vision, compile, sampler, defragmenter and capture. Order, budget, progress and stop are decided here;
+The stages are vision, compile, sampler, defragmenter and capture. The runner controls order, budget, progress and stop;
 each call of the engine runs one step (docs/internals/warmup.md).
 """
 
@@ -48,7 +48,7 @@ Cold = frozenset[tuple[BucketPhase, Bucket]]
 
 @dataclass
 class Spent:
-    """The seconds that the warm-up runner spent in steps, and the compile seconds that cached recipes saved."""
+    """The seconds of the executed steps, and the compile seconds that cached recipes saved."""
 
     steps: float = 0.0
     spared: float = 0.0
@@ -56,7 +56,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class Job:
-    """The state that all stages of one warm-up share. `clock` returns monotonic seconds."""
+    """The common state of all stages of one warm-up. `clock` returns monotonic seconds."""
 
     config: RuntimeConfig
     engine: Engine
@@ -95,10 +95,10 @@ def warm_up(
     clock: Callable[[], float] = time.monotonic,
     spans: WarmupSpans = NO_SPANS,
 ) -> Pace | None:
-    """Run the whole warm-up of an engine and return its pace without cached recipes, if it was measured.
+    """Run the whole warm-up of an engine. Return its pace without cached recipes if steps were measured.
 
-    `stop` is checked between steps, because a compile cannot be interrupted. `split` and `kv_blocks` are those of the
-    allocated KV cache; `clock` returns monotonic seconds. Raises Stopped.
+    `stop` is checked between steps, because a compilation cannot be interrupted. `split` and `kv_blocks` describe the
+    allocated KV cache. `clock` returns monotonic seconds. Raises Stopped.
     """
     captures = engine.captures_graphs and config.warmup.enabled
     folder = config.recipe_cache_dir if config.warmup.enabled else None
@@ -143,7 +143,7 @@ def _run_stages(job: Job, split: Split, kv_blocks: int) -> None:
 
 
 def _announce(job: Job) -> None:
-    """Publish the plan, and the estimate that the journal allows."""
+    """Publish the plan, and an estimate from the steps in the journal."""
     recipes = job.journal.recipes
     for step, seconds in recipes.seconds.items():
         job.estimate.measured(step, seconds)
@@ -160,7 +160,7 @@ def _announce(job: Job) -> None:
 
 
 def _planned_steps(job: Job) -> list[Step]:
-    """Return all steps of the plan: each bucket is compiled or loaded from the recipe cache, then captured."""
+    """Return all steps of the plan. Each bucket is compiled or loaded from the recipe cache, and then captured."""
     buckets = [(phase, bucket) for phase in BucketPhase for bucket in job.plan.buckets_of(phase)]
     steps: list[Step] = [(job.journal.recipes.kind(*each), *each) for each in buckets]
     return steps + [(StepKind.CAPTURE, *each) for each in buckets] if job.engine.captures_graphs else steps
@@ -173,7 +173,7 @@ def _vision_buckets(job: Job) -> tuple[VisionBucket, ...]:
 def _warm_vision(job: Job) -> None:
     """Run the vision tower with each of its buckets.
 
-    This is the first stage, because graphs cannot use the memory that the tower keeps.
+    This stage is the first one, because the vision tower keeps memory that graphs then cannot use.
     """
     buckets = _vision_buckets(job)
     if not buckets:
@@ -195,7 +195,8 @@ def _warm_vision(job: Job) -> None:
         except ShapeRefused as error:
             job.progress.skipped_vision([bucket], str(error))
         except DeviceOutOfMemory as error:
-            # Most buckets come smallest first, so the later ones would fail as well.
+            # The remaining buckets are skipped as well: most buckets are ordered from smallest to largest, so the
+            # remaining buckets would also fail.
             job.progress.skipped_vision(buckets[position - 1 :], f"the device ran out of memory: {error}")
             return
     if job.config.engine.execution_mode is ExecutionMode.TORCH_COMPILE:
@@ -205,8 +206,8 @@ def _warm_vision(job: Job) -> None:
 def _warm_vision_again(job: Job, buckets: Sequence[VisionBucket]) -> None:
     """Run the vision tower a second time with each of these buckets.
 
-    torch.compile first makes code for the sizes of the first bucket only, and then code for all sizes. Requests run the
-    second code, for which the bridge has no recipe in the sizes of the first bucket yet.
+    torch.compile first generates code for the sizes of the first bucket only, and then code for all sizes. Requests run
+    the code for all sizes, for which the bridge does not yet have a recipe in the sizes of the first bucket.
     """
     for bucket in buckets:
         job.moved()
@@ -218,14 +219,14 @@ def _warm_vision_again(job: Job, buckets: Sequence[VisionBucket]) -> None:
 
 
 def _compile_buckets(job: Job, steps: Sequence[CompileStep]) -> Cold:
-    """Compile the buckets in this order and return those that stayed cold."""
+    """Compile the buckets in this order, and return the buckets that stayed cold."""
     job.board.update(phase=Phase.COMPILING)
     cold: list[Skipped] = []
     late: list[Skipped] = []
     to_capture = dict.fromkeys(BucketPhase, (0, 0.0))
     for step in steps:
         raise_if_stopped(job.stop)
-        # The budget is checked between steps, because a compile cannot be interrupted.
+        # The budget is checked between steps, because a compilation cannot be interrupted.
         if not step.covering and job.time_budget.spent(_reserved(job, to_capture)):
             late.append(_left_out(step.phase, step.bucket, job.time_budget.reason))
         elif skipped := _compile(job, step.phase, step.bucket, step.position):
@@ -236,14 +237,15 @@ def _compile_buckets(job: Job, steps: Sequence[CompileStep]) -> Cold:
             more = weight(step.phase, step.bucket, job.config.limits.block_size)
             to_capture[step.phase] = (count + 1, weighed + more)
     if late:
-        # One update publishes all buckets: there may be thousands, and each update wakes every long poll.
+        # All buckets are published in one update: there may be thousands of buckets, and each update wakes every long
+        # poll.
         job.progress.skipped(late)
     return _give_up(job, [*cold, *late])
 
 
 def _reserved(job: Job, to_capture: Mapping[BucketPhase, tuple[int, float]]) -> float:
-    """Return the seconds of the time budget that captures will take; only CoverFirst reserves them."""
-    # Without this reserve, a budget that ends while buckets are compiled would leave all of them without a graph.
+    """Return the seconds of the time budget that are reserved for captures; 0 unless the order is CoverFirst."""
+    # Without this reserve, the budget could end during compilation. Then no bucket would get a graph.
     orders = (job.config.warmup.prompt_order, job.config.warmup.decode_order)
     if not job.engine.captures_graphs or CaptureOrder.COVER_FIRST not in orders:
         return 0.0
@@ -251,7 +253,7 @@ def _reserved(job: Job, to_capture: Mapping[BucketPhase, tuple[int, float]]) -> 
 
 
 def _compile(job: Job, phase: BucketPhase, bucket: Bucket, position: int) -> Skipped | None:
-    """Compile one bucket; return why it stays cold, or None."""
+    """Compile one bucket. Return the reason if it stays cold, otherwise None."""
     step = (job.journal.recipes.kind(phase, bucket), phase, bucket)
     free, forecast = job.engine.memory().free, job.estimate.forecast(step)
     job.progress.warming(phase, bucket, position, free, forecast)
@@ -260,7 +262,7 @@ def _compile(job: Job, phase: BucketPhase, bucket: Bucket, position: int) -> Ski
         with job.spans.step(step, forecast, free):
             job.engine.warm(phase, bucket)
     except DeviceOutOfMemory as error:
-        # The next bucket is still tried, because it may be smaller and fit.
+        # The next bucket is still tried, because it may be smaller and fit into the memory.
         return _left_out(phase, bucket, f"the device ran out of memory while it was compiled: {error}")
     except ShapeRefused as error:
         return _left_out(phase, bucket, str(error))
@@ -276,15 +278,15 @@ def _left_out(phase: BucketPhase, bucket: Bucket, reason: str) -> Skipped:
 
 
 def _give_up(job: Job, cold: list[Skipped]) -> Cold:
-    """Return the buckets that stayed cold, after removing their compiles from the estimate."""
+    """Remove the compilations of cold buckets from the estimate, and return these buckets."""
     buckets = frozenset((skipped.phase, Bucket(*skipped.bucket)) for skipped in cold)
-    # Their captures need no removal, because _capture counts the remaining captures after each graph.
+    # Only the compilations are removed. `_capture` counts the remaining captures after each graph.
     job.estimate.over((job.journal.recipes.kind(*bucket), *bucket) for bucket in buckets)
     return buckets
 
 
 def _pad_to_warm(job: Job, cold: Cold) -> Cold:
-    """If some buckets stayed cold, pad requests to the warm ones; return all buckets that get no graph."""
+    """Pad requests to warm buckets if some buckets stayed cold. Return all buckets that get no graph."""
     if not cold:
         return cold
     warm = plan_without_cold(job.plan, job.config.limits, cold)
@@ -321,9 +323,9 @@ def _warm_defragmenter(job: Job, kv_blocks: int) -> None:
 
 
 def _capture_graphs(job: Job, margin: int, cold: Cold, covering: Collection[tuple[BucketPhase, Bucket]]) -> None:
-    """Capture all graphs that fit, except those of `cold` buckets.
+    """Capture all graphs that fit, except the graphs of `cold` buckets.
 
-    `margin` is the memory in bytes that the split left unused. Once the time budget is spent, only the `covering`
+    `margin` is the memory in bytes that the split left unused. After the time budget is spent, only the `covering`
     buckets are captured.
     """
     job.board.update(phase=Phase.CAPTURING)
@@ -351,7 +353,10 @@ def _capture_graphs(job: Job, margin: int, cold: Cold, covering: Collection[tupl
 
 
 def _capture(job: Job, step: CaptureStep, budget: CaptureBudget) -> None:
-    """Capture one graph. A graph that does not fit ends its phase; a refused graph does not."""
+    """Capture one graph.
+
+    If the graph does not fit, its phase ends. If the engine refuses the shape, the phase continues.
+    """
     phase, started = budget.phase_budget(step.phase), job.clock()
     timed = (StepKind.CAPTURE, step.phase, step.bucket)
     free, forecast = job.engine.memory().free, job.estimate.forecast(timed)
@@ -369,6 +374,6 @@ def _capture(job: Job, step: CaptureStep, budget: CaptureBudget) -> None:
         return
     job.measured(timed, job.clock() - started)
     for each in map(budget.phase_budget, BucketPhase):
-        # `over([step])` would be wrong, because the budget may leave out buckets, and try some of them again.
+        # `over([step])` would give a wrong estimate, because the budget may leave out some buckets and retry others.
         job.estimate.expect(StepKind.CAPTURE, each.phase, each.waiting, each.waiting_weight)
     job.progress.captured(step.phase, step.bucket, phase.graph_bytes, job.estimate.eta_seconds())

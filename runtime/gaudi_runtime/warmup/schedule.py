@@ -1,7 +1,7 @@
-"""The schedule of a warm-up: which steps run, in which order, within which budgets (docs/internals/warmup.md).
+"""The schedule of a warm-up: its steps, their order, and their budgets (docs/internals/warmup.md).
 
-Functions return the order of compiles, sampler runs, block swaps and captures. State machines over measured amounts
-divide the memory for graphs and the time for new buckets:
+Functions return the order of compilations, sampler runs, block swaps and captures. State machines use measured amounts
+to divide the memory for graphs and the time for new buckets:
 
     budget = CaptureBudget(plan, pool, block_size=..., prompt_order=..., decode_order=...)
     while step := budget.next():
@@ -12,7 +12,7 @@ divide the memory for graphs and the time for new buckets:
             phase.fail()
 
 In the first pass, prompt and then decode capture graphs within their shares. In the second pass, each incomplete phase
-continues with all remaining memory, prompt first. A bucket without a graph is served without replay
+continues with all remaining memory, prompt first. A bucket without a graph is served without graph replay
 (docs/internals/warmup.md, Capture budget).
 """
 
@@ -35,7 +35,7 @@ Order = tuple[Bucket, ...]
 
 @dataclass(frozen=True)
 class CompileStep:
-    """The scheduled bucket to compile now; `position` counts the buckets of the phase from 1.
+    """The next scheduled bucket to compile. `position` counts the buckets of the phase from 1.
 
     A `covering` bucket is compiled and captured even after the time budget is spent.
     """
@@ -49,10 +49,11 @@ class CompileStep:
 def compile_steps(
     plan: BucketPlan, limits: Limits, kv_blocks: int, prompt_order: CaptureOrder, decode_order: CaptureOrder
 ) -> list[CompileStep]:
-    """Return every bucket in the order of compiling, on a device with `kv_blocks` KV blocks.
+    """Return all buckets in compile order, on a device with `kv_blocks` KV blocks.
 
-    The phases follow each other. If the order of a phase is CoverFirst, covering sets come first. Then both phases take
-    turns in proportion to their buckets, so that a warm-up that ends early has compiled an equal share of each.
+    One phase follows the other, except with the order `CoverFirst`. With this order, covering sets come first. Then the
+    phases alternate in proportion to their numbers of buckets, so that a warm-up that ends early has compiled an equal
+    share of each phase.
     """
     orders = {BucketPhase.PROMPT: prompt_order, BucketPhase.DECODE: decode_order}
     steps = {phase: _phase_steps(plan, phase, limits, kv_blocks, order) for phase, order in orders.items()}
@@ -75,8 +76,9 @@ def _phase_steps(
 
 
 def compile_order(plan: BucketPlan, phase: BucketPhase) -> Order:
-    """Return the buckets of a phase in compile order, largest first; CoverFirst has its own order."""
-    # The memory peak comes at once, and later shapes reuse its workspace.
+    """Return the buckets of a phase in compile order, largest first. cover_first() orders them for `CoverFirst`."""
+    # The largest bucket comes first: the memory peak occurs at the start, and smaller shapes reuse the workspace of the
+    # largest one.
     return _fewest_tokens_first(plan.buckets_of(phase), phase)[::-1]
 
 
@@ -85,7 +87,7 @@ GRAPHS_FIRST = {BucketPhase.PROMPT: CaptureOrder.MIN_TOKENS, BucketPhase.DECODE:
 
 
 def capture_order(plan: BucketPlan, phase: BucketPhase, order: CaptureOrder) -> Order:
-    """Return the buckets of a phase in capture order; those that gain most by a graph come first."""
+    """Return the buckets of a phase in capture order. Buckets with the largest gain from a graph come first."""
     if order is CaptureOrder.COVER_FIRST:
         order = GRAPHS_FIRST[phase]
     if order is CaptureOrder.MIN_TOKENS:
@@ -96,7 +98,7 @@ def capture_order(plan: BucketPlan, phase: BucketPhase, order: CaptureOrder) -> 
 
 
 def _fewest_tokens_first(buckets: Iterable[Bucket], phase: BucketPhase) -> Order:
-    """Sort by (batch size * length, length, batch size); the length of a decode bucket is its blocks."""
+    """Sort by (batch size * length, length, batch size). The length of a decode bucket is its number of blocks."""
     if phase is BucketPhase.DECODE:
         return tuple(sorted(buckets, key=lambda b: (b.batch_size * b.num_blocks, b.num_blocks, b.batch_size)))
     return tuple(sorted(buckets, key=lambda b: (b.batch_size * b.query_len, b.query_len, b.batch_size, b.num_blocks)))
@@ -104,7 +106,7 @@ def _fewest_tokens_first(buckets: Iterable[Bucket], phase: BucketPhase) -> Order
 
 @dataclass(frozen=True)
 class SamplerRun:
-    """A scheduled warm-up run of the sampler; `batch_changed` says if the batch differs from the previous run's."""
+    """A scheduled run of the sampler. `batch_changed` is True if the previous run had another batch."""
 
     temperature: float
     top_p: float
@@ -128,26 +130,27 @@ SAMPLER_RUNS = tuple(
 
 
 def sampler_batch_sizes(decode: Sequence[Bucket]) -> tuple[int, ...]:
-    """Return the batch sizes to schedule for the sampler's warm-up: 0 (the empty path), 1, and of decode buckets."""
+    """Return the batch sizes for the sampler's warm-up: 0 (the empty path), 1, and the sizes of decode buckets."""
     return tuple(sorted({0, 1} | {bucket.batch_size for bucket in decode}))
 
 
 SWAP_SIZES = (8, 16, 32, 64, 128, 256, 512)
 """The padded numbers of pairs that the defragmenter swaps, ascending; a step swaps at most the largest."""
 
-# With fewer KV blocks there is no pair to swap, so warm-up of the defragmenter is skipped with a warning.
+# A swap needs 2 KV blocks. With fewer blocks, warm-up of the defragmenter is skipped with a warning.
 MIN_BLOCKS = 2
 
 
 def warmup_swaps() -> tuple[int, ...]:
-    """Return the padded sizes of the block swaps (1, 0) that the warm-up schedule has, in order."""
-    # An even number of swaps restores the cache, so the first size is repeated if needed.
+    """Return the padded sizes of the block swaps (1, 0) in the warm-up schedule, in order."""
+    # Each swap exchanges the same two blocks, so an even number of swaps restores the cache. The first size is repeated
+    # if the number is odd.
     return SWAP_SIZES if len(SWAP_SIZES) % 2 == 0 else (*SWAP_SIZES, SWAP_SIZES[0])
 
 
 @dataclass(frozen=True)
 class CaptureStep:
-    """The scheduled bucket whose graph to capture now; `position` counts the graphs of the phase from 1."""
+    """The next scheduled bucket whose graph is captured. `position` counts the graphs of the phase from 1."""
 
     phase: BucketPhase
     bucket: Bucket
@@ -155,9 +158,10 @@ class CaptureStep:
 
 
 class PhaseBudget:
-    """The capture budget of one phase: its queue and running totals; all amounts are in bytes.
+    """The capture budget of one phase: its queue and its running totals. All amounts are in bytes.
 
-    `captured` has the buckets with a graph, in order; `left` and `refused` have the reasons of buckets without one.
+    `captured` contains the buckets with a graph, in order. `left` and `refused` contain the buckets without a graph,
+    with the reasons.
     """
 
     def __init__(self, phase: BucketPhase, queue: Collection[Bucket], share: int, block_size: int) -> None:
@@ -176,23 +180,23 @@ class PhaseBudget:
 
     @property
     def waiting(self) -> int:
-        """The number of buckets that were neither captured nor left out in this pass.
+        """The number of buckets in this pass that are neither captured nor left out.
 
-        `waiting_weight` is their total weight.
+        `waiting_weight` is the total weight of these buckets.
         """
         return len(self._queue)
 
     @property
     def complete(self) -> bool:
-        """Whether every bucket that can have a graph has one."""
+        """Whether every bucket that can have a graph has a graph."""
         return len(self.captured) + len(self.refused) == self._planned
 
     def next(self) -> CaptureStep | None:
-        """Return the first bucket of the queue whose estimate is below the rest of the share."""
+        """Return the first bucket of the queue whose estimated bytes are less than the rest of the share."""
         while self._queue and not self.over:
             bucket = self._queue[0]
             estimate = self._estimate(bucket)
-            # Before the first graph the estimate is 0, because the size of graphs is known only after capturing one.
+            # The estimate is 0 before the first graph, because the size of a graph is known only after a capture.
             if estimate < self.share:
                 return CaptureStep(self.phase, bucket, len(self.captured) + 1)
             room = size(max(0, self.share))
@@ -200,9 +204,9 @@ class PhaseBudget:
         return None
 
     def take(self, graph_bytes: int) -> None:
-        """Count the bytes of the graph that was captured.
+        """Count the bytes of the captured graph.
 
-        `graph_bytes` is the largest of the ranks of a tensor-parallel group.
+        `graph_bytes` is the largest value among the ranks of a tensor-parallel group.
         """
         bucket = self._pop()
         self.captured.append(bucket)
@@ -211,23 +215,23 @@ class PhaseBudget:
         self._weight += self._weigh(bucket)
 
     def fail(self, reason: str) -> None:
-        """End the phase, because the graph of the step did not fit into device memory for this reason."""
+        """End the phase, because the graph of the current step did not fit into the device memory."""
         failed = self._queue[0]
         self._leave(f"the device ran out of memory while its graph was captured ({reason})")
         self.end(f"capture of {self.phase} graphs ended when the device ran out of memory at {tuple(failed)}")
 
     def refuse(self, reason: str) -> None:
-        """Record that the engine makes no graph of the step's shape."""
-        # Another share would not change this, so the second pass does not try again.
+        """Record that the engine cannot make a graph of the current step's shape."""
+        # The second pass does not retry this shape, because a larger share of memory would not change the result.
         self.refused[self._pop()] = reason
 
     def end(self, reason: str) -> None:
-        """Leave out every bucket that was not tried yet, for this reason."""
+        """Leave out all buckets that were not tried yet, with this reason."""
         self.leave_all_but((), reason)
         self.over = True
 
     def leave_all_but(self, buckets: Collection[Bucket], reason: str) -> None:
-        """Leave out the buckets that were not tried yet, for this reason, except these."""
+        """Leave out all buckets that were not tried yet, except `buckets`, with this reason."""
         for _ in range(len(self._queue)):
             if self._queue[0] in buckets:
                 self._queue.rotate(-1)
@@ -235,7 +239,7 @@ class PhaseBudget:
                 self._leave(reason)
 
     def resume(self, share: int) -> None:
-        """Queue the buckets that were left out again, with another share."""
+        """Queue the left-out buckets a second time, with another share of the memory."""
         self._queue = deque(self.left)
         self.waiting_weight = sum(map(self._weigh, self._queue))
         self.left = {}
@@ -250,7 +254,7 @@ class PhaseBudget:
         return bucket
 
     def _estimate(self, bucket: Bucket) -> int:
-        """Estimate the bytes of a graph from the mean of all captured graphs; 0 before the first."""
+        """Estimate the bytes of a graph from the mean of all captured graphs; 0 before the first graph."""
         return self._weigh(bucket) * self.graph_bytes // self._weight if self._weight else 0
 
     def _weigh(self, bucket: Bucket) -> int:
@@ -258,9 +262,9 @@ class PhaseBudget:
 
 
 class CaptureBudget:
-    """The memory budget of graph capture: returns the next bucket to capture until nothing more fits.
+    """The memory budget of graph capture, which returns the next bucket to capture until no more graphs fit.
 
-    Every step is followed by exactly one of `take`, `fail` and `refuse` of its phase.
+    After every step, the caller calls exactly one of the phase's methods `take`, `fail` and `refuse`.
     """
 
     def __init__(
@@ -273,7 +277,7 @@ class CaptureBudget:
         decode_order: CaptureOrder = CaptureOrder.COVER_FIRST,
         cold: Collection[tuple[BucketPhase, Bucket]] = (),
     ) -> None:
-        """Create the budget; `cold` buckets were not compiled, were already reported, and get no graph."""
+        """Create the budget. `cold` buckets get no graph, because they were not compiled; they are already reported."""
 
         def budget(phase: BucketPhase, order: CaptureOrder, share: int) -> PhaseBudget:
             queue = [bucket for bucket in capture_order(plan, phase, order) if (phase, bucket) not in cold]
@@ -286,7 +290,7 @@ class CaptureBudget:
         self._second_pass = deque((self._prompt, self._decode))
 
     def next(self) -> CaptureStep | None:
-        """Return the bucket to capture now; None when capture is over."""
+        """Return the next bucket to capture, or None when capture has ended."""
         while self._passes or self._give_leftover():
             step = self._passes[0].next()
             if step:
@@ -295,17 +299,17 @@ class CaptureBudget:
         return None
 
     def phase_budget(self, phase: BucketPhase) -> PhaseBudget:
-        """Return the budget of one phase, on which the result of its steps is recorded."""
+        """Return the budget of one phase, which records the results of the phase's steps."""
         return self._prompt if phase is BucketPhase.PROMPT else self._decode
 
     def end(self, reason: str, but: Collection[tuple[BucketPhase, Bucket]] = ()) -> None:
-        """Leave out all buckets for this reason, except those in `but`, which are tried once more."""
+        """Leave out all buckets with this reason, except the buckets in `but`, which are tried once more."""
         for budget in (self._prompt, self._decode):
             budget.leave_all_but({bucket for phase, bucket in but if phase is budget.phase}, reason)
         self._second_pass.clear()
 
     def skipped(self) -> tuple[Skipped, ...]:
-        """Return the buckets without a graph so far, with the reasons."""
+        """Return the buckets that have no graph so far, with the reasons."""
         return tuple(
             Skipped(phase=budget.phase, bucket=bucket, reason=reason)
             for budget in (self._prompt, self._decode)
@@ -313,11 +317,11 @@ class CaptureBudget:
         )
 
     def _give_leftover(self) -> bool:
-        """Give all remaining bytes to the next incomplete phase; return False if each had its second pass."""
+        """Give all remaining bytes to the next incomplete phase. Return False if no phase is left for a second pass."""
         while self._second_pass:
             budget = self._second_pass.popleft()
             bytes_left = self._pool - self._prompt.graph_bytes - self._decode.graph_bytes
-            # A phase that ran out of memory gets no second pass, because it would run out of memory again.
+            # A phase that ran out of memory gets no second pass, because it would run out of memory a second time.
             if not budget.complete and not budget.over and bytes_left > 0:
                 budget.resume(bytes_left)
                 self._passes.append(budget)
@@ -326,7 +330,7 @@ class CaptureBudget:
 
 
 class TimeBudget:
-    """The time budget of warm-up: new steps start only within `seconds`; None means no limit.
+    """The time budget of warm-up. New steps start only within `seconds`; None means no limit.
 
     `clock` returns monotonic seconds.
     """
@@ -335,9 +339,9 @@ class TimeBudget:
         self._seconds, self._clock, self._started = seconds, clock, clock()
 
     def spent(self, reserved: float = 0.0) -> bool:
-        """Return True if no further bucket may be started; a running step is finished.
+        """Return True if no further bucket may start. A running step is completed.
 
-        `reserved` seconds are for later steps.
+        `reserved` is the number of seconds that later steps need.
         """
         return self._seconds is not None and self.elapsed() + reserved >= self._seconds
 
@@ -347,5 +351,5 @@ class TimeBudget:
 
     @property
     def reason(self) -> str:
-        """Return the reason of a bucket that was left out because the time budget is spent."""
+        """Return the reason for a bucket that was left out because the time budget was spent."""
         return f"the time budget of {self._seconds:g} s was spent before its turn"

@@ -1,4 +1,4 @@
-"""The interface of the spans that a warm-up records for traces, and an implementation that records none."""
+"""The interface of the spans that a warm-up records for traces, and an implementation that records no spans."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -12,34 +12,34 @@ Figures = dict[str, int]
 
 
 class WarmupSpans(Protocol):
-    """Records the spans of one warm-up; its methods may be called from any thread."""
+    """A recorder of the spans of one warm-up. Any thread may call its methods."""
 
     def step(self, step: Step, forecast: float | None, free_bytes: int) -> AbstractContextManager[Figures]:
-        """Record that the block compiles or captures a bucket, which should take `forecast` seconds.
+        """Record the block as a span that compiles or captures a bucket, with a forecast of `forecast` seconds.
 
-        The span has the figures that the block sets, and the error that the block raises.
+        The span contains the figures that the block sets, and the error that the block raises.
         """
 
     def vision_step(self, bucket: VisionBucket, free_bytes: int) -> AbstractContextManager[Figures]:
-        """Record that the block runs the vision tower."""
+        """Record the block as a span that runs the vision tower."""
 
     def left_out(self, skipped: Sequence[Skipped]) -> None:
-        """Record that these buckets stay cold or without a graph."""
+        """Record that these buckets stay cold or have no graph."""
 
 
 class NoSpans:
-    """An implementation of WarmupSpans that records nothing."""
+    """An implementation of WarmupSpans that records no spans."""
 
     def step(self, step: Step, forecast: float | None, free_bytes: int) -> AbstractContextManager[Figures]:
-        """Return a context in which figures are dropped."""
+        """Return a context that discards the figures."""
         return nullcontext({})
 
     def vision_step(self, bucket: VisionBucket, free_bytes: int) -> AbstractContextManager[Figures]:
-        """Return a context in which figures are dropped."""
+        """Return a context that discards the figures."""
         return nullcontext({})
 
     def left_out(self, skipped: Sequence[Skipped]) -> None:
-        """Record nothing."""
+        """Do nothing."""
 
 
 NO_SPANS: WarmupSpans = NoSpans()

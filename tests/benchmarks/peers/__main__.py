@@ -3,10 +3,13 @@
     python -m tests.benchmarks.peers [NUMBER [PROGRAM...]]
 
 The operators run one after the other on the same API server and controllers, with the same load of 20 resources a
-second: NUMBER resources of one pod each (200, or GAUDI_BENCH_RESOURCES) are created, rest, become ready, change until
-their new pods are created, exist while a new process of the operator starts, and are deleted. Requests are counted in
-the API server's audit log, without watches and Leases. Processor time and memory include all processes of an operator.
-No pod runs: a scripted kubelet reports their status, in the same way for all.
+second. NUMBER resources of one pod each (200, or GAUDI_BENCH_RESOURCES) go through these phases: they are created,
+rest, become ready, change until their new pods are created, exist while a new process of the operator starts, and are
+deleted.
+
+Requests are counted in the API server's audit log, without watches and Leases. Processor time and memory include all
+processes of an operator. No pod runs: a scripted kubelet reports the status of the pods of all operators in the same
+way.
 """
 
 import asyncio
@@ -46,7 +49,7 @@ PROGRAMS = (OUR_OPERATOR, LWS, RAY)
 
 @dataclass
 class Meter:
-    """Measures an operator's usage since the last measurement. `phases` has it by phase."""
+    """Measures an operator's usage since the last measurement. `phases` contains the usage by phase."""
 
     program: Program
     running: Running
@@ -59,7 +62,7 @@ class Meter:
     _cpu: float = 0.0
 
     def begin(self, running: Running) -> None:
-        """Continue with another process of the operator."""
+        """Continue with a new process of the operator."""
         self.running, self._cpu = running, 0.0
 
     async def take(self, phase: str) -> None:
@@ -92,7 +95,7 @@ class Meter:
 
 
 def _request(line: Object) -> str:
-    """Return verb and resource of a request, or "-" for a request that does not count."""
+    """Return the verb and resource of a request, or "-" if the request does not count."""
     about = line.get("objectRef") or {}
     resource = "/".join(filter(None, (about.get("resource", "other"), about.get("subresource"))))
     code = (line.get("responseStatus") or {}).get("code", 0)
@@ -109,7 +112,7 @@ async def measure_phases(program: Program, plane: ControlPlane, count: int) -> P
         async with Running(program, plane) as running:
             meter = Meter(program, running, plane.run_dir / "audit.log", count)
             await meter.take("idle")
-            # The webhook of a new manager may not listen yet.
+            # Retry the first create, because the webhook of a new manager may not listen yet.
             await _wait(partial(_accepted, api, workload.make(names[0])), "the first resource")
             await _paced(names[1:], lambda name: api.create(workload.make(name)))
             await _wait(partial(_pods, api, count), "all pods to be created")
@@ -135,14 +138,14 @@ async def measure_phases(program: Program, plane: ControlPlane, count: int) -> P
 
 
 class _PacedStarts:
-    """Starts containers at the common pace, while `may_start` is set."""
+    """Starts containers at the common rate, while `may_start` is set."""
 
     def __init__(self) -> None:
         self.may_start = asyncio.Event()
         self._turn = asyncio.Lock()
 
     async def runtime(self, address: str, pod: Object) -> Runtime:
-        """Return the container of a pod when its start is due."""
+        """Return the container of a pod after the time of its start."""
         await self.may_start.wait()
         async with self._turn:
             await asyncio.sleep(1 / PER_SECOND)

@@ -13,7 +13,8 @@ OURS, PEER = "ours", "lws"
 class Bar:
     """The limit of a figure in a phase, computed from the same figure of LeaderWorkerSet.
 
-    It applies from `resources` resources on: with few, memory is mostly that of Python and its libraries.
+    The limit applies from `resources` resources on. With fewer resources, Python and its libraries use most of the
+    memory.
     """
 
     phase: str
@@ -36,9 +37,9 @@ BARS = (
 
 
 def compare(found: Mapping[str, Phases], count: int) -> tuple[list[str], bool]:
-    """Return the table of `count` resources as lines, and whether a limit was missed.
+    """Return the table for `count` resources as lines, and whether a limit was missed.
 
-    Without LeaderWorkerSet only absolute limits apply.
+    If LeaderWorkerSet was not measured, only absolute limits apply.
     """
     bars = {(bar.phase, bar.figure): bar for bar in BARS if bar.resources <= count}
     rows = [["", *found, "bar", ""], *_rows(found, bars)]
@@ -50,7 +51,7 @@ def compare(found: Mapping[str, Phases], count: int) -> tuple[list[str], bool]:
 def _rows(found: Mapping[str, Phases], bars: Mapping[tuple[str, str], Bar]) -> Iterator[list[str]]:
     for phase in PHASES:
         for figure, unit in UNITS.items():
-            # An idle operator has no resource to count by.
+            # While an operator is idle there are no resources, so only memory is compared.
             if phase == "idle" and figure != "memory":
                 continue
             cells = [f"{each[phase][figure]:.1f}" for each in found.values()]
@@ -61,6 +62,6 @@ def _verdict(bar: Bar | None, found: Mapping[str, Phases]) -> tuple[str, str]:
     if bar is None or OURS not in found or ("lws" in bar.label and PEER not in found):
         return "", ""
     peer = found[PEER][bar.phase][bar.figure] if PEER in found else 0.0
-    # Rounded as in the table: one more request in fifty resources is not significant.
+    # Compare the rounded values that the table shows, because one more request for 50 resources is not significant.
     met = round(found[OURS][bar.phase][bar.figure], 1) <= round(bar.most(peer), 1)
     return bar.label, "met" if met else "missed"

@@ -30,7 +30,7 @@ _WEBHOOK_PORT = 19443
 class Program:
     """One operator: its `version`, its `workload`, the manifests to be `installed`, and the `command` that runs it.
 
-    Its resources are in a namespace with its name.
+    The resources of an operator are in the namespace with the operator's name.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Program:
     environment: Callable[[ControlPlane], dict[str, str]] = lambda _: {}
 
     def install(self, plane: ControlPlane) -> None:
-        """Install its definitions and create an account by which the audit log identifies it."""
+        """Install the operator's definitions, and create an account by which the audit log identifies the operator."""
         plane.kubectl("create", "namespace", self.name)
         plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=self.installed(plane))
         plane.authority.issue(self.name, self.name, "system:masters")
@@ -51,7 +51,7 @@ class Program:
         plane.wait(lambda: group in plane.kubectl(*served), f"{self.workload.kind} to be served")
 
     def kubeconfig(self, plane: ControlPlane) -> Path:
-        """Return the path of the kubeconfig of its account."""
+        """Return the path of the kubeconfig of the operator's account."""
         return plane.run_dir / f"{self.name}.kubeconfig"
 
 
@@ -74,7 +74,7 @@ class Running:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop the program, as a kubelet would."""
+        """Stop the program in the same way as a kubelet."""
         assert self._process
         self._process.send_signal(signal.SIGTERM)
         identity = Identity.of(self._process.pid)
@@ -95,11 +95,11 @@ class Running:
         return [self._process, *self._process.children(recursive=True)]
 
     def cpu_seconds(self) -> float:
-        """Return the processor time of all its processes so far."""
+        """Return the processor time of all processes of the program so far."""
         return float(sum(sum(each.cpu_times()[:2]) for each in self._tree()))
 
     def mebibytes(self) -> float:
-        """Return the memory of all its processes, with shared pages counted once."""
+        """Return the memory of all processes of the program, with shared pages counted once."""
         return float(sum(each.memory_full_info().pss for each in self._tree()) / 2**20)
 
 
@@ -123,7 +123,7 @@ def _lws_installed(plane: ControlPlane) -> str:
     (plane.run_dir / "lws.yaml").write_text(yaml.safe_dump(_lws_configuration(plane)))
     definitions = [path.read_text() for path in sorted((config / "crd" / "bases").glob("*.yaml"))]
     webhooks = yaml.safe_load_all((config / "webhook" / "manifests.yaml").read_text())
-    # The manager uses this namespace for its Lease, independent of its configuration.
+    # The LeaderWorkerSet manager stores its Lease in this namespace. The namespace cannot be configured.
     home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lws-system"}}
     others = [home, *(_on_the_host(each, plane) for each in webhooks if each)]
     return "\n---\n".join((*definitions, yaml.safe_dump_all(others)))
@@ -142,7 +142,7 @@ def _lws_configuration(plane: ControlPlane) -> dict[str, Any]:
 
 
 def _on_the_host(configuration: dict[str, Any], plane: ControlPlane) -> dict[str, Any]:
-    """Route webhooks to a process on this host, only for the objects of this benchmark."""
+    """Route the webhooks to a process on this host, for the objects of this benchmark only."""
     authority = (plane.run_dir / "pki" / "ca.crt").read_bytes()
     for each in configuration["webhooks"]:
         path = each["clientConfig"]["service"]["path"]
@@ -162,7 +162,7 @@ def _lws_command(plane: ControlPlane) -> list[str]:
 
 
 def kuberay() -> Path:
-    """Return the folder of the KubeRay program, which is built the first time."""
+    """Return the folder of the KubeRay program, which is built on the first call."""
 
     def make(folder: Path) -> None:
         with step("Building KubeRay", 300):

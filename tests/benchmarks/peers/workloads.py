@@ -19,7 +19,7 @@ class Workload:
 
 
 def _container(value: str) -> Object:
-    # With the container name that the scripted kubelet answers for.
+    # The container has the name for which the scripted kubelet starts a runtime.
     resources = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
     environment = [{"name": "VALUE", "value": value}]
     return {"name": CONTAINER, "image": "registry.test/server:1", "env": environment, "resources": resources}
@@ -54,7 +54,7 @@ LEADER_WORKER_SETS = Workload(
     {"spec": {"leaderWorkerTemplate": {"workerTemplate": _template("2")}}},
     _has("Available"),
 )
-# KubeRay does not roll its head pod, so the change adds a group of workers.
+# KubeRay does not replace its head pod when the template changes, so the change adds a group of workers.
 _WORKERS = {"groupName": "workers", "replicas": 1, "minReplicas": 0, "maxReplicas": 1, "rayStartParams": {}}
 KUBERAY = Workload(
     "RayCluster",

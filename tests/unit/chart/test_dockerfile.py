@@ -124,6 +124,6 @@ def test_official_vllm_wheel_replaces_only_the_rebuilt_one() -> None:
 
 
 def test_runtime_image_has_setuptools_without_cve_2025_47273() -> None:
-    # CVE-2025-47273, fixed in 78.1.1.
+    # Release 78.1.1 of setuptools fixed CVE-2025-47273.
     version = pins((ROOT / "requirements" / "runtime.txt").read_text())["setuptools"]
     assert tuple(int(part) for part in version.split(".")) >= (78, 1, 1)

@@ -97,7 +97,8 @@ def test_host_network_sets_dns_port_and_strategy() -> None:
     assert (pod["hostNetwork"], pod["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
     assert [port["containerPort"] for port in container["ports"]] == [18080]
     assert environment_of(objects)["GAUDI_OPERATOR_HTTP_PORT"] == "18080"
-    # With one pod on each node, a new pod gets no free port before an old one is deleted.
+    # With host ports, a new pod has no free port on its node until an old pod is deleted, so the rollout must delete
+    # first.
     rolling = only(objects, "Deployment")["spec"]["strategy"]["rollingUpdate"]
     assert rolling == {"maxSurge": 0, "maxUnavailable": 1}
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from localcluster.sandbox.processes import Identity, wait_gone, wait_until
 
-# After its first thread ends, the process state is zombie although another thread is running.
+# This program ends its first thread while another thread continues. The state of the process is then zombie, although
+# the process still runs.
 HEADLESS = """
 import ctypes, threading, time
 threading.Thread(target=time.sleep, args=(60,)).start()

@@ -18,7 +18,7 @@ COMMANDS = {
 
 
 def run(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    # Without the environment: a developer may have set the operator's variables.
+    # Clear the environment, because a developer may have set variables of the operator.
     return subprocess.run([FOLDER / command, *arguments], capture_output=True, text=True, timeout=120, env={})
 
 

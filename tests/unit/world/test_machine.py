@@ -26,7 +26,7 @@ def test_random_steps_break_no_law(batch: int) -> None:
         suppress_health_check=list(HealthCheck),
         print_blob=True,
     )
-    # The stories are the same in every run; `make soak` tries new ones.
+    # The seed makes the stories the same in every run. `make soak` tries new stories.
     run_state_machine_as_test(seed(batch)(Machine), settings=chosen)
     assert Machine.violations == []
 

@@ -27,7 +27,8 @@ def test_changes_during_the_loss_of_a_node_are_not_observed() -> None:
         world.do(commands.PassTime(container.instance.moved_at + HOT_SECONDS - world.now))
         world.do(commands.LoseNode(container.node))
         world.do(commands.PassTime(5))
-        # Fewer pods are required now, so that a gate may close because of the last report of its pod.
+        # Lower the number of pods that must stay, so that the operator may close a gate because of the last report of
+        # its pod.
         world.do(commands.ChangeSpec({"rollout": {"maxUnavailable": 1}}))
         world.do(commands.PassTime(5))
         assert not list(no_gate_closes_without_evidence(world.history))

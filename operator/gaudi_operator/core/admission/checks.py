@@ -1,10 +1,10 @@
-"""The admission checks: ordered functions that find what makes a spec impossible. The first violation counts.
+"""The admission checks: ordered functions, each of which finds one fault. The first violation is reported.
 
-The API server refuses other faults, by the CEL rules next to the fields. These checks need the installation, the bucket
-planner or the memory budget. The bound on graphs that readiness requires holds for any model.
+The API server refuses other faults by the CEL rules of the fields. These checks need data that CEL rules cannot read:
+the installation, the bucket plan or the memory budget. The maximum number of required graphs holds for any model.
 
-A spec that is refused here can never work. A spec that passes may still fall short, which the estimate reports
-(forecast_checks.py).
+A spec that is refused here can never work. A spec that passes may still fall short. The estimate reports such a
+shortfall (forecast_checks.py).
 """
 
 from dataclasses import replace
@@ -48,9 +48,9 @@ def simulation_is_not_allowed(inference: Inference, defaults: InstallationDefaul
 
 
 def published_without_key(spec: GaudiInferenceSpec) -> Problem | None:
-    """Check that no new revision of a model is published without an API key or a list of clients.
+    """Check that a new revision is published only with an API key or a list of clients.
 
-    The API server refuses such new objects. An object that is older than the rule keeps its revision.
+    The API server refuses new objects without them. An object that was created before this rule keeps its revision.
     """
     access = spec.network_access
     listed = access.enabled and not access.allow_all_clients and access.clients is not None
@@ -82,14 +82,14 @@ def revision_is_not_allowed(revision: Revision, policy: PodPolicy, defaults: Ins
 def something_is_not_built(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Check that a spec sets no field that the API defines but this release does not implement.
 
-    They are never ignored.
+    Such fields are refused, because ignoring them would hide the fault.
     """
     found = next((f"{path}{advice}" for path, advice, asked in _not_built(inference.spec) if asked), None)
     return None if found is None else Problem("NotBuilt", found)
 
 
 def text_is_missing(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Check that the ConfigMap texts of a spec exist, because its buckets are unknown without them."""
+    """Check that the ConfigMap texts of a spec exist. Without them, the buckets of the plan are unknown."""
     bucketing = inference.spec.bucketing
     traffic = bucketing.optimal.traffic_from if bucketing.optimal else None
     for field, source in (("file", bucketing.file_from), ("optimal.traffic", traffic)):
@@ -144,9 +144,9 @@ def no_image_is_known(inference: Inference, defaults: InstallationDefaults) -> P
 
 
 def memory_is_above_all_devices(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Check that a spec has no more device memory than any device has.
+    """Check that the device memory of a spec is not larger than that of any device.
 
-    More memory is likely a wrong unit, and plan figures are 64-bit numbers.
+    A larger amount probably has a wrong unit. The limit also keeps plan figures within 64 bits.
     """
     memory = inference.spec.accelerator.device_memory
     if memory is None or parse_bytes(memory) <= MOST_MEMORY:
@@ -158,7 +158,7 @@ def memory_is_above_all_devices(inference: Inference, _: InstallationDefaults) -
 
 
 def shared_memory_takes_all(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Check that /dev/shm leaves some of the container's memory limit, because it counts against that limit."""
+    """Check that the container's memory limit is larger than /dev/shm, whose size counts against the limit."""
     memory, shared = inference.spec.pod.resources.limits.memory, shared_memory(inference.spec)
     if memory is None or parse_bytes(memory) > parse_bytes(shared):
         return None
@@ -170,7 +170,7 @@ def shared_memory_takes_all(inference: Inference, _: InstallationDefaults) -> Pr
 
 
 def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Check that a plan leaves a KV block and a bucket, and that it is not too expensive to compute."""
+    """Check that a plan has at least one KV block and one bucket, and is not too expensive to compute."""
     spec = inference.spec
     if spec.warmup.graph_memory_percent == 100:
         return Problem(
@@ -185,10 +185,10 @@ def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem
         )
     try:
         admission_figures(inference)
-        # Request the forecast too, because the status needs it and it may also be too expensive.
+        # The status shows the forecast. Computing the forecast can also raise PlanTooExpensive, so compute it here.
         cached_forecast(inference)
     except PlanImpossible as error:
-        # The planner names a setting, relative to spec, only if a single setting is at fault.
+        # `error.where` is set only if a single setting of the spec is at fault.
         return Problem("PlanImpossible", f"spec.{error}." if error.where else f"spec.bucketing: {error}.")
     except PlanTooExpensive as error:
         return Problem(
@@ -200,7 +200,7 @@ def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem
 
 
 def groups_are_not_served(inference: Inference, observed: Observed) -> Problem | None:
-    """Check that the cluster has LeaderWorkerSets if a replica has several nodes."""
+    """Check that the cluster serves LeaderWorkerSets if a replica has several nodes."""
     if inference.spec.parallelism.nodes == 1 or observed.groups_served:
         return None
     return Problem(
@@ -212,9 +212,9 @@ def groups_are_not_served(inference: Inference, observed: Observed) -> Problem |
 
 
 def thresholds_are_unreachable(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Check that the smallest graphs for the thresholds of a spec fit into the memory.
+    """Check that the smallest graphs that meet the readiness thresholds fit into the memory.
 
-    Otherwise, the gate of its pods would stay closed.
+    Otherwise, the readiness gates of the pods would stay closed.
     """
     spec = inference.spec
     if not captures_graphs(inference) or spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
@@ -236,7 +236,7 @@ def _why_too_large(inference: Inference, prompt: int, decode: int) -> str | None
     budget = usable_bytes(spec)
     if budget is None:
         return None
-    # The plan is possible, because plan_is_impossible() has already checked it.
+    # The caller has already checked plan_is_impossible(), so this call cannot raise PlanImpossible.
     plan, utilization = admission_figures(inference), spec.engine.device_memory_utilization_percent
     least = plan.least_graph_bytes
     if least <= budget:
@@ -250,7 +250,7 @@ def _why_too_large(inference: Inference, prompt: int, decode: int) -> str | None
 
 @derived
 def first_violation(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
-    """Return the first violation of a spec on an installation, or None if the spec may run. Raises Unanswered."""
+    """Return the first violation of a spec on an installation, or None if the spec is accepted. Raises Unanswered."""
     return _first_violation(inference, defaults)
 
 

@@ -1,4 +1,4 @@
-"""The limits of a class in trial (`spec.trial`), which refuse nothing but are reported (docs/how-to/classes.md)."""
+"""The violations of a class in trial (`spec.trial`), which are only reported (docs/how-to/classes.md)."""
 
 from pydantic import ValidationError
 
@@ -11,7 +11,7 @@ from gaudi_operator.core.rollout.revision import Revision
 
 
 def trial_violations(inference: Inference, revision: Revision, platform: Platform) -> tuple[str, ...]:
-    """Return what a class in trial will refuse in the spec and its revision, or () if the class is not in trial."""
+    """Return the violations that the class will refuse after its trial, or () if the class is not in trial."""
     if platform.says is None or not platform.says.trial:
         return ()
     try:
@@ -21,5 +21,5 @@ def trial_violations(inference: Inference, revision: Revision, platform: Platfor
     spec, limits = inference.spec, platform.says.limits
     of_pods = revision_beyond_limits(spec, revision, views, limits, inference.identity.name)
     of_spec = ((each.where, each.why) for each in spec_limit_violations(spec, limits))
-    # A leader and its workers exceed the same limits.
+    # A leader and its workers exceed the same limits. Remove the duplicate messages.
     return tuple(dict.fromkeys(f"{where} {why}" for where, why in (*of_pods, *of_spec)))

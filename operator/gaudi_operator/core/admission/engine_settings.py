@@ -1,7 +1,6 @@
-"""The check of engine settings: settings, arguments and variables that are wrong or have no effect.
+"""The check of engine settings: finds settings, arguments and variables that are wrong or have no effect.
 
-The rules come from the runtime (gaudi_runtime/knobs), and messages name the fields of the resource
-(docs/reference/knobs.md).
+The runtime defines the rules (gaudi_runtime/knobs). Messages name the fields of the resource (docs/reference/knobs.md).
 """
 
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from gaudi_runtime.planning.ranges import ignored_settings
 
 
 def settings_are_wrong(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Refuse engine settings that the engine does not know or would misread without an error."""
+    """Refuse engine settings that the engine does not know or would misread without reporting an error."""
     sentence = why_settings_are_wrong(inference)
     return Problem("SettingsWrong", sentence) if sentence else None
 
@@ -31,9 +30,9 @@ def why_settings_are_wrong(inference: Inference) -> str | None:
 
 @derived
 def why_settings_are_ignored(inference: Inference) -> str | None:
-    """Return a message that names every engine setting without effect, or None if all have an effect.
+    """Return a message that names every engine setting without effect, or None if all settings have an effect.
 
-    Ignored settings of buckets are named too.
+    The message also names bucket settings without effect.
     """
     config = runtime_config(inference)
     plugin = ignored_by_the_plugin(inference)

@@ -1,7 +1,7 @@
 """The estimate of a plan on a described card, as numbers for the forecast (docs/internals/memory.md).
 
-A spec has a target if it names a described card and a known model, so that it can be forecast without a checkpoint.
-`estimate_plan` returns the forecast figures and bounds on how many graphs fit.
+A spec has a forecast target if it names a described card and a known model. The forecast of such a spec needs no
+checkpoint. `estimate_plan` returns the forecast figures, and bounds on the number of graphs that fit.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class ForecastTarget:
     """The names of the card and the model for the forecast of a spec.
 
     `sure` is False if the model was only recognized by a served name. `exact` is True for a simulation, which behaves
-    exactly as the card's description. `time_scale` is the number of real seconds per described second.
+    exactly as the description of the card. `time_scale` is the number of real seconds per described second.
     """
 
     card: str
@@ -42,13 +42,13 @@ class ForecastTarget:
 
 
 def forecast_target(spec: GaudiInferenceSpec) -> ForecastTarget | None:
-    """Return the card and the model of a spec, or None if either is unknown or a simulation has its own figures."""
+    """Return the card and the model of a spec, or None if either is unknown or a simulation sets its own figures."""
     if spec.engine.name is EngineName.SIM:
         return _simulated(spec.engine.simulation or {})
     source, card = spec.model.source.hugging_face, spec.accelerator.generation.value
     if source is not None:
         return ForecastTarget(card, source.repo) if known_shape(source.repo) else None
-    # A served name is only a hint, because any model may have it.
+    # Any model can be served under any name, so a served name is only a hint (`sure=False`).
     served = next((name for name in spec.model.served_names if known_shape(name)), None)
     return None if served is None else ForecastTarget(card, served, sure=False)
 
@@ -74,7 +74,7 @@ def _simulated(script: dict[str, str]) -> ForecastTarget | None:
 
 
 def _time_scale(text: str) -> float | None:
-    """Return the real seconds per simulated second, or None if the runtime will refuse the value, such as NaN."""
+    """Return the real seconds per simulated second, or None if the runtime refuses the value (for example NaN)."""
     try:
         scale = float(text)
     except ValueError:
@@ -84,7 +84,10 @@ def _time_scale(text: str) -> float | None:
 
 @dataclass(frozen=True)
 class GraphBounds:
-    """The estimate of how many `planned` graphs of a phase fit: expected, and proven maximum (`at_best`)."""
+    """The estimate of how many of the `planned` graphs of a phase fit.
+
+    `expected` is the likely number. `at_best` is the proven maximum.
+    """
 
     planned: int
     expected: int
@@ -95,8 +98,8 @@ class GraphBounds:
 class Estimate:
     """The estimate of a plan on one described card.
 
-    `prompt` and `decode` are None if no graphs are captured or nothing is known about them. `problem` is why the
-    deployment would not start. `proven` is True if the problem does not depend on estimated figures.
+    `prompt` and `decode` are None if no graphs are captured or the number of graphs cannot be estimated. `problem` is
+    the reason why the deployment would not start. `proven` is True if the problem does not depend on estimated figures.
     """
 
     source: str
@@ -110,7 +113,7 @@ class Estimate:
 
 
 def estimate_plan(inputs: ForecastInputs, target: ForecastTarget) -> Estimate | None:
-    """Return the estimate, or None if not even the memory of the card can be estimated."""
+    """Return the estimate, or None if the memory of the card cannot be estimated."""
     found = forecast(inputs, known_shape(target.model), card_named(target.card))
     problem = next((each for each in found.problems if each.reason in _ROOM), None)
     if found.memory is None and problem is None:
@@ -141,7 +144,8 @@ def _is_proven(problem: Problem, memory: MemoryForecast | None, inputs: Forecast
         return False
     if target.exact or not target.sure or memory is None:
         return target.exact or (target.sure and problem.reason is Reason.PARALLELISM)
-    # Use the best figure of every source. If one block does not fit even then, it fits on no card of this type.
+    # Compare the largest possible memory with the smallest possible block. If this block does not fit, no block fits on
+    # a card of this type.
     room = max(0.0, memory.total.most - memory.weights.least) * inputs.utilization
     return room * (1 - inputs.warmup.graph_memory_share) < memory.block.least
 
@@ -154,14 +158,17 @@ def _bounds(phase: PhaseForecast | None, target: ForecastTarget) -> GraphBounds 
 
 
 def _at_best(phase: PhaseForecast, target: ForecastTarget) -> int:
-    """Return the proven maximum of graphs by the lowest bytes of any source, or all planned graphs without a proof."""
+    """Return the proven maximum of captured graphs. If nothing is proven, return the number of planned graphs.
+
+    The maximum uses the lowest bytes per graph of any source.
+    """
     measured = phase.graph_bytes is not None and phase.graph_bytes.confidence.rank <= Confidence.MEASURED.rank
     proven = target.sure and measured and phase.captured_at_best is not None
     return phase.captured_at_best or 0 if proven else phase.planned
 
 
 def _source(found: Forecast, target: ForecastTarget) -> str:
-    """Return the source of the figures: card, model and the lowest confidence of graphs and times."""
+    """Return the source of the figures: the card, the model and the lowest confidence of graph sizes and times."""
     graphs = [phase.graph_bytes for phase in (found.prompt, found.decode) if phase]
     figures = [figure for figure in (*graphs, found.warmup_seconds) if figure]
     sure = weakest(*figures) if figures else Confidence.CALCULATED

@@ -1,9 +1,9 @@
 """The checks of a spec against the forecast of its plan (docs/reference/conditions.md, Before a pod runs).
 
-The checks compare bucket gaps and the estimate of the forecast (spec_forecast.py) with the spec. Only a proven
-shortfall is a violation: the spec names the model and even the lowest figures of any source are too high, or a
-simulation behaves exactly as described. Any other shortfall is only reported. In TorchCompile the size of graphs is
-unknown, so the outlook says what opens the gate.
+The checks compare the bucket gaps and the estimate of the forecast (spec_forecast.py) with the spec. Only a proven
+shortfall is a violation. A shortfall is proven if the spec names the model and even the lowest figures of any source
+are too high, or if a simulation behaves exactly as described. Other shortfalls are only reported. In TorchCompile the
+size of graphs is unknown, so `gate_outlook` returns what opens the gate.
 """
 
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
@@ -19,7 +19,7 @@ from gaudi_runtime.forecast.thresholds import gate_sentence
 
 
 def estimated_violation(inference: Inference) -> Problem | None:
-    """Check the forecast, and return the proven problem that keeps every pod of this spec from serving, or None."""
+    """Check the forecast, and return the proven problem that prevents every pod of this spec from serving, or None."""
     found = _estimate(inference)
     if found is None:
         return None
@@ -47,7 +47,7 @@ def plan_has_gaps(inference: Inference) -> Problem | None:
 
 
 def estimated_shortfall(inference: Inference) -> str | None:
-    """Check the forecast, and return a sentence about an estimated shortfall that is not proven, or None."""
+    """Check the forecast, and return a sentence about an estimated but unproven shortfall, or None."""
     found = _estimate(inference)
     if found is None:
         return None
@@ -57,9 +57,9 @@ def estimated_shortfall(inference: Inference) -> str | None:
 
 
 def gate_outlook(inference: Inference) -> str | None:
-    """Return what opens the gate if the forecast does not know how many graphs fit, or None if that is not needed.
+    """Return what opens the gate if the number of graphs that fit is unknown. Return None in all other cases.
 
-    Graph sizes are published only for HPU graphs.
+    The sizes of graphs are known only for HPU graphs.
     """
     spec, found = inference.spec, forecast_plan(inference)
     mode = execution_mode(inference)
@@ -89,7 +89,7 @@ def _no_room(verb: str, problem: Problem, inference: Inference) -> str:
 
 
 def _shortfalls(inference: Inference, found: Estimate, *, at_best: bool) -> str | None:
-    """Return a clause for each phase whose threshold is out of reach, and the remedy, or None."""
+    """Return a clause for each phase that cannot reach its threshold, and the remedy, or None if all phases can."""
     readiness = inference.spec.readiness
     phases = (
         ("prompt", found.prompt, readiness.min_captured_prompt_percent),
@@ -107,7 +107,7 @@ def _shortfalls(inference: Inference, found: Estimate, *, at_best: bool) -> str 
 
 
 def _advisor(inference: Inference) -> str:
-    """Return a reference to gaudi-plan, because the search for a remedy takes too much CPU for a reconcile."""
+    """Return a reference to gaudi-plan, which finds a remedy. The search takes too much CPU time for a reconcile."""
     identity = inference.identity
     command = f"gaudi-plan forecast --from-cluster {identity.name} -n {identity.namespace}"
     return f"`{command}` finds the smallest change"

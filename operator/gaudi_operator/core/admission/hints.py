@@ -1,6 +1,7 @@
-"""Hints about a spec for its users: its execution mode, its drafts, and whether its model is validated on its card.
+"""Hints about a spec: its execution mode, its draft tokens, and whether the model is validated on the card.
 
-Hints are shown in the message of PlanAccepted, and never refuse a spec (docs/how-to/running-vllm.md, Hints).
+Hints are part of the message of the condition PlanAccepted. They never refuse a spec (docs/how-to/running-vllm.md,
+Hints).
 """
 
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ _DTYPES = {Dtype.BFLOAT16: "bf16", Dtype.FLOAT16: "fp16", Dtype.FLOAT32: "fp32"}
 
 
 def plan_hints(inference: Inference) -> tuple[str, ...]:
-    """Return hints about the execution mode of a stored revision and about a vLLM engine, as sentences."""
+    """Return hints as sentences: about the execution mode of a stored revision, and about a vLLM engine."""
     spec = inference.spec
     default = tuple(_changed_default(inference))
     if spec.engine.name is not EngineName.VLLM:
@@ -37,7 +38,7 @@ def plan_hints(inference: Inference) -> tuple[str, ...]:
 
 
 def _changed_default(inference: Inference) -> Iterator[str]:
-    """Yield a sentence if the next revision will change the mode because the default has changed."""
+    """Yield a sentence if the default execution mode has changed and the next revision will use the new default."""
     kept, coming = inference.kept_mode, execution_mode(replace(inference, kept_mode=None))
     if kept is not None and inference.spec.engine.execution_mode is None and kept is not coming:
         runs = as_in_spec(kept)
@@ -82,7 +83,7 @@ def _validation(inference: Inference) -> Iterator[str]:
 
 
 def _model(spec: GaudiInferenceSpec) -> str | None:
-    """Return the model's repository, or a served name if the published lists contain it."""
+    """Return the model's repository, or a served name that is in the published lists of models, or None."""
     if source := spec.model.source.hugging_face:
         return source.repo
     return next((name for name in spec.model.served_names if validated_by_card(name) or last_release_of(name)), None)
@@ -105,7 +106,7 @@ def _differences(inference: Inference, published: Validated) -> Iterator[str]:
 
 
 def _datatype(spec: GaudiInferenceSpec) -> str | None:
-    """Return the data type, or None if the checkpoint decides or a method covers several."""
+    """Return the data type, or None if the checkpoint determines it or the quantization method has several."""
     if quantization := spec.model.quantization:
         return _BITS.get(quantization.method)
     return _DTYPES.get(spec.model.dtype)

@@ -1,8 +1,8 @@
-"""Bounds on the KV cache of any model, which are known before a model is read.
+"""Bounds on the KV cache that hold for any model, so they need no checkpoint.
 
-The operator does not read the checkpoint, so it assumes the minimum that any model needs. A spec that fails here can
-never work. A spec that passes is checked again by the runtime after its profile run (docs/internals/warmup.md, Memory
-split).
+The operator does not read the checkpoint. Therefore it assumes the minimum memory that any model needs. A spec that
+fails these checks can never work. If a spec passes, the runtime checks it after its profile run
+(docs/internals/warmup.md, Memory split).
 """
 
 from math import ceil
@@ -20,24 +20,24 @@ LEAST_BYTES_PER_TOKEN = 2
 
 
 def most_kv_blocks(spec: GaudiInferenceSpec) -> int:
-    """Return the upper bound of KV cache blocks that any model can have or use with this spec."""
+    """Return the maximum number of KV cache blocks that any model can use with this spec."""
     limits = plan_limits(spec)
-    # Full sequences in all slots use no more blocks.
+    # Full sequences in all slots never use more than this number of blocks.
     useful = ceil(limits.max_model_len / limits.block_size) * limits.max_num_seqs
     budget = usable_bytes(spec)
-    # The free memory of a card is unknown before a pod runs. Its total memory is an upper bound.
+    # The free memory of a card is unknown before a pod runs. Therefore use the total memory, which is an upper bound.
     kept = _card_bytes(spec) if budget is None else budget * (1 - spec.warmup.graph_memory_percent / 100)
     return min(MOST_KV_BLOCKS, useful, int(kept) // (LEAST_BYTES_PER_TOKEN * limits.block_size))
 
 
 def _card_bytes(spec: GaudiInferenceSpec) -> int:
-    """Return the memory of the card that the spec names, or of the largest described card, in bytes."""
+    """Return the memory of the spec's card in bytes. If the card is not described, return the largest memory."""
     memories = {name: card.memory.most for name, card in CARDS.items() if card.memory}
     return int(memories.get(spec.accelerator.generation.value, max(memories.values())))
 
 
 def least_memory(spec: GaudiInferenceSpec) -> int:
-    """Return the minimum memory budget in bytes for a KV cache of one block of any model.
+    """Return the minimum memory budget in bytes that has room for one KV cache block of any model.
 
     The result is at most MOST_MEMORY.
     """
@@ -47,6 +47,6 @@ def least_memory(spec: GaudiInferenceSpec) -> int:
 
 
 def usable_bytes(spec: GaudiInferenceSpec) -> int | None:
-    """Return the bytes of the memory budget, which bound the KV cache, or None if the spec sets no budget."""
+    """Return the memory budget in bytes, which limits the KV cache, or None if the spec sets no budget."""
     memory = spec.accelerator.device_memory
     return None if memory is None else int(parse_bytes(memory) * spec.engine.device_memory_utilization_percent / 100)

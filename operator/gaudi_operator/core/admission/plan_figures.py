@@ -1,7 +1,7 @@
 """The plan figures that admission checks, such as bucket counts and the minimum graph memory.
 
-Only plan questions compute plans (core/plan_answers.py). A plan may have any size, so the operator process holds no
-plans.
+Only plan questions compute plans (core/plan_answers.py). A plan may be very large, so the operator process stores only
+figures.
 """
 
 from dataclasses import dataclass
@@ -26,9 +26,10 @@ LEAST_BYTES_PER_INPUT = 4
 class AdmissionFigures:
     """The plan figures that admission checks.
 
-    `prompt` and `decode` are bucket counts. `least_graph_bytes` is the size of the smallest graphs that the thresholds
-    require. `within` is the number of prompt buckets within the token limit of a graph. `unindexable` is the prompt
-    bucket with the largest attention bias that the kernel cannot index, or None.
+    `prompt` and `decode` are bucket counts. `least_graph_bytes` is the size of the smallest graphs that meet the
+    thresholds. `within` is the number of prompt buckets within the token limit of a graph. `unindexable` is the prompt
+    bucket whose attention bias is too large for the index of the kernel, or None. If there are several such buckets, it
+    is the one with the largest bias.
     """
 
     prompt: int
@@ -43,7 +44,7 @@ class AdmissionFiguresQuestion(PlanQuestion[AdmissionFigures]):
     """The question for the plan figures that admission checks.
 
     The thresholds are percentages. `graph_tokens` is the maximum number of tokens of a graph. `attention` is the
-    attention of the card, or None if no attention bias is too large for it.
+    attention of the card, or None if the card accepts any attention bias.
     """
 
     kind = AdmissionFigures
@@ -83,7 +84,7 @@ def _least_graph_bytes(buckets: tuple[Bucket, ...], percent: int) -> int:
 def admission_figures(inference: Inference) -> AdmissionFigures:
     """Return the plan figures that admission checks, for the largest plan that the spec can have.
 
-    Raises PlanImpossible if there is no plan, with the planner's message without a full stop. Also raises
+    Raises PlanImpossible with the planner's message, without a full stop, if there is no plan. Also raises
     PlanTooExpensive and Unanswered.
     """
     return inference.answers.get(_figures_question(inference))
@@ -98,12 +99,12 @@ def _figures_question(inference: Inference) -> AdmissionFiguresQuestion:
         most_kv_blocks(spec),
         readiness.min_captured_prompt_percent,
         readiness.min_captured_decode_percent,
-        # vLLM's plugin captures no graph with more tokens than one step may have, unless the spec says otherwise.
+        # By default, vLLM's plugin captures no graph that has more tokens than one step may have.
         most or limits.max_num_batched_tokens,
         card_attention(inference),
     )
 
 
 def card_attention(inference: Inference) -> FusedAttention | None:
-    """Return the attention of the card for the plan figures, or None if no attention bias is too large for it."""
+    """Return the attention of the card for the plan figures, or None if the card accepts any attention bias."""
     return fused_attention(runtime_config(inference), plain_variables(inference.spec))

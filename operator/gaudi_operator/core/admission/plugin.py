@@ -1,7 +1,7 @@
-"""The rules of vLLM's plugin for Gaudi, as far as a spec can be checked against them before a pod runs.
+"""The rules of vLLM's plugin for Gaudi that can be checked before a pod runs.
 
-The rules change with the plugin's releases, so they apply to new revisions only. Running pods have already shown that
-they work.
+The rules change with the plugin's releases. Therefore they apply only to new revisions. Running pods have already shown
+that their spec works.
 """
 
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def attention_cannot_be_sliced(inference: Inference) -> Problem | None:
 
 
 def attention_cannot_be_computed(inference: Inference) -> Problem | None:
-    """Refuse a plan with a prompt bucket for which vLLM's plugin would answer NaN without an error."""
+    """Refuse a plan with a prompt bucket for which vLLM's plugin would return NaN without an error."""
     attention = card_attention(inference)
     if attention is None or (bucket := admission_figures(inference).unindexable) is None:
         return None
@@ -57,7 +57,7 @@ def attention_cannot_be_computed(inference: Inference) -> Problem | None:
 
 
 def ignored_by_the_plugin(inference: Inference) -> Iterator[str]:
-    """Yield sentences, without a full stop, about fields that the plugin overrides."""
+    """Yield sentences about fields that the plugin overrides. The sentences have no full stop."""
     engine = inference.spec.engine
     if runs_the_plugin(inference) and engine.prefix_caching and engine.contiguous_paged_attention:
         yield (
@@ -79,14 +79,15 @@ def graphs_of_contexts_are_too_few(inference: Inference) -> Problem | None:
 
 
 def why_too_few_graphs(inference: Inference, said: str) -> str | None:
-    """Return why too few prompt buckets are small enough for a graph to meet the threshold, or None.
+    """Return why too few prompt buckets are small enough for graphs to meet the threshold, or None.
 
-    `said` is the origin of the token limit. The plugin counts all tokens of a padded batch, including cached context.
+    `said` describes the origin of the token limit. The plugin counts all tokens of a padded batch, including cached
+    context.
     """
     spec = inference.spec
     if not runs_the_plugin(inference) or execution_mode(inference) is not ExecutionMode.HPU_GRAPHS:
         return None
-    # The plan is possible, because plan_is_impossible() has already checked it.
+    # The caller has already checked plan_is_impossible(), so this call cannot raise PlanImpossible.
     plan, percent = admission_figures(inference), spec.readiness.min_captured_prompt_percent
     most = 100 * plan.within // plan.prompt
     if most >= percent:

@@ -1,8 +1,8 @@
-"""The fields of pod templates that this operator can have rendered, and the permitted security contexts.
+"""The pod template fields that this operator can render, and the permitted security contexts.
 
-Any user with permission to write ControllerRevisions can store a pod template. Stored templates with fields or security
-contexts that core/rendering never writes are therefore refused. Fields that the API server adds to stored workloads are
-permitted, because a revision may be read back from a workload.
+Any user with permission to write ControllerRevisions can store a pod template. Therefore the operator refuses stored
+templates with fields or security contexts that core/rendering never writes. Fields that the API server adds to stored
+workloads are permitted, because the operator may read a revision back from a workload.
 
 The chart applies the same rules to the operator's account (charts/gaudi-operator/templates/operator-policy.yaml).
 """
@@ -95,9 +95,9 @@ PROJECTED_FIELDS = frozenset({"configMap", "downwardAPI", "secret"})
 
 
 def unrendered_field(template: Object) -> str | None:
-    """Return the first field of a pod template that the operator never renders, or None for a rendered template.
+    """Return the first field of a pod template that the operator never renders, or None if there is no such field.
 
-    Containers and volumes must be lists of objects, and supplemental groups a list, as in a PodView.
+    Containers and volumes must be lists of objects, and supplemental groups must be a list, as in a PodView.
     """
     return next(_fields_of_others(template.get("spec") or {}), None)
 
@@ -115,7 +115,7 @@ def _fields_of_others(spec: Object) -> Iterator[str]:
             yield from _unknown("spec.volumes.projected", source, PROJECTED_FIELDS)
         if "hostPath" in volume:
             folders.append(volume["name"])
-        # With a type, the kubelet may create the folder.
+        # If `hostPath.type` is set, the kubelet may create the folder on the node.
         if _object(volume, "hostPath").get("type"):
             yield "spec.volumes.hostPath.type"
     for where in ("containers", "initContainers"):
@@ -131,7 +131,7 @@ def _of_container(where: str, container: Object, folders: list[str]) -> Iterator
         yield from _unknown(f"{where}.ports", port, PORT_FIELDS)
     for name in ("livenessProbe", "readinessProbe"):
         yield from _unknown(f"{where}.{name}", _object(container, name), PROBE_FIELDS)
-        # The kubelet would send the request to any host that the node can reach.
+        # With `host`, a pod could make the kubelet send requests to any host that the node can reach.
         if "host" in _object(_object(container, name), "httpGet"):
             yield f"{where}.{name}.httpGet.host"
     hook = _object(container, "lifecycle")
@@ -148,9 +148,9 @@ def _of_container(where: str, container: Object, folders: list[str]) -> Iterator
 
 
 def is_device(resource: str) -> bool:
-    """Return True if a resource field of a pod template is a device, such as a card.
+    """Return True if a resource name in a pod template is the name of a device, such as a card.
 
-    Only names of devices contain a domain.
+    Only the names of devices contain a domain.
     """
     return "/" in resource
 
@@ -162,7 +162,7 @@ def parse_device_count(amount: object) -> int | None:
 
 
 def _unknown(where: str, found: Object, known: frozenset[str]) -> Iterator[str]:
-    # Users choose these names, so a condition repeats only plain words.
+    # Users choose the names of unknown fields. Condition messages repeat only names that consist of letters.
     strange = (name if fullmatch("[A-Za-z]{1,64}", name) else "?" for name in found if name not in known)
     return (f"{where}.{name}" for name in strange)
 

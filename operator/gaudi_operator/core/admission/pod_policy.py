@@ -1,11 +1,11 @@
-"""The pod policy: rules over the rendered pod template, so that every field of a spec is covered.
+"""The pod policy: rules for the rendered pod template. They therefore cover every field of a spec.
 
 The rules apply to the template of every revision that is about to run: new, pinned, rolled back to, or scaled up. A
-template that the operator cannot have rendered is refused as a whole. Other findings name a field of the spec.
+template that the operator cannot have rendered is refused as a whole. Other violations name a field of the spec.
 
-A class must allow what reaches beyond a namespace: annotations for node agents, sandboxes and networks, system
-priorities, control plane nodes, and variables that load code or select cards (docs/how-to/pods.md, What a class must
-allow).
+Settings that affect more than the namespace need permission from a class: annotations for node agents, sandboxes and
+networks, system priorities, control plane nodes, and variables that load code or select cards (docs/how-to/pods.md,
+What a class must allow).
 """
 
 from collections.abc import Iterator
@@ -39,9 +39,9 @@ from gaudi_runtime.errors import Problem
 
 @dataclass(frozen=True)
 class PodPolicy:
-    """The rules for pods of a resource, from its namespace, its installation and its class.
+    """The rules for the pods of a resource, which depend on its namespace, the installation and the class.
 
-    `account` is the service account that the operator creates for the resource. `spec` has the number of replicas.
+    `account` is the service account that the operator creates for the resource. `spec` contains the number of replicas.
     """
 
     namespace: str
@@ -120,19 +120,19 @@ def _wrong_group(security: Security, allowed: set[int]) -> str | None:
 
 
 def is_foreign(annotation: str) -> bool:
-    """Return True if nodes, sandboxes or networks act on this pod annotation."""
+    """Return True if node agents, sandboxes or networks read this pod annotation."""
     domain = annotation.partition("/")[0]
     below = any(domain == each or domain.endswith(f".{each}") for each in FOREIGN_DOMAINS)
     return below or annotation.startswith(FOREIGN_STARTS)
 
 
 def is_unsafe_variable(name: str) -> bool:
-    """Return True if an environment variable loads code into a process or gives it uncounted cards."""
+    """Return True if an environment variable can load code into a process or give it cards that are not counted."""
     return name.startswith(UNSAFE_VARIABLES)
 
 
 def _unsafe(view: PodView, limits: ClassLimits) -> Iterator[tuple[str, str]]:
-    """Yield (field of the spec, reason) of settings that a class must allow and that none of its lists contains."""
+    """Yield (field of the spec, reason) of settings that need permission from a class but are not in its lists."""
     spec = view.spec
     annotations = limits.annotation_prefixes or ()
     for annotation in view.annotations:

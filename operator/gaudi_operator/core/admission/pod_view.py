@@ -1,7 +1,7 @@
-"""The parts of a pod template that installation rules and class limits read, with their fields in the spec.
+"""The parts of a pod template that installation rules and class limits check, with their fields in the spec.
 
-A stored template may be of any release, and any user with permission to write ControllerRevisions can store a template.
-A template with another form is refused. pod_fields.py checks all other fields.
+A stored template may come from any release, and any user with permission to write ControllerRevisions can store one. A
+template that does not match these models is refused. pod_fields.py checks all other fields.
 """
 
 from collections.abc import Iterator
@@ -83,7 +83,7 @@ class _NodeAffinity(Tolerant):
 
     @property
     def requirements(self) -> Iterator[_Requirement]:
-        """The label requirements on nodes, required or preferred."""
+        """The label requirements on nodes, both required and preferred."""
         for term in self.required_during_scheduling_ignored_during_execution.node_selector_terms:
             yield from term.match_expressions
         for each in self.preferred_during_scheduling_ignored_during_execution:
@@ -95,7 +95,7 @@ class _Affinity(Tolerant):
 
 
 class Security(Tolerant):
-    """The groups of a pod's processes, from its security context."""
+    """The group IDs of a pod's processes, from its security context."""
 
     run_as_group: int | None = None
     fs_group: int | None = None
@@ -139,12 +139,12 @@ class PodView(Tolerant):
 
     @property
     def annotations(self) -> Iterator[str]:
-        """The keys of the user's annotations, without the operator's annotations."""
+        """The keys of the annotations that users set, without the operator's annotations."""
         return (each for each in self.metadata.annotations if not each.startswith(f"{GROUP}/"))
 
     @property
     def images(self) -> Iterator[tuple[str, str]]:
-        """The images of all containers and volumes: (field of the spec, image)."""
+        """The images of all containers and volumes, as (field of the spec, image)."""
         for each in self.spec.containers:
             yield "spec.server.image" if each.name == CONTAINER else f"container {each.name}: image", each.image
         for each in self.spec.init_containers:
@@ -155,7 +155,7 @@ class PodView(Tolerant):
 
     @property
     def variables(self) -> Iterator[tuple[str, str]]:
-        """The variables of all containers: (field of the spec, name), except the variable that hides cards."""
+        """The variables of all containers, as (field of the spec, name). The variable that hides cards is left out."""
         for each in self.spec.containers:
             where = "spec.engine.env" if each.name == CONTAINER else f"container {each.name}"
             yield from ((where, variable.name) for variable in each.env if not _keeps_cards_away(variable))
@@ -167,7 +167,7 @@ class PodView(Tolerant):
     def cards(self) -> int:
         """The number of devices that a pod of this template requests."""
         containers = (each.resources for each in (*self.spec.containers, *self.spec.init_containers))
-        # A device has one amount: Kubernetes requires equal limit and request.
+        # Kubernetes requires the limit and the request of a device to be equal, so count each device once.
         amounts = ({**each.requests, **each.limits}.items() for each in containers)
         return sum(parse_device_count(amount) or 0 for each in amounts for name, amount in each if is_device(name))
 
@@ -179,7 +179,7 @@ class PodView(Tolerant):
 
     @property
     def sources(self) -> Iterator[tuple[str, str]]:
-        """The volumes with a model or an adapter: (field of the spec, kind of source)."""
+        """The volumes that contain a model or an adapter, as (field of the spec, kind of source)."""
         for volume in self.spec.volumes:
             where = "adapters.source" if volume.name.startswith("adapter-") else "source"
             if volume.name == "model" or where == "adapters.source":
@@ -192,7 +192,7 @@ class PodView(Tolerant):
 
     @property
     def host_paths(self) -> Iterator[tuple[str, str]]:
-        """The mounted folders of nodes: (field of the spec, folder)."""
+        """The node folders that the pod mounts, as (field of the spec, folder)."""
         for each in self.spec.volumes:
             if each.host_path:
                 where = "adapters.source" if each.name.startswith("adapter-") else "source"
@@ -200,9 +200,9 @@ class PodView(Tolerant):
 
 
 def is_below(path: str, prefix: str) -> bool:
-    """Return True if a folder in a pod view is `prefix` or below it, and always False for a path with `..`."""
+    """Return True if a folder of a pod is `prefix` or inside it. A path with `..` always returns False."""
     if not path.startswith("/") or ".." in path.split("/"):
         return False
-    # normpath keeps two leading slashes, which have a special meaning in POSIX.
+    # POSIX gives two leading slashes a special meaning, so normpath keeps them. Reduce them to one slash.
     found, above = ("/" + normpath(each).lstrip("/") for each in (path, prefix))
     return found == above or found.startswith(f"{above.rstrip('/')}/")

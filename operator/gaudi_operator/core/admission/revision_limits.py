@@ -24,7 +24,7 @@ Finding = tuple[str, str]
 def revision_beyond_limits(
     spec: GaudiInferenceSpec | None, revision: Revision, views: Sequence[PodView], limits: ClassLimits, account: str
 ) -> Iterator[Finding]:
-    """Yield the fields in which a revision, or the counts of `spec`, exceed the limits.
+    """Yield each field of a revision that exceeds the limits, and each count of `spec` that exceeds them.
 
     `account` is the service account that the operator creates for the resource.
     """
@@ -83,18 +83,18 @@ def _listed(limit: str, allowed: Iterable[str]) -> str:
 
 
 def starts_with(image: str, prefix: str) -> bool:
-    """Return True if an image's name begins with `prefix` and the prefix ends at the end of a part of the name."""
+    """Return True if an image name begins with `prefix`, and the prefix ends between two parts of the name."""
     rest = image.removeprefix(prefix)
     return image.startswith(prefix) and (not rest or prefix[-1] in "/:@" or rest[0] in "/:@")
 
 
 def is_named(variable: str, pattern: str) -> bool:
-    """Return True if the name of a variable is `pattern`, or begins with it if it ends with *."""
+    """Return True if a variable's name equals `pattern`. A `*` at the end of the pattern matches any rest."""
     return variable.startswith(pattern[:-1]) if pattern.endswith("*") else variable == pattern
 
 
 def _variables_of_users(view: PodView, inputs: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield (field of the spec, name) of variables that users set, even if the operator sets them by default."""
+    """Yield (field of the spec, name) of each variable that a user sets, even if it also has an operator default."""
     engine = _section(inputs, "engine")
     theirs = {each.get("name") for each in _items(engine, "env") if isinstance(each, dict)}
     for where, name in view.variables:
@@ -119,7 +119,7 @@ _SOURCES = {
 def beyond_of_the_engine(revision: Revision, views: Iterable[PodView], limits: ClassLimits) -> Iterator[Finding]:
     """Yield the engine settings of a revision that exceed the limits of its class.
 
-    The inputs of a stored revision may be forged, so the configuration and mounts of its pods are checked, too.
+    A stored revision may have forged inputs. Therefore the configuration and the mounts of its pods are checked, too.
     """
     try:
         config = _Config.model_validate_json(revision.config) if revision.config else _Config()
@@ -149,7 +149,7 @@ def beyond_of_the_engine(revision: Revision, views: Iterable[PodView], limits: C
 
 
 def _sources(model: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield (field below spec.model, kind of source) of the model and its adapters, by the inputs of a revision."""
+    """Yield (field below spec.model, kind of source) of the model and its adapters, from the inputs of a revision."""
     for where, holder in (("source", model), *(("adapters.source", each) for each in _items(model, "adapters"))):
         yield from ((where, kind) for kind in _section(holder, "source"))
 
@@ -229,7 +229,7 @@ def beyond_counts(
 
 
 def most_replicas(revision: Revision, limits: ClassLimits) -> int | None:
-    """Return the maximum replicas of a revision within the limits of its class, or None if they are not limited."""
+    """Return the maximum number of replicas that the limits of the class allow, or None if there is no limit."""
     if limits.max_cards is None:
         return limits.max_replicas
     try:

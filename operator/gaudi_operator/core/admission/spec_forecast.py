@@ -35,10 +35,11 @@ class PlanForecast:
 def forecast_plan(
     inference: Inference, measured_blocks: int | None = None, block_size: int | None = None
 ) -> PlanForecast | None:
-    """Return the forecast of a spec for `measured_blocks` KV blocks, or for the estimated or maximum number.
+    """Return the forecast of a spec for `measured_blocks` KV blocks.
 
-    `block_size` is the measured number of tokens per block, if any. Returns None if no plan is possible or the plan is
-    too expensive. Raises Unanswered.
+    Without measured blocks, the forecast is for the estimated or the maximum number. `block_size` is the measured
+    number of tokens per block, if any. Returns None if no plan is possible or the plan is too expensive. Raises
+    Unanswered.
     """
     with suppress(PlanTooExpensive):
         return cached_forecast(inference, measured_blocks, block_size)
@@ -49,29 +50,31 @@ def forecast_plan(
 def cached_forecast(
     inference: Inference, measured_blocks: int | None = None, block_size: int | None = None
 ) -> PlanForecast | None:
-    """Return the cached forecast of a spec, but raise PlanTooExpensive if its plan is too expensive."""
-    # Without @derived, looking up the answer by the whole question would dominate the time of a decision.
+    """Return the cached forecast of a spec. Raises PlanTooExpensive if its plan is too expensive."""
+    # This lookup needs @derived on the question. Otherwise comparing the whole question would take most of the time of
+    # a decision.
     return inference.answers.get(forecast_question(inference, measured_blocks, block_size))
 
 
 def forecast_question(
     inference: Inference, measured_blocks: int | None = None, block_size: int | None = None
 ) -> "ForecastQuestion":
-    """Return the question whose answer is the forecast of a spec."""
+    """Return the plan question that has the forecast of a spec as its answer."""
     spec, inputs = inference.spec, inputs_of(runtime_config(inference))
     inputs = replace(
         inputs,
         limits=inputs.limits.model_copy(update={"block_size": block_size}) if block_size else inputs.limits,
         kv_blocks=measured_blocks,
     )
-    # The policy is a separate field, so that the cache of answers finds its texts.
+    # The cache of answers replaces long texts in the fields of a question by digests. Therefore the policy, which has
+    # such texts, is a field of its own.
     rest = replace(inputs, policy=BucketPolicy())
     return ForecastQuestion(inputs.policy, rest, forecast_target(spec), most_kv_blocks(spec))
 
 
 @dataclass(frozen=True)
 class ForecastQuestion(PlanQuestion[PlanForecast | None]):
-    """The question for the forecast of a spec: its bucket policy and all other inputs."""
+    """The plan question for the forecast of a spec. It consists of the bucket policy and all other inputs."""
 
     kind = PlanForecast | None
     size = 16 * 1024
@@ -82,12 +85,12 @@ class ForecastQuestion(PlanQuestion[PlanForecast | None]):
     most_blocks: int
 
     def answer(self) -> PlanForecast | None:
-        """Compute the estimate, the plan and its gaps."""
+        """Compute the estimate, the plan, and the gaps between the buckets of the plan."""
         inputs = replace(self.inputs, policy=self.policy)
         found = estimate_plan(inputs, self.target) if self.target else None
         estimated = found.kv_blocks if found else 0
         for blocks in (inputs.kv_blocks or estimated, self.most_blocks):
-            # The estimated blocks may be too few for any bucket although a pod may find more.
+            # The estimate may be too low for any bucket. Then use the upper bound, because a pod may find more blocks.
             with suppress(PlanImpossible):
                 plan = kept_plan(inputs.policy, inputs.limits, blocks)
                 gaps = plan_coverage(plan, inputs.limits, blocks)

@@ -1,7 +1,7 @@
 """The class limits on fields outside the pod: Service, clients, the recipe PVC and the surge of a rollout.
 
 A spec that exceeds these limits is refused as a whole, so its rollout stops. Existing children stay unchanged and keep
-serving, even if a class becomes stricter. A missing child is created within the limits.
+serving, even if a class becomes stricter. If a child is missing, the operator creates it within the limits.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from gaudi_runtime.errors import Problem
 
 @dataclass(frozen=True)
 class LimitViolation:
-    """A field of the spec that exceeds a class limit, with the reason and the kind of the affected child."""
+    """A field of the spec that exceeds a class limit, with the reason and the kind of the affected child object."""
 
     where: str
     why: str
@@ -39,7 +39,7 @@ def spec_limit_violations(spec: GaudiInferenceSpec, limits: ClassLimits) -> Iter
 
 
 def first_limit_violation(spec: GaudiInferenceSpec, platform: Platform) -> Problem | None:
-    """Return the first field of the spec that exceeds the limits of a class, or the default limits without one."""
+    """Return the first field of the spec that exceeds the limits of its class or, without a class, the defaults."""
     found = next(spec_limit_violations(spec, platform.limits), None)
     if found is None:
         return None
@@ -51,9 +51,9 @@ def first_limit_violation(spec: GaudiInferenceSpec, platform: Platform) -> Probl
 
 
 def clamp_to_limits(inference: Inference, limits: ClassLimits) -> tuple[Inference, frozenset[str]]:
-    """Return (resource with spec fields for Service, clients and PVC within the limits, kinds of changed children).
+    """Return (resource within the limits, kinds of changed children).
 
-    Live children of these kinds stay unchanged.
+    Only the spec fields for Service, clients and PVC are changed. Live children of the returned kinds stay unchanged.
     """
     spec = inference.spec
     kinds = frozenset(each.kind for each in spec_limit_violations(spec, limits) if each.kind)
@@ -75,7 +75,7 @@ def clamp_to_limits(inference: Inference, limits: ClassLimits) -> tuple[Inferenc
 
 
 def _most_replicas(spec: GaudiInferenceSpec) -> int:
-    """Return the maximum replicas that the spec asks for, including its autoscaler."""
+    """Return the maximum number of replicas that the spec or its autoscaler requests."""
     return max(spec.replicas, spec.autoscaling.max_replicas if spec.autoscaling else 0)
 
 
@@ -96,7 +96,7 @@ def _clients(access: NetworkAccess, limits: ClassLimits) -> Iterator[LimitViolat
 
 
 def _is_everyone(client: Client) -> bool:
-    """Return True if an entry names no specific namespace, or an IP range as large as a cluster's."""
+    """Return True if a client entry matches all namespaces, or an IP range that may contain a whole cluster."""
     if client.ip_block:
         return ip_network(client.ip_block.cidr, strict=False).prefixlen < SHORTEST_PREFIX
     selector = client.namespace_selector

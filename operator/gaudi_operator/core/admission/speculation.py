@@ -1,4 +1,4 @@
-"""Admission of speculative decoding: whether the drafts of a spec can be verified in planned shapes.
+"""Admission of speculative decoding: checks whether planned shapes can verify the draft tokens of a spec.
 
 See docs/internals/vllm.md, Speculative decoding.
 """
@@ -16,7 +16,7 @@ _SETTING = f"spec.engine.settings {SETTING}"
 
 
 def drafts_cannot_be_verified(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Refuse speculative decoding that this release does not plan or that vLLM's plugin cannot run correctly."""
+    """Refuse speculative decoding that has no planned buckets or that vLLM's plugin cannot run correctly."""
     spec = inference.spec
     asked = speculation(spec.engine.settings)
     if asked is None or spec.engine.name is not EngineName.VLLM:
@@ -42,8 +42,8 @@ def _wrong(inference: Inference, asked: Speculation) -> str | None:
     limits = plan_limits(inference.spec)
     if limits.contiguous_paged_attention:
         return "vLLM's plugin then answers wrongly; set spec.engine.contiguousPagedAttention to false."
-    # One step must hold a prompt and the drafts of all sequences. A shortened batch has other shapes, and a step with a
-    # part of a prompt crashes the plugin's model runner.
+    # One step must have room for a full prompt and for the draft tokens of all sequences. Otherwise the batch is
+    # shortened and has shapes without a graph, and a step with a part of a prompt crashes the plugin's model runner.
     least = limits.max_model_len + limits.max_num_seqs * (1 + asked.tokens)
     if limits.max_num_batched_tokens < least:
         return (

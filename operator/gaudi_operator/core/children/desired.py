@@ -1,8 +1,8 @@
-"""The desired children of a resource, and the writes and deletions in their order.
+"""The desired children of a resource, and their writes and deletions in order.
 
-ControllerRevisions come first, so that no rendering or failure is lost. A workload comes after the objects that its
-pods mount. The recipe PVC and its ConfigMap are handled separately. The PVC exists while the spec asks for it or a
-running revision mounts it, and is written last.
+ControllerRevisions are written first, so that no rendered template or failure is lost. A workload is written after the
+objects that its pods mount. The recipe PVC and its ConfigMap are handled separately. The PVC exists while the spec
+requests it or a running revision mounts it. The PVC is written last.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ from gaudi_operator.core.text_formats import hash_texts
 
 
 def child_actions(state: State, scaling: PlannedReplicas) -> list[Action]:
-    """Return the writes and deletions of children. Without a revision, only back-offs change workloads."""
+    """Return the writes and deletions of children. Without a current revision, only back-offs change workloads."""
     observed, current = state.observed, state.rollout.current
     if current is None:
         return _backed_off(state, scaling)
@@ -43,7 +43,8 @@ def child_actions(state: State, scaling: PlannedReplicas) -> list[Action]:
     limit = inference.spec.rollout.revision_history_limit
     over = find_garbage(observed, current.name, state.stored, limit, state.stable)
     running = running_revisions(current, state.stored, observed, over.in_use)
-    # The operator's own deletions trigger no reconcile, so their consequences are written in this reconcile.
+    # The operator's own deletions trigger no reconcile. Therefore this reconcile also writes the children that depend
+    # on them.
     kept = (each for each in state.revisions if each.name not in over.forgotten)
     readers = recipe_readers(inference, running, kept)
     needed = {*(each.config_map for each in running), *(each["metadata"]["name"] for each in readers)}
@@ -66,7 +67,7 @@ def _changes_one_of(kinds: Collection[str], action: Action, observed: Observed) 
 
 
 def missing_writes(desired: Iterable[Object], observed: Iterable[Manifest]) -> list[Action]:
-    """Return an Apply for each child whose live object is missing or is not as desired.
+    """Return an Apply for each desired child whose live object is missing or differs.
 
     `desired` are complete manifests, in the order of their writes. `observed` are live objects of any kind.
     """
@@ -78,7 +79,7 @@ def missing_writes(desired: Iterable[Object], observed: Iterable[Manifest]) -> l
 def _write(child: Object, live: Manifest | None) -> Action | None:
     if live is None:
         return Apply(child, "it does not exist")
-    # An apply would be lost with the object. The next reconcile creates the object again.
+    # The object is being deleted, so an apply would be lost. The next reconcile creates a new object.
     if "deletionTimestamp" in live["metadata"]:
         return None
     compared = with_hashed_texts(child)
@@ -93,7 +94,10 @@ def _write(child: Object, live: Manifest | None) -> Action | None:
 
 
 def with_hashed_texts(child: Object) -> Object:
-    """Return a desired child in the form of the store, which has hashes in place of the texts of a ConfigMap."""
+    """Return a desired child in the form in which the store keeps live objects, for comparison.
+
+    The store keeps hashes in place of the texts of a ConfigMap.
+    """
     return {**child, "data": hash_texts(child["data"])} if child["kind"] == "ConfigMap" else child
 
 
@@ -117,7 +121,7 @@ def _desired_children(
         *([horizontal_pod_autoscaler(inference, autoscaling, scale_down_window(state))] if autoscaling else []),
         *_workloads(state, running, scaling),
     ]
-    # Revisions that differ only in their pod template share a ConfigMap, which is written once.
+    # Revisions that differ only in their pod template share a ConfigMap. The dictionary removes its duplicates.
     return list({(child["kind"], child["metadata"]["name"]): child for child in children}.values())
 
 
@@ -131,9 +135,9 @@ def _workloads(state: State, running: Iterable[Revision], scaling: PlannedReplic
 
 
 def _backed_off(state: State, scaling: PlannedReplicas) -> list[Action]:
-    """Return the writes that lower or restore replicas for back-offs, even for deleted revisions."""
+    """Return the writes that lower replicas for back-offs, or restore them. Deleted revisions are included."""
     live = {name: each["spec"].get("replicas") for name, each in live_workloads(state.observed).items()}
-    # Skip workloads with the right number, because their manifest is only a copy from the API server.
+    # Skip workloads that already have the right number of replicas. Their manifest is only a copy from the API server.
     changed = [
         each
         for each in with_workloads(state.stored, state.observed)
@@ -143,7 +147,10 @@ def _backed_off(state: State, scaling: PlannedReplicas) -> list[Action]:
 
 
 def _after_back_off(state: State, scaling: PlannedReplicas) -> dict[str, int]:
-    """Return the replicas to restore to older revisions after a back-off. The rollout grows only the current one."""
+    """Return the replicas that a back-off must later restore to older revisions.
+
+    The rollout itself restores the replicas of the current revision.
+    """
     dropped = {state.current, *(each.name for each in state.revisions if each.failure)}
     lowered = (name for name, count in scaling.replicas.items() if count < scaling.desired[name])
     return {name: scaling.desired[name] for name in lowered if name not in dropped}
@@ -174,32 +181,32 @@ def _account(template: Mapping[str, Any]) -> object:
 
 
 def recipe_pvc_actions(inference: Inference, running: Iterable[Revision], pvcs: Sequence[Manifest]) -> list[Action]:
-    """Return the desired writes and deletions of the recipe PVC, given the live `pvcs`.
+    """Return the writes and deletions of the recipe PVC. `pvcs` are the live PVCs.
 
-    They come after all other writes, because a class or quota that refuses them must not block running pods.
+    These actions follow all other writes. If a class or quota refuses them, running pods are not affected.
     """
     name, cache = recipe_pvc_name(inference.identity), inference.spec.recipe_cache
     live = next((each for each in pvcs if each["metadata"]["name"] == name), None)
     mounted = any(_mounts(revision, "persistentVolumeClaim", "claimName", name) for revision in running)
-    # Pods that mount a deleted PVC would wait forever, whatever the spec says now.
+    # Recreate a deleted PVC while revisions mount it, even if the cache is disabled. Otherwise their pods stay pending.
     if (cache.enabled and not cache.existing_claim) or (mounted and live is None):
         return missing_writes([recipe_pvc(inference.identity, cache, live)], pvcs)
     if mounted or cache.retention_policy is RetentionPolicy.RETAIN:
         return []
-    # A PVC without an owner was retained, possibly by a deleted resource of the same name.
+    # Keep a PVC without an owner reference. It was retained, possibly for a deleted resource of the same name.
     metadata = [(each, each["metadata"]) for each in pvcs]
     alive = [each for each, of in metadata if "deletionTimestamp" not in of and of.get("ownerReferences")]
     return [delete_child(each, "spec.recipeCache is switched off and no pod mounts it") for each in alive]
 
 
 def recipe_readers(inference: Inference, running: Iterable[Revision], kept: Iterable[Revision]) -> list[Object]:
-    """Return the ConfigMap of `kept` revisions as a desired child, if pods of a `running` revision share recipes."""
+    """Return the desired ConfigMap of `kept` revisions if pods of a `running` revision mount it, or no child."""
     name = recipe_pvc_name(inference.identity)
     read = any(_mounts(revision, "configMap", "name", name) for revision in running)
     return [kept_revisions(inference.identity, (each.name for each in kept))] if read else []
 
 
 def _mounts(revision: Revision, kind: str, key: str, name: str) -> bool:
-    """Return True if the revision's pods mount the named object."""
+    """Return True if the revision's pods mount the object with this name."""
     volumes = revision.template.get("spec", {}).get("volumes", ())
     return any((each.get(kind) or {}).get(key) == name for each in volumes)

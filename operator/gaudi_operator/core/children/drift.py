@@ -1,6 +1,6 @@
-"""Drift of live objects: whether an object still has the fields that were applied.
+"""Drift of live objects: whether a live object still has the applied fields.
 
-Fields of other managers and server defaults are ignored.
+Fields of other managers and defaults of the API server are ignored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,12 +23,12 @@ _LARGEST_INT64 = 2**63 - 1
 
 
 def drifted_field(applied: object, live: object) -> str | None:
-    """Return the path of the first field that differs, such as `spec.replicas`, or None if all are as applied."""
+    """Return the path of the first field that differs, such as `spec.replicas`, or None if no field differs."""
     return _drift(applied, live, ())
 
 
 def _drift(applied: object, live: object, path: tuple[str, ...]) -> str | None:
-    # Most of an object is unchanged. One comparison covers a whole branch.
+    # Most of an object is unchanged, and one comparison skips each unchanged branch.
     if applied == live:
         return None
     if isinstance(applied, Mapping):
@@ -44,7 +44,8 @@ def _drift(applied: object, live: object, path: tuple[str, ...]) -> str | None:
 def _mapping(applied: Mapping[str, Any], live: object, path: tuple[str, ...]) -> str | None:
     if not isinstance(live, Mapping):
         return None if not applied and live is None else ".".join(path)
-    # Server-side apply keeps keys of other managers, so an additional key in a selector is drift.
+    # Server-side apply keeps keys that other managers added. In a selector, such a key changes the meaning, so it is
+    # drift.
     if path and path[-1] in _ATOMIC and live.keys() - applied.keys():
         return ".".join(path)
     drifts = (_drift(value, live.get(key), (*path, key)) for key, value in applied.items())
@@ -75,12 +76,12 @@ def _list_key(entries: Sequence[Any]) -> str | None:
 
 
 def _tells_apart(key: str, entries: Sequence[Any]) -> bool:
-    """Return True if all entries have different values of the key. One volume may be mounted at several paths."""
+    """Return True if the value of `key` is different in all entries. One volume may be mounted at several paths."""
     return all(key in entry for entry in entries) and len({str(entry[key]) for entry in entries}) == len(entries)
 
 
 def _same_amount(applied: object, live: object, path: tuple[str, ...]) -> bool:
-    """Return True if two quantities are equal. The API server writes 1024Mi as 1Gi, and caps at the largest int64."""
+    """Return True if two quantities are equal. The API server writes 1024Mi as 1Gi, and limits amounts to int64."""
     amount = path[:2] == _METRICS or _QUANTITY_PARENTS.intersection(path)
     if not amount or not isinstance(applied, str) or not isinstance(live, str):
         return False

@@ -1,4 +1,4 @@
-"""Garbage among the children: old workloads, forgotten revisions, and ConfigMaps that no pod reads."""
+"""Garbage among the children: unused workloads, old revisions, and ConfigMaps that no pod reads."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -14,7 +14,10 @@ from gaudi_operator.core.rollout.revision import Revision
 
 @dataclass(frozen=True)
 class Garbage:
-    """The deletions of old workloads and ControllerRevisions, and the names of `in_use` and `forgotten` revisions."""
+    """The deletions of unused workloads and ControllerRevisions, and the names of the affected revisions.
+
+    `in_use` are the revisions that must stay. `forgotten` are the revisions that are deleted.
+    """
 
     deletes: list[Delete]
     in_use: set[str]
@@ -26,13 +29,13 @@ def find_garbage(
 ) -> Garbage:
     """Find workloads and revisions that are no longer needed.
 
-    The `current` revision and every revision with active pods or desired replicas are in use. Ended pods do not count,
-    because they are deleted with their workload and the status keeps the last error (rollout/backoff.py). `stored` is
-    newest first. `history_limit` is the number of unused revisions to keep in addition to the `stable` one.
+    A revision is in use if it is the `current` revision, or has active pods or desired replicas. Ended pods do not
+    count. They are deleted with their workload, and the status keeps the last error (rollout/backoff.py). `stored` is
+    sorted newest first. `history_limit` is the number of unused revisions to keep in addition to the `stable` revision.
     """
     in_use = {current, *(_revision(each) for each in (*observed.pods, *observed.workers) if not _has_ended(each))}
     in_use |= {revision_of(each) for each in observed.workloads if full_replicas(each)}
-    # A failed rollout returns to the stable revision, however old it is.
+    # Keep the stable revision regardless of its age, because a failed rollout returns to it.
     history = [revision.name for revision in stored if revision.name not in {*in_use, stable}]
     forgotten = set(history[history_limit:])
     done = (each for each in observed.workloads if revision_of(each) not in in_use)
@@ -45,7 +48,7 @@ def find_garbage(
 
 
 def unread_config_maps(observed: Observed, needed: Collection[str | None]) -> list[Delete]:
-    """Return deletions of ConfigMaps whose names are not `needed`."""
+    """Return the deletions of all ConfigMaps whose names are not in `needed`."""
     unread = (each for each in observed.config_maps if each["metadata"]["name"] not in needed)
     return _deletes(unread, "no pod uses it")
 

@@ -1,8 +1,8 @@
-"""Network access to pods: the Service of ready pods, their ServiceAccount, and the NetworkPolicy.
+"""Network access to pods: the Service of ready pods, the ServiceAccount of the pods, and the NetworkPolicy.
 
-Pods of the namespace and the installation's gateways reach the model port, unless the resource lists other clients.
-Only the operator and monitoring reach the status port. Pods of a group reach each other. The ServiceAccount has no
-permissions and no mounted token.
+Pods of the namespace and the installation's gateways can reach the model port, unless the resource lists other clients.
+Only the operator and the monitoring can reach the status port. Pods of a group can reach each other. The ServiceAccount
+has no permissions, and its token is not mounted.
 """
 
 from gaudi_operator.api.base import as_written
@@ -16,7 +16,7 @@ from gaudi_runtime.contract.ports import MODEL_PORT_NAME, STATUS_PORT_NAME
 
 @derived
 def service(inference: Inference) -> Object:
-    """Build the Service of the resource, with only the model port."""
+    """Build the Service of the resource. It publishes only the model port."""
     owner, desired = inference.identity, inference.spec.service
     port = {"name": MODEL_PORT_NAME, "port": desired.port, "targetPort": MODEL_PORT_NAME, "protocol": "TCP"}
     if inference.spec.server.tls_secret_name:
@@ -30,7 +30,7 @@ def service(inference: Inference) -> Object:
 
 
 def endpoint(inference: Inference) -> str:
-    """Return the network address of the OpenAI API inside the cluster, which is that of the Service."""
+    """Return the URL of the OpenAI API inside the cluster. It contains the DNS name of the Service."""
     owner = inference.identity
     scheme = "https" if inference.spec.server.tls_secret_name else "http"
     return f"{scheme}://{owner.name}.{owner.namespace}.svc:{inference.spec.service.port}/v1"
@@ -42,11 +42,11 @@ def service_account(owner: Identity) -> Object:
 
 
 def network_policy(inference: Inference, defaults: InstallationDefaults) -> Object:
-    """Build the NetworkPolicy for ingress. Egress of pods is not restricted."""
+    """Build the NetworkPolicy, which restricts only ingress to pods."""
     owner = inference.identity
     spec = {
         "podSelector": {"matchLabels": selector_labels(owner)},
-        # An egress rule would have to list all hubs, stores and registries.
+        # Restrict ingress only. An egress rule would have to list all model hubs, object stores and registries.
         "policyTypes": ["Ingress"],
         "ingress": [*_client_rules(inference, defaults), _operator_rule(defaults), *_group_rules(inference)],
     }
@@ -62,7 +62,7 @@ def _operator_rule(defaults: InstallationDefaults) -> Object:
 
 
 def _group_rules(inference: Inference) -> list[Object]:
-    """Return rules for all ports between pods of a group, because the libraries of the ranks choose ports."""
+    """Return rules that open all ports between the pods of a group, because the libraries of the ranks choose ports."""
     if inference.spec.parallelism.nodes == 1:
         return []
     return [{"from": [{"podSelector": {"matchLabels": selector_labels(inference.identity)}}]}]
@@ -71,12 +71,12 @@ def _group_rules(inference: Inference) -> list[Object]:
 def _client_rules(inference: Inference, defaults: InstallationDefaults) -> list[Object]:
     """Return the rules for the model port, or no rules if the list of clients is empty.
 
-    A rule without peers would allow all clients.
+    In this case a rule would have no peers, which means that all clients are allowed.
     """
     ports = [_port(MODEL_PORT_NAME)]
     access = inference.spec.network_access
     if access.allow_all_clients:
-        # External traffic has addresses that no pod selector matches.
+        # External clients have addresses that no pod or namespace selector matches, so do not restrict the source.
         outside = inference.spec.service.type is not ServiceType.CLUSTER_IP
         return [{"ports": ports} if outside else {"from": [{"namespaceSelector": {}}], "ports": ports}]
     if access.clients is None:

@@ -1,6 +1,6 @@
-"""The objects that govern the number of pods: PodDisruptionBudget and HorizontalPodAutoscaler.
+"""The objects that control the number of pods: PodDisruptionBudget and HorizontalPodAutoscaler.
 
-Node drains may evict as many pods as a rollout may replace, and at least one (docs/how-to/scaling.md). The autoscaler
+Node drains may evict as many pods as a rollout may replace, but at least one (docs/how-to/scaling.md). The autoscaler
 writes spec.replicas through the scale subresource. The operator never writes this field.
 """
 
@@ -17,12 +17,12 @@ from gaudi_operator.core.rollout.state import State
 
 
 def pod_disruption_budget(inference: Inference, desired: int, max_unavailable: int) -> Object:
-    """Return the budget over all pods of a resource. `max_unavailable` of the `desired` replicas may be missing.
+    """Return the budget for all pods of a resource. `max_unavailable` of the `desired` replicas may be missing.
 
-    The budget sets minAvailable, the number of pods that stay. Kubernetes counts maxUnavailable from the current size
-    of the ReplicaSets, which is too low while pods are replaced in place.
+    The budget sets minAvailable. With maxUnavailable, Kubernetes would use the current size of the ReplicaSets, which
+    is too low while pods are replaced in place.
 
-    With AlwaysAllow, a pod that does not serve yet never blocks a drain.
+    AlwaysAllow ensures that a pod that does not serve yet never blocks a drain.
     """
     owner = inference.identity
     spec = {
@@ -34,9 +34,9 @@ def pod_disruption_budget(inference: Inference, desired: int, max_unavailable: i
 
 
 def _least_pods(replicas: int, pods: int) -> int:
-    """Return the minimum number of ready pods that keeps `replicas` groups of `pods` pods complete.
+    """Return the minimum number of ready pods that keeps `replicas` groups complete. A group has `pods` pods.
 
-    Evicting one pod ends its whole group, so with fewer pods the next eviction could leave fewer complete groups.
+    Evicting one pod ends its whole group. With a lower minimum, the next eviction could end another required group.
     """
     return (replicas + 1) * pods - 1 if replicas > 0 else 0
 
@@ -74,10 +74,10 @@ def _running_requests(most: int) -> Object:
 
 
 def scale_down_window(state: State) -> int:
-    """Return the default stabilization window in seconds. A pod that is removed too early costs another warm-up.
+    """Return the default stabilization window in seconds. If a pod is removed too early, a new pod must warm up.
 
-    The window is the measured warm-up time of the plan. Until a pod of the current revision has measured it, the window
-    is the longest warm-up time that a pod of the revisions that serve reports.
+    The window is the measured warm-up time of the plan. Until a pod of the current revision has measured this time, the
+    window is the longest warm-up time that serving revisions report.
     """
     plan = state.plan
     if plan is not None and plan.basis in MEASURED_BASES and plan.warmup_seconds is not None:

@@ -17,7 +17,7 @@ from gaudi_operator.core.rollout.revision import Revision
 def controller_revision(owner: Identity, revision: Revision) -> Object:
     """Build the ControllerRevision that stores a revision.
 
-    Its data is immutable. Its number grows each time the revision is selected to run.
+    Its data is immutable. Its revision number increases each time the revision is selected to run.
     """
     name, body = f"{owner.name}-{revision.name}", {"data": revision.data, "revision": revision.number}
     return child("apps/v1", "ControllerRevision", name, owner, body, revision.name, history_annotations(revision))
@@ -31,7 +31,7 @@ def workload_name(owner: Identity, revision: str) -> str:
 def replica_set(
     owner: Identity, revision: str, template: dict[str, Any], replicas: int, annotations: Mapping[str, str]
 ) -> Object:
-    """Build the ReplicaSet with a stored pod template and the `annotations` of the rollout."""
+    """Build the ReplicaSet of a revision from a stored pod template. `annotations` store the state of the rollout."""
     spec = {
         "replicas": replicas,
         "selector": {"matchLabels": revision_labels(owner, revision)},
@@ -42,7 +42,7 @@ def replica_set(
 
 
 def rollout_annotations(in_place: str | None, desired: int | None) -> dict[str, str]:
-    """Return the annotations of a workload that store its part of the rollout.
+    """Return the annotations of a workload that store its rollout state.
 
     `in_place` is the reason why the rollout replaces pods in place (rollout/room.py). `desired` is the number of
     replicas to restore after a back-off (rollout/backoff.py).
@@ -57,10 +57,11 @@ GROUPS_API_VERSION, GROUPS_KIND = "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSe
 
 
 def leader_worker_set(owner: Identity, revision: Revision, replicas: int, annotations: Mapping[str, str]) -> Object:
-    """Build the LeaderWorkerSet with `replicas` groups and the `annotations` of the rollout.
+    """Build the LeaderWorkerSet with `replicas` groups. `annotations` store the state of the rollout.
 
-    If one pod of a group restarts, the others restart themselves (docs/how-to/several-nodes.md, When a pod is lost).
-    The LeaderWorkerSet controller would recreate all pods at once, without a pause and without counting crashes.
+    If one pod of a group restarts, the other pods restart themselves (docs/how-to/several-nodes.md, When a pod is
+    lost). The LeaderWorkerSet controller would recreate all pods immediately, without a back-off and without counting
+    crashes.
     """
     if revision.group is None:
         raise ValueError(f"revision {revision.name} is no group")
@@ -68,7 +69,7 @@ def leader_worker_set(owner: Identity, revision: Revision, replicas: int, annota
         "size": revision.group.size,
         "leaderTemplate": revision.template,
         "workerTemplate": revision.group.worker,
-        # RecreateGroupOnPodRestart has no pause between two tries.
+        # Do not use RecreateGroupOnPodRestart, because it recreates a failing group without a back-off.
         "restartPolicy": "None",
     }
     spec = {"replicas": replicas, "startupPolicy": "LeaderCreated", "leaderWorkerTemplate": templates}

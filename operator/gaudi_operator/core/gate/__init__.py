@@ -1,4 +1,4 @@
-"""The readiness gate of a pod. It is open only while the graphs that its traffic needs are captured.
+"""The readiness gate of a pod. It is open only while the graphs that the pod's traffic needs are captured.
 
 condition   how the gate is written as a pod condition, and what the condition records
 thresholds  the comparison of captured graphs with spec.readiness

@@ -1,7 +1,7 @@
-"""The readiness gate as a pod condition: what it records, how it is written, and the pod after the write.
+"""The readiness gate as a pod condition: its contents, the write of the condition, and the pod after the write.
 
-The message records the container, the instance and the plan that were judged. Any later leader can therefore see from
-the pod alone whether the judgement still applies (docs/internals/architecture.md, The gate).
+The message records the container, the runtime instance and the plan for which the gate was judged. A later leader can
+therefore see from the pod alone whether the judgement still applies (docs/internals/architecture.md, The gate).
 """
 
 import re
@@ -36,36 +36,37 @@ class JudgedInstance:
 
 
 def judged_instance(pod: PodView) -> JudgedInstance | None:
-    """Return the instance recorded in the message of the pod's gate, or None if the message has no record."""
-    # A pod condition has no other field for the record. Only this module reads and writes it.
+    """Return the instance that is recorded in the message of the pod's gate, or None without a record."""
+    # A pod condition has no separate field for the record, so its message contains the record. Only this module reads
+    # and writes the record.
     match = _RECORD.search(pod.gate.message) if pod.gate else None
     return JudgedInstance(*match.groups()) if match else None
 
 
 def judged_counts(pod: PodView) -> str:
-    """Return the message of the pod's gate without the record. It says which graphs were captured."""
+    """Return the message of the pod's gate without the record. The message describes the captured graphs."""
     return _RECORD.sub("", pod.gate.message) if pod.gate else ""
 
 
 def is_settling(pod: PodView, deadlines: Deadlines) -> bool:
-    """Return True if the pod's gate has just opened and the kubelet has not observed it yet."""
+    """Return True if the gate of the pod has just opened and the kubelet does not report the pod as ready yet."""
     since = pod.open_since if pod.active and not pod.ready else None
     return since is not None and not deadlines.reached(since, SETTLE_SECONDS)
 
 
 def gate_status(pod: Mapping[str, Any]) -> str | None:
-    """Return the status of the gate in a pod's manifest, or None if no operator has written it."""
+    """Return the status of the gate in a pod's manifest, or None if the gate was never written."""
     known = _known(pod)
     return str(known["status"]) if known else None
 
 
 def other_conditions(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the conditions of a pod's manifest that other writers own."""
+    """Return all conditions of a pod's manifest except the gate condition. Other writers own these conditions."""
     return [each for each in (pod.get("status") or {}).get("conditions") or () if each["type"] != GATE]
 
 
 def gate_condition(pod: Mapping[str, Any], gate: SetGate, now: datetime) -> dict[str, str]:
-    """Return the gate condition to write. `pod` is the pod's manifest, or empty if the manifest is unknown."""
+    """Return the gate condition to write. `pod` is the manifest of the pod, or empty if the manifest is unknown."""
     known = _known(pod)
     found = _written(read_condition(known) if known else None, gate, now)
     return {
@@ -78,7 +79,7 @@ def gate_condition(pod: Mapping[str, Any], gate: SetGate, now: datetime) -> dict
 
 
 def pods_with_gates(pods: Iterable[PodView], gates: Iterable[SetGate], now: datetime) -> tuple[PodView, ...]:
-    """Return the pods as they will be after `gates` are written, for the rest of the reconcile."""
+    """Return the pods with the state after `gates` are written, for the rest of the reconcile."""
     written = {gate.uid: gate for gate in gates}
     found = ((pod, written.get(pod.uid)) for pod in pods)
     return tuple(

@@ -1,7 +1,7 @@
 """The judgement of readiness gates: when a gate opens and when it closes.
 
-A gate opens if a report meets the thresholds, and closes only on positive evidence. It does not change while a pod is
-unreachable, a report is late or unreadable, or the operator is down.
+A gate opens if a report meets the thresholds. It closes only if a report or the kubelet shows a reason. It does not
+change while a pod is unreachable, a report is late or unreadable, or the operator is down.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ BELOW_THRESHOLD = "OpenedBelowThreshold"
 
 
 def judge_gate(pod: PodView, readiness: Readiness, deadlines: Deadlines) -> SetGate | None:
-    """Judge the gate of `pod`, and return the gate write, or None if its gate must not change now."""
+    """Judge the gate of `pod`. Return the gate write, or None if the gate must not change now."""
     if not pod.active:
         return None
     if pod.report is not None and pod.container is not None:
@@ -41,13 +41,13 @@ def judge_gate(pod: PodView, readiness: Readiness, deadlines: Deadlines) -> SetG
 
 
 def _has_just_closed(pod: PodView, deadlines: Deadlines) -> bool:
-    # The condition records when the gate closed. Closing has no delay.
+    # For a closed gate, `since` is the time when the gate closed, because gates close without a delay.
     since = pod.gate.since if pod.gate and not pod.gate_open else None
     return since is not None and not deadlines.reached(since, REOPEN_SECONDS)
 
 
 def _open(pod: PodView, record: JudgedInstance, readiness: Readiness) -> SetGate | None:
-    # An apply without a change would cost a request for each pod in each reconcile.
+    # Skip the apply if nothing changed. Otherwise each reconcile would send one request per pod.
     if pod.gate_open and judged_instance(pod) == record:
         return None
     assert pod.report is not None  # noqa: S101 - judge_gate() opens on a report only
@@ -67,7 +67,7 @@ def _close(pod: PodView, reason: str, message: str) -> SetGate:
 
 
 def _lost_container(pod: PodView) -> tuple[str, str] | None:
-    """Return (reason, message) if the kubelet reports that the judged container is gone."""
+    """Return (reason, message) if the kubelet reports that the container for which the gate was judged is gone."""
     container, record = pod.container, judged_instance(pod)
     if container is None:
         return None
@@ -91,8 +91,8 @@ def judge_gates(
 ) -> list[SetGate]:
     """Judge the gates of all pods, and return the gate writes.
 
-    At least `promised` pods, and at least one, keep serving even if they recompile. The `to_go` serving pods that the
-    workload controllers are about to remove do not count towards this number.
+    At least `promised` pods keep serving even if they recompile. If `promised` is 0, one pod keeps serving. The
+    workload controllers are about to remove `to_go` serving pods, which do not count as `promised`.
     """
     found = {pod.uid: gate for pod in pods if (gate := judge_gate(pod, readiness, deadlines))}
     limited = limit_recompiles(found, pods, readiness, promised, deadlines, to_go)

@@ -1,10 +1,10 @@
 """The recompilation limit: gates close while requests wait for compiles (docs/reference/conditions.md).
 
-A gate closes after more than readiness.maxRecentRecompiles recompilations within five minutes, and opens after five
+A gate closes after more than readiness.maxRecentRecompiles recompilations within five minutes. It opens after five
 minutes without a recompilation. Between these limits the gate does not change. The condition records why the gate is
 closed, so that a later leader can continue.
 
-At least the promised number of pods keeps serving, even if they recompile.
+At least the promised number of pods keeps serving, even if these pods recompile.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,19 +28,20 @@ def limit_recompiles(
     deadlines: Deadlines,
     to_go: int,
 ) -> dict[str, SetGate]:
-    """Return `gates` by pod UID, plus gates that close for recompilations and minus gates that must stay closed.
+    """Return `gates` by pod UID, changed by the recompilation limit.
 
-    The other arguments are those of judge_gates().
+    Writes that close gates of recompiling pods are added. Writes that open gates are removed if the gates must stay
+    closed. The other arguments are those of judge_gates().
     """
     found = dict(gates)
     if readiness.on_recompiles is not OnRecompiles.CLOSE_GATE:
         return found
     closing = {uid for uid, gate in found.items() if not gate.open}
     serving = [pod for pod in pods if pod.ready and pod.uid not in closing]
-    # At least one pod serves, because slow answers are better than none.
+    # Keep at least one pod serving, because slow answers are better than none.
     spare = len(serving) - to_go - max(1, promised)
     coming = sum(is_settling(pod, deadlines) for pod in pods)
-    # Reopen gates before closing others, so that two gates are not closed at the same time.
+    # Reopen gates before closing other gates, so that two gates are not closed at the same time.
     waiting = [pod.uid for pod in _calmest_first(pods) if pod.uid in found and _is_kept_closed(pod)]
     for uid in waiting[max(0, -spare - coming) :]:
         del found[uid]
@@ -48,7 +49,7 @@ def limit_recompiles(
 
 
 def _hottest(serving: Iterable[PodView], readiness: Readiness) -> list[PodView]:
-    """Return the pods above the recompilation limit, worst first."""
+    """Return the pods above the recompilation limit. Pods with the most recompilations come first."""
     return [pod for pod in _calmest_first(serving) if _recent(pod) > readiness.max_recent_recompiles][::-1]
 
 
@@ -57,7 +58,7 @@ def _calmest_first(pods: Iterable[PodView]) -> list[PodView]:
 
 
 def _is_kept_closed(pod: PodView) -> bool:
-    """Return True if the gate was closed for recompilations and some are still recent."""
+    """Return True if the gate was closed for recompilations and some of the recompilations are still recent."""
     return pod.gate is not None and pod.gate.reason == RECOMPILING and _recent(pod) > 0
 
 
@@ -75,5 +76,5 @@ ADD_SIZES = "The log of the pod lists the image sizes: add them to VLLM_MULTIMOD
 
 
 def only_images_cold(report: WarmupReport) -> bool:
-    """Return True if only vision inputs caused recompiles, so that no token bucket would help."""
+    """Return True if only vision inputs caused recompilations. Additional token buckets would then not help."""
     return bool(report.served.vision and report.served.vision.recompiles and not report.cold_shapes)

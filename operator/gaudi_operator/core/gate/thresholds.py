@@ -15,12 +15,12 @@ _MAX_REASON = 300
 
 
 def shortfalls(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
-    """Return a clause for each phase below its threshold. Counts are compared, so rounding never opens a gate."""
+    """Return a clause for each phase below its threshold. The check compares counts, not rounded percentages."""
     return tuple(clause for _, clause in _short(report, readiness))
 
 
 def first_skipped_buckets(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
-    """Return a sentence for each phase below its threshold, with the first skipped bucket and the reason."""
+    """Return a sentence for each phase below its threshold. It names the first skipped bucket and the reason."""
     left = {each.phase.value: (str(each.bucket), each.reason) for each in reversed(report.skipped)}
     if report.vision and report.vision.skipped:
         first = report.vision.skipped[0]
@@ -71,7 +71,7 @@ def _shortfall(phase: BucketPhase, progress: PhaseProgress, least: int) -> str |
 
 
 def captured_counts(report: WarmupReport) -> str:
-    """Return the clause about captured graphs for a gate that opens because it meets the thresholds."""
+    """Return a clause with the number of captured graphs, for a gate that opens because the thresholds are met."""
     if report.warmup_skipped:
         return "warm-up is switched off"
     found = [_count(BucketPhase.PROMPT, report.prompt), _count(BucketPhase.DECODE, report.decode)]
@@ -87,7 +87,7 @@ def _count(phase: BucketPhase, progress: PhaseProgress) -> str:
 
 
 def explain_shortfall(report: WarmupReport, readiness: Readiness) -> tuple[str, str] | None:
-    """Return (reason, message) if a report is below the thresholds, or None if it meets them."""
+    """Return (reason, message) if a report does not meet the thresholds, or None if it does."""
     if report.failure is not None:
         return report.failure.reason, report.failure.message
     if report.phase is not Phase.SERVING:

@@ -1,4 +1,4 @@
-"""The progress of pods: graphs and warm-up in percent, and the steps that keep pods from traffic.
+"""The progress of pods: graphs and warm-up in percent, and the steps before a pod receives traffic.
 
 See docs/internals/warmup.md, Percentages.
 """
@@ -21,7 +21,7 @@ WARMED_UP_PHASES = frozenset({Phase.SERVING, Phase.DRAINING})
 
 
 class Waiting(StrEnum):
-    """The step that keeps a pod from traffic, as condition messages report it."""
+    """The step that a pod without traffic waits for, as condition messages report it."""
 
     GATED = "held by scheduling gates"
     UNSCHEDULED = "without a node"
@@ -32,7 +32,7 @@ class Waiting(StrEnum):
 
 
 def waits_for(pod: PodView) -> Waiting:
-    """Return what an active pod that is not ready waits for."""
+    """Return the step that an active but unready pod waits for."""
     if is_gated(pod):
         return Waiting.GATED
     if not pod.placed:
@@ -41,31 +41,31 @@ def waits_for(pod: PodView) -> Waiting:
         return Waiting.STARTING
     if pod.report is not None and pod.report.failure is not None:
         return Waiting.FAILED
-    # A gate may stay closed after the warm-up, for example below the thresholds.
+    # The gate may stay closed after the warm-up, for example if too few graphs are captured.
     ended = pod.gate_open or (pod.report is not None and pod.report.phase in WARMED_UP_PHASES)
     return Waiting.READINESS if ended else Waiting.WARMING
 
 
 def count_waiting(pods: Iterable[PodView]) -> dict[Waiting, int]:
-    """Return how many pods without traffic wait at each step, in the order of the steps."""
+    """Return how many pods without traffic wait at each step. The result has the order of the steps."""
     counts = Counter(waits_for(pod) for pod in pods if not pod.ready)
     return {kind: counts[kind] for kind in Waiting if counts[kind]}
 
 
 def captured_percent(progress: PhaseProgress) -> int | None:
-    """Return the progress of a pod's graph capture in percent, rounded down, or None if a phase plans no graphs."""
+    """Return the captured graphs of a phase in percent, rounded down, or None if the phase captures no graphs."""
     return percent(progress.captured, progress.planned) if progress.capture_applies else None
 
 
 def warmup_percent(report: WarmupReport) -> int:
-    """Return the progress of a pod's warm-up in percent of buckets compiled and captured, rounded down.
+    """Return the progress of a pod's warm-up in percent of compiled and captured buckets, rounded down.
 
-    It is 100 only after warm-up has ended.
+    The result is 100 only after the warm-up has ended.
     """
     if report.phase in WARMED_UP_PHASES:
         return 100
     phases, vision = (report.prompt, report.decode), report.vision or VisionProgress()
     total = vision.planned + sum(each.planned * (2 if each.capture_applies else 1) for each in phases)
     done = vision.warmed + sum(each.warmed + each.captured * each.capture_applies for each in phases)
-    # Profiling and loading may follow. 100 is reserved for the end.
+    # Profiling and loading may follow the warm-up, so report at most 99 until the pod serves.
     return min(99, done * 100 // total) if total else 0

@@ -1,6 +1,6 @@
-"""Slow buckets, which take much longer than their forecast and are reported long before the stall timeout.
+"""The detection of slow buckets, which take much longer than their forecast.
 
-See docs/internals/warmup.md.
+A slow bucket is reported long before the stall timeout. See docs/internals/warmup.md.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ LEAST_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class CurrentBucket:
-    """The bucket that a pod compiles or captures now, with its start (`since`) and its forecast in seconds."""
+    """The bucket that a pod is compiling or capturing, with its start (`since`) and its forecast in seconds."""
 
     phase: BucketPhase
     bucket: Shape
@@ -28,12 +28,15 @@ class CurrentBucket:
 
     @property
     def limit(self) -> float:
-        """The seconds after which the bucket is slow."""
+        """The number of seconds after which the bucket counts as slow."""
         return max(LEAST_SECONDS, SLOW_FACTOR * self.forecast)
 
 
 def slow_bucket(pod: PodView, deadlines: Deadlines) -> str | None:
-    """Return a sentence about the pod's current bucket if it is slow, or None if it is not or has no forecast."""
+    """Return a sentence about the current bucket of the pod if this bucket is slow, or None.
+
+    Without a forecast, no bucket counts as slow.
+    """
     at = _in_work(pod)
     if at is None or pod.report is None or not deadlines.reached(at.since, at.limit):
         return None
@@ -44,7 +47,10 @@ def slow_bucket(pod: PodView, deadlines: Deadlines) -> str | None:
 
 
 def _in_work(pod: PodView) -> CurrentBucket | None:
-    """Return the current bucket if it has a forecast. It started at the last change of progress."""
+    """Return the current bucket of the pod, or None if there is no current bucket with a forecast.
+
+    The bucket started when the progress last changed.
+    """
     report = pod.report
     if report is None or pod.received is None or report.phase not in (Phase.COMPILING, Phase.CAPTURING):
         return None

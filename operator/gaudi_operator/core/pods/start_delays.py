@@ -1,4 +1,4 @@
-"""Delays of the start of pods: why a pod is not created, has no node yet, or no container on its node.
+"""Delays of the start of pods: why a pod is not created, has no node yet, or has no container on its node.
 
 Possible reasons: the scheduler finds no node, scheduling gates hold the pod (set by a quota system such as Kueue), a
 quota or an admission rule refuses the pod, or its volumes or network are not set up.
@@ -22,7 +22,7 @@ _WITHOUT_NODE = ("Unschedulable", SCHEDULING_GATED)
 
 
 def unscheduled_since(pod: PodView) -> datetime | None:
-    """Return since when scheduling delays the start of a pod, or None if it has a node and no scheduling gate."""
+    """Return the time since which the pod waits for a node, or None if the pod has a node and no scheduling gate."""
     scheduled = pod.conditions.get("PodScheduled")
     if scheduled is None or scheduled.true or scheduled.reason not in _WITHOUT_NODE:
         return None
@@ -32,24 +32,24 @@ def unscheduled_since(pod: PodView) -> datetime | None:
 def is_gated(pod: PodView) -> bool:
     """Return True if scheduling gates delay the start of the pod.
 
-    The scheduler assigns no node until they are removed.
+    The scheduler assigns no node until the gates are removed.
     """
     scheduled = pod.conditions.get("PodScheduled")
     return scheduled is not None and not scheduled.true and scheduled.reason == SCHEDULING_GATED
 
 
 def describe_scheduling_gates(pod: PodView) -> str:
-    """Return the scheduling gates that delay the start of the pod, as in `the scheduling gate a.example/b`."""
+    """Return the scheduling gates that delay the start of the pod, for example "the scheduling gate a.example/b"."""
     names = pod.scheduling_gates
     return f"the scheduling gate{'s' if len(names) > 1 else ''} {', '.join(names)}" if names else "a scheduling gate"
 
 
 def why_unscheduled(pod: PodView, seconds: float, deadlines: Deadlines) -> str | None:
-    """Return why the start of the pod is delayed without a node for `seconds`, or None if it is not."""
+    """Return why the pod still has no node after `seconds`, or None if it has a node or the time has not passed."""
     since = unscheduled_since(pod)
     if since is None or not deadlines.reached(since, seconds):
         return None
-    # The scheduler's message does not name the gates.
+    # The scheduler's message does not contain the names of the scheduling gates, so list the gates here.
     return (
         f"held by {describe_scheduling_gates(pod)}"
         if is_gated(pod)
@@ -58,12 +58,12 @@ def why_unscheduled(pod: PodView, seconds: float, deadlines: Deadlines) -> str |
 
 
 def creation_refused_since(workload: Manifest) -> datetime | None:
-    """Return since when a quota or rule delays the creation of a ReplicaSet's pods, or None if unknown."""
+    """Return the time since which the creation of a ReplicaSet's pods is refused, or None if this time is unknown."""
     return parse_timestamp(_refusal(workload).get("lastTransitionTime"))
 
 
 def why_creation_refused(workload: Manifest, seconds: float, deadlines: Deadlines) -> str | None:
-    """Return why the creation of a ReplicaSet's pods is delayed for `seconds`, or None if it is not."""
+    """Return why the creation of a ReplicaSet's pods is still refused after `seconds`, or None if it is not."""
     found, since = _refusal(workload), creation_refused_since(workload)
     if not found or (since is not None and not deadlines.reached(since, seconds)):
         return None
@@ -81,7 +81,7 @@ UNPREPARED_SECONDS = 180
 
 
 def unprepared_since(pod: PodView) -> datetime | None:
-    """Return since when a pod with a node has had no sandbox, which delays its start, or None if it has one.
+    """Return the time since which a pod with a node waits for its sandbox, or None if the sandbox exists.
 
     The result is also None if the pod has no node or its kubelet lacks this condition (added in Kubernetes 1.29).
     """
@@ -90,7 +90,7 @@ def unprepared_since(pod: PodView) -> datetime | None:
 
 
 def why_unprepared(pod: PodView, deadlines: Deadlines) -> str | None:
-    """Return a sentence about a pod whose start is delayed by volumes or network for too long, or None."""
+    """Return a sentence about a pod that has waited too long for its volumes or network, or None."""
     since = unprepared_since(pod)
     if since is None or not deadlines.reached(since, UNPREPARED_SECONDS):
         return None

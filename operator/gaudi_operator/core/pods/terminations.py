@@ -1,7 +1,7 @@
 """Terminations of pods and containers: how they ended.
 
-Terminations are stored in status.pods, because the report with phase and bucket is lost when the container ends or the
-leader changes. A PodEnd is a termination as the back-off counts it.
+Terminations are stored in status.pods. Otherwise the report with phase and bucket would be lost when the container ends
+or the leader changes. A PodEnd is a termination as the back-off counts it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,9 +21,9 @@ MAX_REASON = 64
 def terminations(
     pods: Iterable[PodView], before: GaudiInferenceStatus, reports: Mapping[str, PodReport]
 ) -> dict[str, LastTermination]:
-    """Return the terminations by pod name. Pods whose first container still runs are left out.
+    """Return the terminations by pod name. Pods whose first container still runs have no entry.
 
-    `before` is the written status. `reports` has the last report of each pod by UID.
+    `before` is the written status. `reports` contains the last report of each pod by UID.
     """
     rows = {row.name: row for row in before.pods}
     found = ((pod.name, _termination(pod, rows.get(pod.name), reports.get(pod.uid))) for pod in pods)
@@ -42,7 +42,7 @@ def _termination(pod: PodView, known: PodState | None, word: PodReport | None) -
         exit_code=last.exit_code if last else None,
         message=ended[:MAX_TEXT],
     )
-    # Prefer the written termination, because the current report may be from the next container.
+    # Prefer the termination that is already in the status. The current report may be from the next container.
     if known is not None and known.last_termination and _same(known.last_termination, bare):
         return known.last_termination
     report = _of_the_ended(pod, word)
@@ -50,7 +50,7 @@ def _termination(pod: PodView, known: PodState | None, word: PodReport | None) -
         message = f"In {describe_activity(report)}: {ended}"[:MAX_TEXT]
         found = {"phase": report.phase.value, "bucket": current_bucket(report), "message": message}
         return bare.model_copy(update=found)
-    # If this process has no report, use the phase of the written row.
+    # Without a report of this container, use the phase that is already in the status.
     if word is None or word.report is None:
         phase = known.phase if known is not None and known.phase in set(Phase) else None
         where = f"In phase {phase}: " if phase else ""
@@ -64,14 +64,14 @@ def _same(known: LastTermination, bare: LastTermination) -> bool:
 
 
 def _of_the_ended(pod: PodView, word: PodReport | None) -> WarmupReport | None:
-    """Return the last report of the pod if it is from an ended container."""
+    """Return the last report of the pod if the report is from a container that has ended."""
     container = pod.container
     speaks = container is None or not container.running or (word is not None and word.container_id != container.id)
     return word.report if word is not None and speaks else None
 
 
 def current_bucket(report: WarmupReport) -> str | None:
-    """Return the bucket at which a pod terminated, such as "prompt bucket (1, 128, 0)", or None between two."""
+    """Return the bucket at which a pod terminated, such as "prompt bucket (1, 128, 0)", or None between two buckets."""
     for phase, progress in (("prompt", report.prompt), ("decode", report.decode)):
         if progress.current is not None:
             return f"{phase} bucket {progress.current}"
@@ -81,9 +81,9 @@ def current_bucket(report: WarmupReport) -> str | None:
 
 
 def describe_activity(report: WarmupReport) -> str:
-    """Return what a runtime did before its termination, such as "phase Compiling at prompt bucket (1, 128, 0)".
+    """Return what a runtime was doing when it terminated, such as "phase Compiling at prompt bucket (1, 128, 0)".
 
-    If the runtime reported a failure, return the failure.
+    If the runtime reported a failure, the result contains the failure.
     """
     if report.failure is not None:
         return f"phase {report.phase} ({report.failure.reason}: {report.failure.message})"
@@ -93,7 +93,7 @@ def describe_activity(report: WarmupReport) -> str:
 
 @dataclass(frozen=True)
 class PodEnd:
-    """One end of a pod or container, for the back-off. `counts` is True if it may delay new pods."""
+    """The end of a pod or container, for the back-off. `counts` is True if this end may delay new pods."""
 
     pod: str
     began: datetime
@@ -103,10 +103,10 @@ class PodEnd:
 
 
 def pod_ends(pods: Sequence[PodView], found: Mapping[str, LastTermination]) -> list[PodEnd]:
-    """Return the ends of one revision's pods, oldest first. `found` has terminations by pod.
+    """Return the ends of one revision's pods, oldest first. `found` contains the terminations by pod name.
 
     Deleted pods are left out, unless their node reports a reason. The end of a pod that was ready does not count,
-    because the pod proves that its revision works. The restart of a container does not count while a pod of the
+    because such a pod proves that the revision works. The restart of a container does not count while a pod of the
     revision serves.
     """
     serves = any(pod.ready for pod in pods)
@@ -115,12 +115,12 @@ def pod_ends(pods: Sequence[PodView], found: Mapping[str, LastTermination]) -> l
 
 
 def _end(pod: PodView, replica: PodView, found: Mapping[str, LastTermination], serves: bool) -> PodEnd | None:
-    """Return the end of a pod, if any. `replica` is the leader of the pod's group, or the pod itself."""
+    """Return the end of a pod, or None if it has not ended. `replica` is the group's leader, or the pod itself."""
     last, ended = pod.container.last_exit if pod.container else None, pod.ended_at
     if pod.ended and ended and (pod.ended_reason or not pod.terminating):
         sentence = found[pod.name].message if pod.name in found else pod.ended
         return PodEnd(pod.name, pod.created or ended, ended, sentence, not replica.served)
-    # A deleted pod ends by the SIGTERM of the deletion, which says nothing about its revision.
+    # Deleting a pod also terminates its container. This termination is no failure of the revision.
     if pod.ended or pod.terminating or last is None or last.ended is None:
         return None
     sentence = found[pod.name].message if pod.name in found else str(last)

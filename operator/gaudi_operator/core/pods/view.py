@@ -1,4 +1,4 @@
-"""The view of a pod: its manifest and report, parsed once into values."""
+"""The view of a pod: its manifest and its report as parsed values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ OUT_OF_MEMORY = "OOMKilled"
 
 @dataclass(frozen=True)
 class ContainerExit:
-    """How a container ended, as the kubelet reports it. `message` is the last line that the container wrote."""
+    """The termination of a container, as the kubelet reports it. `message` is the container's last output line."""
 
     reason: str
     exit_code: int
@@ -39,13 +39,13 @@ class ContainerExit:
 
     @property
     def out_of_memory(self) -> bool:
-        """Whether the kernel killed the container for memory."""
+        """Whether the kernel killed the container because memory ran out (`OOMKilled`)."""
         return self.reason == OUT_OF_MEMORY
 
     def __str__(self) -> str:
         words = f"{self.reason}, exit code {self.exit_code}"
         if self.out_of_memory:
-            # The kernel killed the container, so its last line is not the cause.
+            # The kernel killed the container, so the last log line does not show the cause.
             last = f"; last log line: {self.message}" if self.message else ""
             return f"{words}: the kernel killed the container for memory{last}"
         return f"{words}: {self.message}" if self.message else words
@@ -68,7 +68,7 @@ class ContainerState:
 
 @dataclass(frozen=True)
 class SideContainer:
-    """An init container or `sidecar` in the view of a pod. A sidecar keeps running next to the runtime."""
+    """An init container or `sidecar` in the view of a pod. A sidecar runs concurrently with the runtime."""
 
     name: str
     sidecar: bool
@@ -76,7 +76,7 @@ class SideContainer:
 
     @property
     def done(self) -> bool:
-        """Whether the container has completed successfully and will not run again."""
+        """Whether the container has completed successfully and will not restart."""
         last = self.container.last_exit
         ended = not self.container.running and self.container.waiting_reason is None
         return not self.sidecar and ended and last is not None and last.exit_code == 0
@@ -94,14 +94,14 @@ class PodCondition:
 
 @dataclass(frozen=True)
 class PodView:
-    """One pod as decisions read it.
+    """One pod with all values that decisions read.
 
-    `report` is set only if it belongs to the running container and the pod's own plan. `container` is the runtime
-    container. `side_containers` are the other containers, which matter only if they keep the runtime from serving.
-    `created` is the creation time, and `gone_by` is the end of a terminating pod's grace period. `ended` says why a
-    failed pod ended, `ended_reason` is the node's reason, if any, and `ended_at` is the best known time. A group of
-    `size` pods is represented by its leader: `workers` are the other pods, and `ordinal` is the number of the group.
-    `scheduling_gates` are names.
+    `report` is set only if it belongs to the running container and to the plan of the pod. `container` is the runtime
+    container. `side_containers` are the other containers, which matter only if they prevent the runtime from serving.
+    `created` is the creation time, and `gone_by` is the end of a terminating pod's grace period. `ended` is the reason
+    why a failed pod ended, `ended_reason` is the reason that the node reports, if any, and `ended_at` is the best known
+    time. A group of `size` pods is represented by its leader: `workers` are the other pods, and `ordinal` is the number
+    of the group. `scheduling_gates` contains the names of the gates.
     """
 
     name: str
@@ -128,7 +128,7 @@ class PodView:
 
     @property
     def active(self) -> bool:
-        """Whether the pod counts as a replica. Terminating and ended pods do not."""
+        """Whether the pod counts as a replica. Terminating and ended pods do not count."""
         return not self.terminating and self.phase not in ENDED
 
     @property
@@ -140,7 +140,10 @@ class PodView:
 
     @property
     def container_awaited_since(self) -> datetime | None:
-        """The time since which the pod has had a node and a sandbox, and its previous container has ended."""
+        """The time since which the pod waits for its runtime container.
+
+        At this time the pod had a node and a sandbox, and its previous container had ended.
+        """
         met = (self.conditions.get(kind) for kind in ("PodScheduled", "PodReadyToStartContainers"))
         last = self.container.last_exit.ended if self.container and self.container.last_exit else None
         moments = (self.created, last, *(each.since for each in met if each and each.true))
@@ -163,17 +166,17 @@ class PodView:
 
     @property
     def ready(self) -> bool:
-        """Whether the pod takes traffic: the kubelet reports it as ready and its gate is still open."""
+        """Whether the pod receives traffic: the kubelet reports it as ready, and its gate is still open."""
         return self.active and self.gate_open and "Ready" in self.conditions and self.conditions["Ready"].true
 
     @property
     def served(self) -> bool:
-        """Whether the pod's gate was ever written. A pod that was ready once usually recovers."""
+        """Whether the gate of the pod was ever written. A pod that was ready once usually recovers."""
         return self.gate is not None
 
 
 def read_pods(observed: Observed) -> tuple[PodView, ...]:
-    """Return a view of the pod of each replica, sorted by name. Leaders of groups include their workers."""
+    """Return one view per replica, sorted by pod name. The view of a group's leader includes its workers."""
     views = [_with_workers(pod, _read(pod, _word(pod, observed)), observed) for pod in observed.pods]
     return tuple(sorted(views, key=lambda view: view.name))
 
@@ -183,14 +186,15 @@ def _word(pod: Manifest, observed: Observed) -> PodReport | None:
 
 
 def _with_workers(leader: Manifest, view: PodView, observed: Observed) -> PodView:
-    """Return a leader's view with its workers. The group counts as unscheduled while one of its pods has no node."""
+    """Return the view of a leader with its workers. A group counts as unscheduled until all its pods have nodes."""
     group = _group(leader)
     if group is None:
         return view
     mine = (_read(worker, None) for worker in observed.workers if _group(worker) == group)
     workers = tuple(sorted(mine, key=lambda worker: worker.name))
     size = parse_int32((leader["metadata"].get("annotations") or {}).get(GROUP_SIZE_ANNOTATION)) or 1
-    # The leader gets its node first, and would look scheduled while the group is not.
+    # The leader is scheduled before its workers. Without this check, the group would look scheduled while a worker has
+    # no node.
     unplaced = [each for worker in workers if (each := worker.conditions.get("PodScheduled")) and not each.true]
     conditions = {**view.conditions, **({"PodScheduled": unplaced[0]} if unplaced else {})}
     gates = view.scheduling_gates or next((each.scheduling_gates for each in workers if each.scheduling_gates), ())
@@ -198,7 +202,7 @@ def _with_workers(leader: Manifest, view: PodView, observed: Observed) -> PodVie
 
 
 def _group(pod: Manifest) -> tuple[str, int] | None:
-    """Return (LeaderWorkerSet, number of the group) of a pod, or None if the pod is in no group."""
+    """Return (name of the LeaderWorkerSet, number of the group) of a pod, or None if the pod belongs to no group."""
     labels = pod["metadata"].get("labels") or {}
     number = parse_int32(labels.get(GROUP_INDEX_LABEL))
     return None if GROUP_NAME_LABEL not in labels or number is None else (labels[GROUP_NAME_LABEL], number)
@@ -234,13 +238,14 @@ def _read(pod: Manifest, word: PodReport | None) -> PodView:
 
 
 def _why_ignored(word: PodReport, container: ContainerState | None, plan_hash: str) -> str | None:
-    """Return why a report does not apply to the pod, or None if it applies."""
+    """Return the reason why a report is not used for the pod, or None if it is used."""
     if word.report is None:
         return word.ignored or "Its report could not be read."
-    # A report that was fetched during a container restart may be the previous container's.
+    # A report that was fetched during a container restart may come from the previous container.
     if container is None or not container.running or word.container_id != container.id:
         return "Its report is from a container that no longer runs."
-    # A runtime that rejects its configuration has no plan, and its failure names the fault.
+    # A runtime that rejects its configuration reports no plan hash. Accept its report, because the failure names the
+    # fault.
     has_no_plan = word.report.plan_hash == NO_PLAN and word.report.phase is Phase.FAILED
     if word.report.plan_hash != plan_hash and not has_no_plan:
         return (
@@ -251,7 +256,7 @@ def _why_ignored(word: PodReport, container: ContainerState | None, plan_hash: s
 
 
 def _why_ended(status: Mapping[str, Any], container: ContainerState | None) -> str:
-    """Return the kubelet's reason why a pod ended, such as "Evicted: The node was low on resource: memory."."""
+    """Return the kubelet's reason for the end of a pod, such as "Evicted: The node was low on resource: memory."."""
     said = ": ".join(" ".join(part.split()) for part in (status.get("reason"), status.get("message")) if part)
     exit_ = container.last_exit if container else None
     text = said or (str(exit_) if exit_ else "its node gives no reason")
@@ -268,7 +273,7 @@ def _ended_at(pod: Manifest) -> datetime | None:
 
 
 def read_condition(condition: Mapping[str, Any]) -> PodCondition:
-    """Return a condition of a pod's status as a value."""
+    """Return a condition of a pod's status as a parsed value."""
     return PodCondition(
         true=condition.get("status") == "True",
         reason=condition.get("reason") or "",
@@ -290,7 +295,7 @@ def _side_containers(pod: Manifest) -> tuple[SideContainer, ...]:
 
 
 def _read_container(status: Mapping[str, Any]) -> ContainerState:
-    # The current state of an ended container has more details than its last state.
+    # Prefer the current state of a terminated container. It has more details than the last state.
     state = status.get("state") or {}
     waiting = state.get("waiting") or {}
     last = state.get("terminated") or (status.get("lastState") or {}).get("terminated")

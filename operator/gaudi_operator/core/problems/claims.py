@@ -1,4 +1,4 @@
-"""Problems of pods that wait for PersistentVolumeClaims, with the fields that name the claims."""
+"""Problems of pods that wait for PersistentVolumeClaims, with the fields of the spec that name the claims."""
 
 import re
 
@@ -21,7 +21,7 @@ def is_about_volumes(said: str) -> bool:
 
 
 def explain_unbound(pod: str, said: str, criteria: Criteria) -> str:
-    """Return the sentences about a pod that waits for a volume: its claims, their fields and the remedy."""
+    """Return sentences about a pod that waits for a volume: the claims, the fields that name them, and the remedy."""
     claims = _awaited(said, criteria)
     found = f"Pod {pod} waits for {_describe(claims)}: {said}"
     if len(claims) == 1 and f'"{next(iter(claims))}" not found' in said:
@@ -37,7 +37,10 @@ def explain_unbound(pod: str, said: str, criteria: Criteria) -> str:
 
 
 def _awaited(said: str, criteria: Criteria) -> dict[str, str]:
-    """Return the claims that a pod may wait for, with their fields: the quoted claims, or all that may be unbound."""
+    """Return the claims that a pod may wait for, with their fields.
+
+    These are the claims that the message quotes or, without quoted names, all claims that may be unbound.
+    """
     claims = claim_fields(criteria.template, criteria.resource)
     if quoted := [each for each in _QUOTED.findall(said) if each in claims]:
         return {each: claims[each] for each in quoted}
@@ -56,7 +59,7 @@ def _describe(claims: dict[str, str]) -> str:
 
 
 def advise_on_locks(criteria: Criteria) -> str:
-    """Return the advice for a pod whose node cannot mount its claims, or an empty text if it mounts no claim."""
+    """Return the advice for a pod whose node cannot mount its claims, or an empty text if the pod mounts no claim."""
     claims = claim_fields(criteria.template, criteria.resource)
     if not claims:
         return ""

@@ -1,7 +1,7 @@
-"""Problems of containers: the runtime, init containers or sidecars that cannot start or end repeatedly.
+"""Problems of containers: a runtime, init or sidecar container cannot start, or ends repeatedly.
 
-The waiting reason of a container disappears during each try. Terminations are therefore counted too, so that conditions
-do not flap.
+The waiting reason of a container disappears during each attempt. The checks therefore also count terminations, so that
+conditions do not flap.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ _COULD = ("cannot", "could not")
 
 
 def container_cannot_start(pod: PodView, criteria: Criteria) -> Problem | None:
-    """Return the problem of a runtime container that the kubelet cannot create or whose image it cannot pull."""
+    """Return the problem of a runtime container that cannot be created or whose image cannot be pulled."""
     reason = pod.container.waiting_reason if pod.container else None
     if pod.container is None or reason not in _WAITING:
         return None
@@ -43,12 +43,13 @@ def container_cannot_start(pod: PodView, criteria: Criteria) -> Problem | None:
     advice = advise_on_image(said, image_fields(criteria.template, CONTAINER)) if reason in _IMAGE else _CONTAINER
     why = f"{said} {advice}"
     now, later = (f"Pod {pod.name} {could} start its container: {why}" for could in _COULD)
-    # The reason has no start time, and changes during one wait (ErrImagePull, ImagePullBackOff).
+    # The waiting reason has no start time and changes during one wait (`ErrImagePull`, `ImagePullBackOff`). Therefore
+    # use the time since which the pod waits for this container.
     return problem_since(reason, now, pod.container_awaited_since, later)
 
 
 def side_container_cannot_start(pod: PodView, criteria: Criteria) -> Problem | None:
-    """Return the problem of the first init container or sidecar that cannot start. The runtime waits for it."""
+    """Return the problem of the first init container or sidecar that cannot start. The runtime waits for them."""
     for side in pod.side_containers:
         reason = side.container.waiting_reason
         if reason in _WAITING:
@@ -76,7 +77,7 @@ def side_container_fails(pod: PodView, criteria: Criteria) -> Problem | None:
 
 
 def _ends_again(side: SideContainer, criteria: Criteria) -> bool:
-    # The waiting reason disappears during each try. Alone it would make the condition flap.
+    # The waiting reason disappears while the container runs. Without the number of restarts, the condition would flap.
     last, often = side.container.last_exit, side.container.restarts >= CRASH_LOOP_RESTARTS
     if side.container.waiting_reason == "CrashLoopBackOff":
         return True
@@ -94,7 +95,7 @@ def crash_loop(pod: PodView, criteria: Criteria) -> Problem | None:
     """
     if pod.container is None:
         return None
-    # The waiting reason disappears during each try. Alone it would make the condition flap.
+    # The waiting reason disappears while the container runs. Without the number of restarts, the condition would flap.
     again = pod.container.restarts >= CRASH_LOOP_RESTARTS and not pod.served
     if pod.container.waiting_reason != "CrashLoopBackOff" and not again:
         return None
@@ -110,13 +111,13 @@ def crash_loop(pod: PodView, criteria: Criteria) -> Problem | None:
 
 
 def _kind_of_crash(last: LastTermination, criteria: Criteria) -> tuple[str, Sequence[str]]:
-    """Return the reason of a crash, and the remedy if it is known."""
+    """Return (reason of a crash, remedies). The remedies are empty if the cause is unknown."""
     if last.reason == OUT_OF_MEMORY:
         memory = advise_on_memory(criteria.template, CONTAINER)
         return "HostOutOfMemory", (memory, "This is memory of the node, not of the card.")
     if last.phase not in _COMPILING:
         return "CrashLoopBackOff", ()
-    # A crash in the kernels of the sampler or the defragmenter is not caused by a bucket.
+    # The sampler and the defragmenter have no buckets, so removing a bucket does not prevent their crashes.
     if last.phase in (Phase.SAMPLER, Phase.DEFRAGMENTER):
         return "CompileCrashed", ("The failure is not caused by a bucket: try another image.",)
     bucket = "that bucket" if last.bucket else "the last bucket in its log"

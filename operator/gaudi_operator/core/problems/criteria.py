@@ -1,4 +1,4 @@
-"""The criteria for problems of one revision's pods, in addition to what the pods report."""
+"""The criteria for problems of one revision's pods. They come from other sources than the pods."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,11 +12,12 @@ from gaudi_operator.core.observed import Manifest
 
 @dataclass(frozen=True)
 class Room:
-    """The criterion whether new pods have room: the cards that they can expect.
+    """The expected room for new pods, as a criterion for problems.
 
-    While more are `to_come`, a pod without a node is no problem. `unblock` is the advice on how an upgrade can start
-    without spare cards, or None if no upgrade waits for cards. `in_place_after` is the number of seconds after which
-    the operator replaces pods in place if a new pod still has no room, or None if it waits.
+    While `to_come` is True, more room is expected and a pod without a node is no problem. `unblock` is the advice on
+    how an upgrade can start without spare cards, or None if no upgrade waits for cards. `in_place_after` is the number
+    of seconds after which the operator replaces pods in place if a new pod still has no room, or None if the operator
+    keeps waiting.
     """
 
     to_come: bool
@@ -30,9 +31,9 @@ class Criteria:
 
     `resource` is the name of the GaudiInference. `template` is the pod template of the revision, or empty if it is
     unknown. `bound_claims` are the PersistentVolumeClaims that are known to be bound. `terminations` is keyed by pod
-    name. `stall_seconds` is the time without progress after which the runtime itself restarts. `observed` is True if
-    the limits of `canary` apply to the revision. `learned_plan` is True if the revision replaces the stable revision's
-    plan with a plan learned from traffic.
+    name. `stall_seconds` is the time without progress after which the runtime restarts itself. `observed` is True if
+    the limits of `canary` apply to the revision. `learned_plan` is True if the revision has a plan learned from traffic
+    that replaces the plan of the stable revision.
     """
 
     resource: str

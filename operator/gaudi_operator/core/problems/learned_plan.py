@@ -1,4 +1,4 @@
-"""The comparison of live traffic with a learned plan's forecast: padding and cold batches.
+"""The comparison of live traffic with the forecast of a learned plan: padding and cold batches.
 
 See docs/how-to/learn-buckets.md, While serving.
 """
@@ -11,11 +11,11 @@ MOST_COLD_PERCENT = 1
 
 
 def why_forecast_missed(report: WarmupReport, most_padding_percent: int, name: str) -> str | None:
-    """Return how traffic misses the forecast of a learned plan, and the remedy, or None.
+    """Return how live traffic differs from the forecast of a learned plan, and the remedy, or None.
 
-    Return None too if the difference is within the limits, or too little traffic was observed. `name` is the name of
-    the resource. Both phases are judged after FEWEST_PROMPTS prompts have run. The number of decode batches means
-    little, because consecutive decode batches are nearly identical.
+    The result is also None if the difference is within the limits, or too little traffic was observed. `name` is the
+    name of the resource. Both phases are judged after FEWEST_PROMPTS prompts have run. The number of decode batches is
+    not a criterion, because consecutive decode batches are nearly identical.
     """
     served = {BucketPhase.PROMPT: report.served.prompt, BucketPhase.DECODE: report.served.decode}
     if _batches(report.served.prompt) < FEWEST_PROMPTS:

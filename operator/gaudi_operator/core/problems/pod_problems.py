@@ -1,8 +1,8 @@
-"""Problems that keep the pods of a revision from serving, found in pods, ReplicaSets and reports.
+"""Problems that prevent the pods of a revision from serving, found in pods, ReplicaSets and reports.
 
-Pods that end before they were ever ready (rejected by their node, or evicted during warm-up) are reported together.
-Such pods are no longer replicas, and the ReplicaSet replaces them, but they stay in the cluster with the message of
-their node (docs/reference/conditions.md, While pods start).
+Pods that end before they are ready (rejected by their node, or evicted during warm-up) are reported together. The
+ReplicaSet replaces such pods, so they are no longer replicas. They stay in the cluster with the message of their node
+(docs/reference/conditions.md, While pods start).
 """
 
 from collections.abc import Iterable, Iterator
@@ -51,18 +51,18 @@ FEWEST_ERRORS = 5
 
 
 def first_problem(pods: Iterable[PodView], replica_sets: Iterable[Manifest], criteria: Criteria) -> Problem | None:
-    """Return the worst problem of the current revision's `pods` and its ReplicaSet, or None."""
+    """Return the worst problem of `pods` and their ReplicaSets, or None."""
     refused = (found for each in replica_sets if (found := _refused_pods(each, criteria)))
     return worst_problem(chain(pod_problems(pods, criteria), refused))
 
 
 def pod_problems(pods: Iterable[PodView], criteria: Criteria) -> Iterator[Problem]:
-    """Yield the problem of each pod that has one."""
+    """Yield the problem of each pod that has a problem."""
     return (found for pod in pods if (found := pod_problem(pod, criteria)))
 
 
 def is_caused_by_revision(problem: Problem) -> bool:
-    """Return True if a problem of pods is caused by their revision itself, not by their environment."""
+    """Return True if the revision itself causes the problem of its pods, not their environment."""
     return problem.reason not in _SURROUNDINGS
 
 
@@ -93,14 +93,18 @@ def _unscheduled(pod: PodView, criteria: Criteria) -> Problem | None:
     found = f"Pod {pod.name} is unschedulable: {said}"
     if criteria.room.unblock:
         return problem_since("UpgradeBlocked", f"{found} {criteria.room.unblock}", since)
-    # The deadline for others starts when the operator itself can do nothing more.
+    # While the operator can still replace pods in place, the problem starts now. The deadline for other components
+    # starts after that.
     if soon := _in_place_soon("the pod stays unschedulable", criteria):
         return problem_since("Unschedulable", f"{found} {soon}", criteria.deadlines.now)
     return problem_since("Unschedulable", f"{found} {_advice_on_nodes(said)}", since)
 
 
 def _in_place_soon(what: str, criteria: Criteria) -> str | None:
-    """Return the sentences on the replacement in place if the cause `what` lasts, or None if the rollout waits."""
+    """Return sentences about the replacement in place that follows if the cause `what` lasts.
+
+    Return None if the rollout waits.
+    """
     seconds = criteria.room.in_place_after
     if seconds is None:
         return None
@@ -111,7 +115,7 @@ def _in_place_soon(what: str, criteria: Criteria) -> str | None:
 
 
 def _advice_on_nodes(said: str) -> str:
-    """Return how to help the scheduler, as a sentence."""
+    """Return a sentence about how to give the scheduler a suitable node."""
     advice = "; ".join(_remedies_on_nodes(said) or [_FREE])
     return f"{advice[0].upper()}{advice[1:]}."
 
@@ -133,7 +137,7 @@ def _remedies_on_nodes(said: str) -> list[str]:
 
 def _gated(pod: PodView, since: datetime | None, criteria: Criteria) -> Problem:
     found = f"Pod {pod.name} is held by {describe_scheduling_gates(pod)} and has no node yet."
-    # Without this advice an upgrade would wait for quota that its old pods hold.
+    # Old pods hold the quota that the new pod needs. Without this advice, the upgrade would wait forever.
     if criteria.room.unblock:
         return problem_since("UpgradeBlocked", f"{found} {criteria.room.unblock}", since)
     admits = (
@@ -141,7 +145,7 @@ def _gated(pod: PodView, since: datetime | None, criteria: Criteria) -> Problem:
         f"`kubectl describe pod {pod.name}` shows its events."
     )
     soon = _in_place_soon("the gate stays", criteria)
-    # No deadline applies to quota, so problems with a deadline come first.
+    # Waiting for quota has no deadline. The problem therefore starts now, so that problems with a deadline precede it.
     return problem_since(SCHEDULING_GATED, f"{found} {soon or admits}", criteria.deadlines.now)
 
 
@@ -153,7 +157,10 @@ def _unprepared(pod: PodView, criteria: Criteria) -> Problem | None:
 
 
 def _workers(pod: PodView, criteria: Criteria) -> Problem | None:
-    """Return the problem that keeps a worker of the group from starting. The leader's report covers its progress."""
+    """Return the problem that prevents a worker of the group from starting.
+
+    After the start, the leader's report covers the progress of its workers.
+    """
     found = (
         side_container_cannot_start(worker, criteria)
         or side_container_fails(worker, criteria)
@@ -170,7 +177,7 @@ def _standstill(pod: PodView, criteria: Criteria) -> Problem | None:
     if report is None or pod.received is None or report.phase.is_settled:
         return None
     if report.since_progress_seconds <= limit:
-        # Only the runtime measures progress. The operator's clock only schedules the next check.
+        # Only the runtime measures progress. The operator's clock only determines the time of the next check.
         age = (criteria.deadlines.now - pod.received).total_seconds()
         left = limit - report.since_progress_seconds - age
         criteria.deadlines.requeue(left if left > 0 else REPORT_SECONDS)
@@ -204,7 +211,7 @@ def _recompiles(pod: PodView, criteria: Criteria) -> Problem | None:
         return None
     if report.warmup_skipped or report.recompiles_since_ready <= most:
         return None
-    # One shape is enough for a message. status.recompiles lists more shapes.
+    # The message names only the most frequent shape. `status.recompiles` lists more shapes.
     worst = max(report.cold_shapes, key=lambda cold: cold.count, default=None)
     shape = f", most often {worst.phase} {worst.shape}" if worst else ""
     change = "Add buckets for these shapes to spec.bucketing."
@@ -231,7 +238,8 @@ def _errors(pod: PodView, criteria: Criteria) -> Problem | None:
 
 
 def _forecast(pod: PodView, criteria: Criteria) -> Problem | None:
-    # If the previous revision has the same plan, a rollback would change nothing.
+    # Check only a plan that differs from the plan of the previous revision. With the same plan, a rollback would not
+    # help.
     if pod.report is None or not criteria.observed or not criteria.learned_plan:
         return None
     most = criteria.canary.max_padding_percent
@@ -247,7 +255,8 @@ def _refused_pods(replica_set: Manifest, criteria: Criteria) -> Problem | None:
         return None
     since = creation_refused_since(replica_set)
     said = f"ReplicaSet {replica_set['metadata']['name']} cannot create pods: {one_sentence(found)}"
-    # An admission rule refuses the pod in any case. A quota has room after old pods are gone.
+    # Give this advice only for a quota, which has room after old pods are removed. An admission rule rejects the pod in
+    # any case.
     if criteria.room.unblock and "quota" in found:
         return problem_since("UpgradeBlocked", f"{said} {criteria.room.unblock}", since)
     if soon := _in_place_soon("the ReplicaSet cannot create pods", criteria):
@@ -255,7 +264,7 @@ def _refused_pods(replica_set: Manifest, criteria: Criteria) -> Problem | None:
     return problem_since("PodsRefused", f"{said} Check the quota and the admission rules of this namespace.", since)
 
 
-# In the order of a pod's life. A check runs only if all earlier checks found nothing.
+# The checks follow the life of a pod. Each check runs only if all previous checks found no problem.
 _CHECKS = Checks(
     _failed_start,
     side_container_cannot_start,
@@ -278,19 +287,19 @@ MIN_FAILED_PODS = 2
 
 
 def failed_in_a_row(pods: Iterable[PodView], revision: str) -> list[PodView]:
-    """Return the failed pods of a revision that are a problem: all since a pod last became ready, oldest first.
+    """Return the pods of a revision that failed before they were ready, oldest first.
 
-    They failed before they were ready.
+    If a pod of the revision is ready, only failures after that time are returned.
     """
     mine = [pod for pod in pods if pod.revision == revision]
-    # A ready pod proves that the revision works, so earlier failures no longer count.
+    # A ready pod proves that the revision works. Therefore ignore failures before the last pod became ready.
     ready = max((since for pod in mine if pod.ready and (since := pod.conditions["Ready"].since)), default=None)
     failed = ((pod.ended_at, pod) for pod in mine if pod.ended_at and not pod.served)
     return [pod for at, pod in sorted(failed, key=_when) if ready is None or at > ready]
 
 
 def failed_pods_problem(pods: Iterable[PodView], revision: str) -> Problem | None:
-    """Return the problem of a revision's failed pods, with their number and the reason of the last failure."""
+    """Return the problem of a revision whose pods fail, with the number of pods and the reason of the last failure."""
     failed = failed_in_a_row(pods, revision)
     if len(failed) < MIN_FAILED_PODS:
         return None

@@ -1,9 +1,10 @@
-"""Who can resolve a problem: others within spec.rollout.progressDeadlineSeconds, or a user at once.
+"""Who can resolve a problem: others within spec.rollout.progressDeadlineSeconds, or only a user.
 
-GitOps tools fail a rollout when `Stalled` becomes True. It therefore stays False while the cluster still works (a node
-pool boots a node, a kubelet retries a pull) or someone else may act (a quota is raised, a Secret arrives with the next
-sync). The time counts from the start of the problem, which is read from the cluster. A new leader or another reason for
-the same problem does not restart the count (docs/reference/conditions.md, How long others have).
+GitOps tools fail a rollout when `Stalled` becomes True. Therefore `Stalled` stays False while the cluster may resolve
+the problem (a node pool boots a node, a kubelet retries a pull) or someone else may act (a quota is raised, a Secret
+arrives with the next sync). The deadline counts from the start of the problem, which is read from the cluster. A new
+leader or another reason for the same problem does not restart the deadline (docs/reference/conditions.md, How long
+others have).
 """
 
 from collections.abc import Iterable
@@ -16,13 +17,13 @@ from gaudi_runtime.errors import Problem
 
 RESOLVED_BY_OTHERS = frozenset(
     {
-        # The scheduler retries after every change of nodes, volumes and pods.
+        # The scheduler retries after every change of a node, volume or pod.
         "Unschedulable",
         "UpgradeBlocked",
         "VolumeNotBound",
-        # The quota system that holds the pod admits it when quota is available.
+        # The quota system that set the scheduling gate admits the pod when quota is available.
         "SchedulingGated",
-        # A kubelet retries. The missing object may arrive, for example with the next sync of a GitOps tool.
+        # The kubelet retries. The missing object may be created later, for example by the next sync of a GitOps tool.
         "PodNotPrepared",
         "ErrImagePull",
         "ImagePullBackOff",
@@ -30,13 +31,14 @@ RESOLVED_BY_OTHERS = frozenset(
         "CreateContainerConfigError",
         "CreateContainerError",
         "RunContainerError",
-        # A controller retries. A quota has room after other pods are gone, and a booted node accepts pods after its
-        # device plugin started.
+        # A controller retries. Quota becomes available when other pods are removed. A rebooted node accepts pods when
+        # its device plugin has started.
         "PodsRefused",
         "PodsFail",
-        # The runtime process ends, and the kubelet restarts its container.
+        # The runtime process exits, and the kubelet restarts its container.
         "EngineLost",
-        # The operator retries: a controller may be installed concurrently, and a text may arrive with the next sync.
+        # The operator retries. The controller may be installed later, and the ConfigMap or class may be created by the
+        # next sync.
         "LeaderWorkerSetMissing",
         "ConfigMapKeyMissing",
         "ClassMissing",
@@ -49,30 +51,30 @@ QUEUED = frozenset({"SchedulingGated"})
 
 
 def problem_since(reason: str, message: str, since: datetime | None, lasting: str | None = None) -> Problem:
-    """Return a problem with its start time, which is used only if others may resolve it."""
+    """Return a problem. If others may resolve the problem, it has the start time `since`."""
     return Problem(reason, message, lasting, since=since if reason in RESOLVED_BY_OTHERS else None)
 
 
 def worst_problem(problems: Iterable[Problem]) -> Problem | None:
-    """Return the worst problem. Problems that need a user come first, then problems that began earlier."""
+    """Return the worst problem. Problems that need a user are worst, followed by the oldest problem."""
     return min(problems, key=lambda each: each.since.timestamp() if each.since else float("-inf"), default=None)
 
 
 def needs_user_action(problem: Problem, seconds: float, deadlines: Deadlines) -> bool:
-    """Return True if only a user can resolve the problem, or others have not resolved it for `seconds`."""
+    """Return True if only a user can resolve the problem, or if others have not resolved it within `seconds`."""
     if problem.reason in QUEUED:
         return False
     return problem.since is None or deadlines.reached(problem.since, seconds)
 
 
 def spec_refused_since(reason: str, conditions: Iterable[Condition]) -> datetime | None:
-    """Return since when others could have resolved a refusal of the spec for `reason`, or None.
+    """Return the time since which the spec has been refused for `reason`, or None if it has another reason.
 
-    The written `conditions` record the time.
+    The time is read from the written `conditions`.
     """
     known = {each.type: each for each in conditions if each.reason == reason}
     if "PlanAccepted" not in known:
         return None
-    # If the spec was refused for another reason before, others have had time only since this reason began.
+    # If the previous refusal had another reason, the deadline for other components starts at the change of the reason.
     moments = (known[kind].last_transition_time for kind in ("PlanAccepted", "Reconciling") if kind in known)
     return max(filter(None, map(parse_timestamp, moments)), default=None)

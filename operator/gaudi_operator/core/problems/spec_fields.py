@@ -1,6 +1,7 @@
 """The fields of the spec that set the images, PersistentVolumeClaims and memory limits of a pod.
 
-They are read from the pod template of its revision, because the store keeps neither images nor volumes of pods.
+These values are read from the pod template of the revision, because observed pods are stored without images and
+volumes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,7 @@ from gaudi_operator.core.observed import Manifest
 
 @dataclass(frozen=True)
 class ImageField:
-    """The field that sets an image, the field of its pull policy, and the image."""
+    """The field that sets an image, the field that sets its pull policy, and the reference of the image."""
 
     field: str
     policy: str
@@ -23,7 +24,7 @@ SERVER_IMAGE = "spec.server.image (or the installation's default)"
 
 
 def image_fields(template: Manifest, container: str) -> list[ImageField]:
-    """Return the images that a container needs: its own, and those of the image volumes that it mounts."""
+    """Return the images that a container needs: its own image and the image volumes that it mounts."""
     return [
         found
         for field, each in _containers(template)
@@ -33,14 +34,14 @@ def image_fields(template: Manifest, container: str) -> list[ImageField]:
 
 
 def advise_on_image(said: str, images: Sequence[ImageField]) -> str:
-    """Return the advice for an image that cannot be pulled: the field that sets it, and what to check.
+    """Return the advice for an image that cannot be pulled: the field that sets the image, and what to check.
 
-    The kubelet's message `said` quotes the image, maybe with a registry or a tag that the field omits. `images` are
-    those that the container needs.
+    The kubelet's message `said` quotes the image, maybe with a registry or a tag that the field omits. `images` are the
+    images that the container needs.
     """
     if not images:
         return "Check the image's name and registry, its pull policy and spec.pod.imagePullSecrets."
-    # One reference may be the beginning of another.
+    # Choose the longest match, because one image reference may be a prefix of another.
     longest = max((each.reference for each in images if each.reference in said), key=len, default="")
     found = [each for each in images if each.reference == longest] if longest else images
     sets = found[0].field if len(found) == 1 else f"one of {', '.join(each.field for each in found)}"
@@ -62,7 +63,7 @@ def _mounted_images(template: Manifest, container: Manifest) -> Iterator[ImageFi
 
 
 def claim_fields(template: Manifest, resource: str) -> dict[str, str]:
-    """Return the PersistentVolumeClaims that a pod mounts, with the fields that name them.
+    """Return the PersistentVolumeClaims that a pod mounts, with the fields of the spec that name the claims.
 
     `resource` is the name of the GaudiInference.
     """
@@ -75,13 +76,13 @@ def claim_fields(template: Manifest, resource: str) -> dict[str, str]:
 
 def _claim_field(volume: str, claim: str, resource: str) -> str:
     if volume == "recipes":
-        # The operator creates this claim.
+        # A claim with this name was created by the operator.
         return "spec.recipeCache" if claim == f"{resource}{RECIPE_PVC_SUFFIX}" else "spec.recipeCache.existingClaim"
     return f"{_source(volume, 'persistentVolumeClaim')}.claimName"
 
 
 def advise_on_memory(template: Manifest, container: str) -> str:
-    """Return the advice for a container that the kernel killed for memory: its limit and the field to change."""
+    """Return the advice for a container that was killed because memory ran out: its limit and the field to change."""
     for field, found in _containers(template):
         if found["name"] == container:
             resources = "spec.pod.resources" if field == _SERVER else f"{field}.resources"
@@ -95,7 +96,7 @@ _SERVER = "spec.server"
 
 
 def _containers(template: Manifest) -> Iterator[tuple[str, Manifest]]:
-    """Yield each container of a pod with its field."""
+    """Yield each container of a pod with the field of the spec that defines it."""
     spec = template.get("spec") or {}
     yield from ((_SERVER, each) for each in spec.get("containers") or () if each["name"] == CONTAINER)
     for each in spec.get("initContainers") or ():
@@ -111,7 +112,7 @@ _SOURCES = {"model": "spec.model.source", "fetched": "spec.model.cache", "seed-r
 
 
 def _source(volume: str, kind: str) -> str:
-    """Return the field that sets a volume of this kind of source."""
+    """Return the field of the spec that sets a volume with this kind of source."""
     if volume in _SOURCES:
         return f"{_SOURCES[volume]}.{kind}"
     adapter = volume.removeprefix("adapter-")

@@ -1,4 +1,4 @@
-"""The pods of a revision and their configuration, rendered once from a spec. Pure functions.
+"""The pods of a revision and their configuration, rendered once from a spec by pure functions.
 
 metadata        name, labels, owner and content hash of all children
 runtime_config  the RuntimeConfig of the pods, and the limits of its bucket plan
@@ -7,5 +7,5 @@ model_files     folders of the checkpoint and adapters, and repositories that th
 container       the runtime container
 volumes         the volumes of a pod and their mounts
 pod_template    the pod template of a revision
-recipe_pvc      the PVC on which pods share recipes, and the revisions whose recipes it keeps
+recipe_pvc      the PVC on which pods share recipes, and the ConfigMap of revisions whose recipes are kept
 """

@@ -1,7 +1,7 @@
 """The runtime container: image, arguments, environment, resources, ports, probes and security context.
 
-With shared recipes, the container also has variables for its revision and the credentials of the recipe store. The
-user's containers in the same pod have the same security context, and no secrets from the operator.
+If pods share recipes, the container also has variables for its revision and for the credentials of the recipe store.
+The user's containers in the same pod have the same security context, but the operator gives them no secrets.
 """
 
 from collections.abc import Iterable
@@ -58,8 +58,8 @@ def container(inference: Inference, defaults: InstallationDefaults) -> Object:
         "image": image(spec, defaults),
         "imagePullPolicy": _pull_policy(spec, defaults).value,
         "args": ["serve", "--config", CONFIG_PATH],
-        # The working directory of an image may belong to root, and the container would not start. Profilers and graph
-        # dumps write to the working directory.
+        # Do not use the image's working directory. If the directory belongs to root, the container may not start, and
+        # profilers and graph dumps cannot write to it.
         "workingDir": TEMPORARY_PATH,
         "env": environment(inference, defaults),
         "resources": _resources(spec),
@@ -67,21 +67,22 @@ def container(inference: Inference, defaults: InstallationDefaults) -> Object:
             {"name": MODEL_PORT_NAME, "containerPort": ports.model_port, "protocol": "TCP"},
             {"name": STATUS_PORT_NAME, "containerPort": ports.status_port, "protocol": "TCP"},
         ],
-        # Every second, to keep the time between a warm replica and its first request short.
+        # Probe every second. Otherwise a warm pod would wait longer for its first request.
         "readinessProbe": _probe(READYZ_PATH, period=1, failures=3),
-        # The runtime itself judges progress, so a failing /livez is final. Six failures are allowed, because the
-        # machine may be busy.
+        # The runtime checks its own progress, so a failing /livez needs a restart. Allow six failures, because a busy
+        # machine may answer late.
         "livenessProbe": _probe(LIVEZ_PATH, period=10, failures=6),
         "lifecycle": {"preStop": {"exec": {"command": ["gaudi-runtime", "prestop"]}}},
         "volumeMounts": mounts(spec),
         "securityContext": _rights(*spec.pod.capabilities),
-        # A crash of native code writes no termination message. The last lines of the log are then the only message.
+        # If native code crashes, the container writes no termination message. The kubelet then uses the last log lines
+        # as the message.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 
 
 def _rights(*capabilities: Capability) -> Object:
-    """Return the security context of every container. The pod template sets the other fields (pod_template.py)."""
+    """Return the security context of a container. The pod template sets the other fields (pod_template.py)."""
     added = [each.value for each in capabilities]
     return {
         "allowPrivilegeEscalation": False,
@@ -91,7 +92,7 @@ def _rights(*capabilities: Capability) -> Object:
 
 
 def side_containers(pod: Pod) -> list[Object]:
-    """Return the rendered containers next to the runtime, in the order of their start: init containers, sidecars."""
+    """Return the user's containers in the order of their start: first init containers, then sidecars."""
     return [
         *map(_side_container, pod.init_containers),
         *({**_side_container(each), "restartPolicy": "Always"} for each in pod.sidecars),
@@ -111,23 +112,23 @@ def _side_container(asked: SideContainer) -> Object:
 
 
 def _without_cards(env: Iterable[Object]) -> list[Object]:
-    """Return the environment of a container without cards.
+    """Return the environment of a container that must not use cards.
 
-    Intel's container runtime gives a container the cards that this variable names, and an image may set the variable. A
-    class may allow users to set it.
+    Intel's container runtime gives a container the cards that this variable lists. Images may also set the variable.
+    Users may set the variable only if their class permits it.
     """
     given = {each["name"]: each for each in env}
     return list({CARDS_VARIABLE: {"name": CARDS_VARIABLE, "value": NO_CARDS}, **given}.values())
 
 
 def image(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> str:
-    """Return the runtime image of the resource, or the installation's image for its type of device."""
+    """Return the runtime image that the spec names, or the installation's default image for the type of device."""
     default = defaults.runtime_image if on_cpu(spec.accelerator) else defaults.hpu_image
     return spec.server.image or default
 
 
 def _pull_policy(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> PullPolicy:
-    """Return the pull policy. The installation's setting replaces IfNotPresent, which is the schema's default."""
+    """Return the pull policy. The installation's setting replaces `IfNotPresent`, which is the schema's default."""
     asked = spec.server.image_pull_policy
     return defaults.image_pull_policy if asked is PullPolicy.IF_NOT_PRESENT else asked
 
@@ -135,8 +136,8 @@ def _pull_policy(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> Pu
 def environment(inference: Inference, defaults: InstallationDefaults) -> list[Object]:
     """Return the variables of the operator, the engine's knobs and the user. Later variables replace earlier ones.
 
-    The knobs are set as variables and in the RuntimeConfig, because the device's software reads them when a process
-    starts.
+    Knobs are set in the RuntimeConfig and also as variables, because the software of the device reads the variables
+    when a process starts.
     """
     plain = {**_writable_places(inference.spec), **_network(inference.spec), **_knobs(inference)}
     variables = {name: {"name": name, "value": value} for name, value in plain.items()}
@@ -152,7 +153,7 @@ def environment(inference: Inference, defaults: InstallationDefaults) -> list[Ob
 
 
 def _knobs(inference: Inference) -> dict[str, str]:
-    """Return the knobs without paths in a fetched model, which the runtime sets when it knows the commit."""
+    """Return the knobs without paths in a fetched model. The runtime sets these when it knows the commit."""
     found = render_engine_options(runtime_config(inference)).env
     return {name: value for name, value in found.items() if not value.startswith(f"{FETCH_PATH}/")}
 
@@ -162,7 +163,7 @@ def _variable(variable: EnvVar) -> Object:
 
 
 def _writable_places(spec: GaudiInferenceSpec) -> dict[str, str]:
-    """Return variables for writable folders, because the root file system is read-only and the user has no home."""
+    """Return variables that name writable folders. The root file system is read-only, and the user has no home."""
     logs = {CARDS_VARIABLE: NO_CARDS} if on_cpu(spec.accelerator) else {"HABANA_LOGS": f"{TEMPORARY_PATH}/habana_logs"}
     vllm = {"VLLM_CACHE_ROOT": f"{CACHE_PATH}/vllm", "VLLM_NO_USAGE_STATS": "1"}
     return {
@@ -178,12 +179,12 @@ def _writable_places(spec: GaudiInferenceSpec) -> dict[str, str]:
 
 
 def _network(spec: GaudiInferenceSpec) -> dict[str, str]:
-    """Return variables that keep libraries from connecting to the hub unless a model is fetched."""
+    """Return variables that prevent libraries from connecting to the hub, unless the runtime fetches a model."""
     return {} if repositories(spec.model) else {"HF_HUB_OFFLINE": "1"}
 
 
 def _secrets(spec: GaudiInferenceSpec) -> dict[str, Object]:
-    """Return the hub's access token and the API key as references, because their values are only in Secrets."""
+    """Return the hub's access token and the API key as references to Secrets, so that manifests contain no values."""
     found = {"HF_TOKEN": next(iter(tokens(spec.model)), None), API_KEY_VARIABLE: spec.server.api_key_secret_ref}
     return {
         name: {"name": name, "valueFrom": {"secretKeyRef": {"name": secret.name, "key": secret.key}}}
@@ -208,7 +209,8 @@ def _resources(spec: GaudiInferenceSpec) -> Object:
         devices[CARD_RESOURCE] = str(spec.parallelism.ranks_per_pod)
     limits = {**as_written(spec.pod.resources.limits), **devices}
     requests = {**as_written(spec.pod.resources.requests), **devices}
-    # Kubernetes refuses hugepages in a container that requests neither CPU nor memory. A limit is also a request.
+    # Kubernetes rejects hugepages in a container that requests neither CPU nor memory. A CPU limit is also a CPU
+    # request.
     if accelerator.hugepages and "cpu" not in limits:
         requests.setdefault("cpu", "1")
     resources: Object = {"limits": limits, "requests": requests}
@@ -228,7 +230,7 @@ _REVISION = {"fieldRef": {"fieldPath": f"metadata.labels['{REVISION_LABEL}']"}}
 
 
 def recipe_environment(cache: RecipeCache) -> dict[str, Object]:
-    """Return the variables of shared recipes, if enabled. The revision is read from the pod's label."""
+    """Return the variables of shared recipes if recipes are shared. The revision is read from the pod's label."""
     if not cache.enabled:
         return {}
     found = {REVISION_VARIABLE: _REVISION, **(_credentials(cache.object_store) if cache.object_store else {})}
@@ -243,9 +245,9 @@ def _credentials(store: RecipeObjectStore) -> dict[str, Object]:
 
 
 def _tracing(owner: Identity, asked: Tracing | None) -> dict[str, Object]:
-    """Return OpenTelemetry's variables, which the runtime and vLLM read, or no variables without traces.
+    """Return OpenTelemetry variables, which the runtime and vLLM read, or no variables if tracing is off.
 
-    The order matters, because later variables refer to earlier variables.
+    The order of the variables matters, because later variables refer to earlier variables.
     """
     if asked is None:
         return {}
@@ -297,10 +299,10 @@ OWN_VARIABLES = frozenset(
 
 
 def _secret(name: str, key: str) -> Object:
-    """Return an optional reference. A missing credential only disables the store, and the pod still starts."""
+    """Return an optional reference. Without the credential, the pod starts but cannot use the store."""
     return {"secretKeyRef": {"name": name, "key": key, "optional": True}}
 
 
 def plain_variables(spec: GaudiInferenceSpec) -> dict[str, str]:
-    """Return the environment variables of the container in engine.env whose values are in the spec."""
+    """Return the environment variables in engine.env that have a literal value in the spec."""
     return {each.name: each.value for each in spec.engine.env if each.value is not None}

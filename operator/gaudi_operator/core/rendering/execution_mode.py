@@ -1,4 +1,4 @@
-"""How the pods of a spec execute the model: on a card or a CPU, in which mode, and whether they capture graphs."""
+"""The way in which pods execute the model: on a card or a CPU, in which mode, and whether they capture graphs."""
 
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Generation
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
@@ -10,20 +10,23 @@ from gaudi_runtime.contract.config import (
 
 
 def runs_the_plugin(inference: Inference) -> bool:
-    """Return True if pods execute the model in vLLM on a card, not on a CPU or in another engine."""
+    """Return True if pods execute the model in vLLM on a card, and False for a CPU or another engine."""
     spec = inference.spec
     return spec.engine.name is EngineName.VLLM and not on_cpu(spec.accelerator)
 
 
 def captures_graphs(inference: Inference) -> bool:
-    """Return True if pods capture graphs, according to the execution mode and the warm-up of their spec."""
+    """Return True if pods capture graphs. The execution mode and the warm-up settings of the spec decide this."""
     eager = execution_mode(inference) in (ExecutionMode.LAZY, ExecutionMode.EAGER)
     return inference.spec.warmup.enabled and not eager
 
 
 def execution_mode(inference: Inference) -> ExecutionMode:
-    """Return the execution mode of the spec, or of the kept revision, or torch.compile for a new revision."""
-    # The default may have been different when the revision was created, and pods are judged by their own mode.
+    """Return the execution mode of the spec or, if the spec sets none, of the stored revision of this spec.
+
+    Without a stored revision, the mode is torch.compile.
+    """
+    # Prefer the mode of the revision. The default may have changed since the revision was created.
     return inference.spec.engine.execution_mode or inference.kept_mode or ExecutionMode.TORCH_COMPILE
 
 
@@ -33,5 +36,5 @@ def on_cpu(accelerator: Accelerator) -> bool:
 
 
 def steps_by_tokens(spec: GaudiInferenceSpec) -> bool:
-    """Return True if the execution compiles a graph per number of tokens in a step, as vLLM does on a CPU."""
+    """Return True if a graph is compiled for each number of tokens in a step, as vLLM does on a CPU."""
     return spec.engine.name is EngineName.VLLM and on_cpu(spec.accelerator)

@@ -1,4 +1,4 @@
-"""The common parts of all children: labels, the owner, and the hash of the applied content."""
+"""The parts that all children have: labels, the owner reference, and the hash of the applied content."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,13 +29,13 @@ def child(
     *,
     outlives: bool = False,
 ) -> Object:
-    """Return a child of `owner` with the further top-level fields of `body`, and the hash of its content.
+    """Return a child of `owner` with the top-level fields of `body` and the hash of its content.
 
-    A child that `outlives` its owner has no owner reference, only the owner's labels.
+    If `outlives` is True, the child has the owner's labels but no owner reference.
 
-    From the hash, a later reconcile detects fields that were removed from the applied content. Fields that are still
-    applied are compared with the live object. `blockOwnerDeletion` is false, because true requires a permission on
-    finalizers.
+    A later reconcile compares the hash to detect fields that were removed from the applied content. Fields that are
+    still applied are compared with the live object. `blockOwnerDeletion` is false, because true requires a permission
+    on finalizers.
     """
     metadata: Object = {
         "name": name,
@@ -48,36 +48,36 @@ def child(
 
 
 def stamped(manifest: Object) -> Object:
-    """Return the manifest with the hash of its content in its metadata, as an annotation."""
+    """Return the manifest with an annotation that contains the hash of its content."""
     metadata = manifest["metadata"]
     annotations = {**metadata.get("annotations", {}), APPLIED_HASH_ANNOTATION: short_hash(manifest)}
     return {**manifest, "metadata": {**metadata, "annotations": annotations}}
 
 
 def child_labels(owner: Identity, revision: str | None = None) -> dict[str, str]:
-    """Return the labels of a child. The children of a revision also have the revision's name."""
+    """Return the labels of a child. If the child belongs to a revision, a label also names the revision."""
     labels = {**selector_labels(owner), MANAGED_BY_LABEL: MANAGED_BY}
     return labels if revision is None else {**labels, REVISION_LABEL: revision}
 
 
 def selector_labels(owner: Identity) -> dict[str, str]:
-    """Return the labels in the metadata of pods that select all pods of a resource."""
+    """Return the pod labels that select all pods of a resource."""
     return {NAME_LABEL: owner.name}
 
 
 def traffic_labels(inference: Inference) -> dict[str, str]:
-    """Return the labels in the metadata of pods that select one pod per replica, which is the leader in a group."""
+    """Return the pod labels that select one pod per replica. If a replica is a group, this pod is the leader."""
     several = inference.spec.parallelism.nodes > 1
     return {**selector_labels(inference.identity), **({WORKER_INDEX_LABEL: "0"} if several else {})}
 
 
 def revision_labels(owner: Identity, revision: str) -> dict[str, str]:
-    """Return the labels in the metadata of pods that select one revision."""
+    """Return the pod labels that select all pods of one revision."""
     return {**selector_labels(owner), REVISION_LABEL: revision}
 
 
 def owner_reference(owner: Identity) -> Object:
-    """Return the controller reference of a child, so that the garbage collector deletes the child with its owner."""
+    """Return the owner reference of a child. The garbage collector then deletes the child with its owner."""
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,

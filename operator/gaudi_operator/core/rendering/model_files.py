@@ -17,20 +17,20 @@ from gaudi_runtime.units import size
 
 
 def checkpoint_folder(source: ModelSource) -> str:
-    """Return the folder of the model's checkpoint inside the container. A hostPath is mounted as this folder.
+    """Return the folder of the model's checkpoint inside the container. A hostPath is mounted at this folder.
 
-    A fetched checkpoint gets its own subfolder, named by its repository and commit.
+    The runtime stores a fetched checkpoint in a subfolder that is named by repository and commit.
     """
     return model_folder(source, MODEL_PATH)
 
 
 def adapter_mount(at: int) -> str:
-    """Return the mount path for the model files of the adapter with number `at`."""
+    """Return the path at which the model files of the adapter with number `at` are mounted."""
     return f"{ADAPTERS_PATH}/{at}"
 
 
 def model_folder(source: ModelSource, mount: str) -> str:
-    """Return the folder of model files inside the container, for a source that is mounted at `mount`."""
+    """Return the folder of the model files inside the container. `mount` is the mount path of the source."""
     if source.hugging_face:
         return FETCH_PATH
     inside = source.persistent_volume_claim or source.oci_image
@@ -38,21 +38,21 @@ def model_folder(source: ModelSource, mount: str) -> str:
 
 
 def repositories(model: Model) -> tuple[HuggingFaceSource, ...]:
-    """Return the repositories of model files that the runtime fetches, for the checkpoint and for adapters."""
+    """Return the repositories that the runtime fetches, for the checkpoint and for adapters."""
     sources = (model.source, *(each.source for each in model.adapters))
     return tuple(source.hugging_face for source in sources if source.hugging_face)
 
 
 def tokens(model: Model) -> tuple[SecretKey, ...]:
-    """Return the different access tokens for repositories of model files.
+    """Return the distinct access tokens for the repositories of model files.
 
-    A pod can have only one token, for all repositories.
+    A pod supports only one token, which is used for all repositories.
     """
     return tuple(dict.fromkeys(each.token_secret_ref for each in repositories(model) if each.token_secret_ref))
 
 
 def fetching(progress: FetchProgress) -> str:
-    """Return a sentence with the progress of fetching model files."""
+    """Return a sentence about the progress of fetching the model files."""
     if progress.waiting:
         return f"Waiting for another process that downloads the model: {size(progress.done_bytes)} are fetched."
     if not progress.total_bytes:

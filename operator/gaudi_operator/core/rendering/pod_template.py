@@ -22,7 +22,7 @@ EXIT_SECONDS = 10
 def pod_template(
     inference: Inference, revision: str, plan_hash: str, config_map: str, defaults: InstallationDefaults
 ) -> Object:
-    """Return the pod template of `revision`, with resolved image and names, so that a stored template is complete."""
+    """Return the pod template of `revision`. Image and names are resolved, so that a stored template is complete."""
     return {
         "metadata": {
             "labels": {**inference.spec.pod.labels, **child_labels(inference.identity, revision)},
@@ -31,15 +31,14 @@ def pod_template(
         "spec": {
             "containers": [container(inference, defaults)],
             "volumes": volumes(inference, config_map),
-            # The kubelet reports the pod as ready only if the condition of this gate is True. Only the operator sets
-            # the condition.
+            # The kubelet reports the pod as ready only if this condition is True. Only the operator sets the condition.
             "readinessGates": [{"conditionType": GATE}],
             "terminationGracePeriodSeconds": PRESTOP_SECONDS + inference.spec.pod.drain_seconds + EXIT_SECONDS,
             "securityContext": _security(inference.spec),
             "serviceAccountName": inference.spec.pod.service_account_name or inference.identity.name,
             "automountServiceAccountToken": False,
-            # Service links are variables for each Service of the namespace. Thousands of variables would prevent the
-            # start of a process.
+            # Service links add environment variables for each Service of the namespace. With thousands of Services, the
+            # process could not start.
             "enableServiceLinks": False,
             "topologySpreadConstraints": _spread(inference, revision),
             **_placement(inference, defaults),
@@ -49,7 +48,7 @@ def pod_template(
 
 
 def worker_template(leader: Object) -> Object:
-    """Return the pod template of a group's workers, which get no traffic and therefore have no readiness gate."""
+    """Return the pod template of a group's workers. They have no readiness gate, because they receive no traffic."""
     spec = {name: value for name, value in leader["spec"].items() if name != "readinessGates"}
     return {**leader, "spec": spec}
 
@@ -64,7 +63,7 @@ def _annotations(inference: Inference, plan_hash: str) -> dict[str, str]:
 
 
 def _security(spec: GaudiInferenceSpec) -> Object:
-    """Return the pod's security context without user and groups if the cluster assigns them, as OpenShift does."""
+    """Return the security context of the pod. User and groups are left out if the cluster assigns them (OpenShift)."""
     user, pod = spec.pod.run_as_user, spec.pod
     return {
         "runAsNonRoot": True,
@@ -76,17 +75,21 @@ def _security(spec: GaudiInferenceSpec) -> Object:
 
 
 def _group(spec: GaudiInferenceSpec) -> int:
-    """Return the group ID: the user ID, or a fixed ID if node folders are mounted, because their files have groups."""
+    """Return the group ID, which is the user ID. If node folders are mounted, return the fixed group of their files."""
     sources = (spec.model.source, *(each.source for each in spec.model.adapters))
     return DEFAULT_USER if any(each.host_path for each in sources) else spec.pod.run_as_user
 
 
 def _group_of_volumes(spec: GaudiInferenceSpec) -> Object:
-    """Return the fsGroup settings. New volumes belong to root, and volumes with the right group are not changed."""
+    """Return the fsGroup settings of the pod.
+
+    New volumes belong to root, so Kubernetes changes their group. Volumes that already have the right group are not
+    changed.
+    """
     fetched = repositories(spec.model) and spec.model.cache.persistent_volume_claim
     if not (fetched or spec.recipe_cache.enabled or _writes_to_a_claim(spec.pod)):
         return {}
-    # Changing the group of all files in a large cache at each start would take minutes.
+    # Changing the group of all files in a large cache takes minutes. This policy avoids the change at each start.
     lazily = {"fsGroupChangePolicy": "OnRootMismatch"}
     return lazily if spec.pod.user_from_cluster else {"fsGroup": _group(spec), **lazily}
 
@@ -101,7 +104,7 @@ HOSTNAME = "kubernetes.io/hostname"
 
 
 def _spread(inference: Inference, revision: str) -> list[Object]:
-    """Return a preferred spread over nodes. It is not required, because a replica on any node is better than none."""
+    """Return the topology spread constraints. The spread over nodes is only preferred, so that all pods can start."""
     asked = inference.spec.pod.topology_spread_constraints
     ours = {
         "maxSkew": 1,
@@ -114,7 +117,7 @@ def _spread(inference: Inference, revision: str) -> list[Object]:
 
 
 def _of_own_pods(term: Object, identity: Identity) -> Object:
-    """Return the term, with a selector for the resource's own pods if the term has no selector."""
+    """Return the term. If the term has no label selector, it gets a selector for the pods of the resource."""
     return {"labelSelector": {"matchLabels": selector_labels(identity)}, **term}
 
 
@@ -159,5 +162,8 @@ def _placement(inference: Inference, defaults: InstallationDefaults) -> Object:
 
 
 def _pull_secrets(pod: Pod, defaults: InstallationDefaults) -> tuple[str, ...]:
-    """Return the pull secrets of the resource or class, or else the installation's. Only the kubelet reads them."""
+    """Return the pull secrets of the resource or its class, or the installation's secrets if there are none.
+
+    Only the kubelet reads these secrets.
+    """
     return tuple(each.name for each in pod.image_pull_secrets) or defaults.image_pull_secrets

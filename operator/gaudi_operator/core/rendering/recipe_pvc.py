@@ -1,6 +1,6 @@
 """The volume on which pods share compiled recipes (docs/how-to/recipe-cache.md).
 
-This module builds the PVC, and the ConfigMap with the revisions that can still run.
+This module builds the PVC, and the ConfigMap that lists the revisions that may still run.
 """
 
 from collections.abc import Iterable
@@ -24,8 +24,8 @@ def recipe_pvc_name(owner: Identity) -> str:
 def recipe_pvc(owner: Identity, cache: RecipeCache, live: Manifest | None) -> Object:
     """Return the recipe PVC.
 
-    It outlives every revision and is deleted with the resource, unless its policy is Retain. A `live` claim that
-    someone has enlarged keeps its size, because Kubernetes does not allow shrinking.
+    The PVC outlives every revision. It is deleted with the resource, unless its retention policy is Retain. If someone
+    has enlarged the `live` PVC, the result has the larger size, because Kubernetes does not allow shrinking.
     """
     storage = max(filter(None, (cache.size, _requested(live))), key=parse_quantity)
     spec: Object = {"accessModes": [cache.access_mode.value], "resources": {"requests": {"storage": storage}}}
@@ -42,9 +42,9 @@ def _requested(live: Manifest | None) -> str | None:
 
 
 def kept_revisions(owner: Identity, names: Iterable[str]) -> Object:
-    """Return the ConfigMap of revisions whose recipes are kept.
+    """Return the ConfigMap that lists the revisions whose recipes are kept.
 
-    It has the name of the PVC, and it changes while pods run.
+    The ConfigMap has the name of the PVC. Its content changes while pods run.
     """
     text = KeptRevisions(resource=owner.uid, revisions=tuple(sorted(names))).model_dump_json()
     return child("v1", "ConfigMap", recipe_pvc_name(owner), owner, {"data": {basename(KEPT_REVISIONS_PATH): text}})

@@ -1,6 +1,7 @@
 """The RuntimeConfig of a spec's pods, its ConfigMap, and the limits of its bucket plan.
 
-The ConfigMap is immutable and named by a hash of its content, so it never changes for a pod.
+The ConfigMap is immutable and its name contains a hash of its content. Therefore the configuration of a running pod
+never changes.
 """
 
 from posixpath import basename, join, normpath
@@ -88,14 +89,14 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
 
 
 def config_map_name(owner: Identity, config: str) -> str:
-    """Return `<resource>-<hash of the content>`. `config` is a RuntimeConfig as JSON text."""
+    """Return the name `<resource>-<hash of the content>`. `config` is a RuntimeConfig as JSON text."""
     return f"{owner.name}-{short_hash(config)}"
 
 
 def config_map(owner: Identity, config: str) -> Object:
     """Return the immutable ConfigMap with `config` (a RuntimeConfig as JSON text) under the key config.json.
 
-    It has no revision label, because revisions that differ only in the pod template share it.
+    The ConfigMap has no revision label, because revisions that differ only in the pod template share it.
     """
     body: Object = {"immutable": True, "data": {basename(CONFIG_PATH): config}}
     return child("v1", "ConfigMap", config_map_name(owner, config), owner, body)
@@ -103,7 +104,7 @@ def config_map(owner: Identity, config: str) -> Object:
 
 def bucket_policy(spec: GaudiInferenceSpec) -> BucketPolicy:
     """Return the bucket policy for the RuntimeConfig of a spec."""
-    # References to texts have been replaced by the texts (core/config_map_texts.py).
+    # Exclude references to ConfigMaps, because core/config_map_texts.py has already replaced them with the texts.
     return BucketPolicy.model_validate(
         spec.bucketing.model_dump(exclude={"file_from": True, "allow_gaps": True, "optimal": {"traffic_from": True}})
     )
@@ -130,9 +131,9 @@ def plan_limits(spec: GaudiInferenceSpec) -> Limits:
 
 
 def _splits_prompts(spec: GaudiInferenceSpec) -> bool:
-    """Return whether a prompt may be computed in several steps."""
-    # Prompts are not split if a step can hold the longest prompt, because a plan with contexts has at least twice as
-    # many prompt buckets.
+    """Return True if the engine may split a prompt into several steps."""
+    # Do not split prompts if one step has room for the longest prompt. Splitting at least doubles the number of prompt
+    # buckets.
     longer = (spec.engine.max_num_batched_tokens or spec.model.max_model_len) < spec.model.max_model_len
     if spec.engine.name is not EngineName.VLLM or spec.engine.chunked_prefill is None:
         return longer
@@ -141,7 +142,8 @@ def _splits_prompts(spec: GaudiInferenceSpec) -> bool:
 
 def _draft_tokens(spec: GaudiInferenceSpec) -> int | None:
     asked = speculation(spec.engine.settings) if spec.engine.name is EngineName.VLLM else None
-    # A value out of range is refused in admission/speculation.py with a better message than the contract's.
+    # Ignore a value out of range here. admission/speculation.py rejects it with a better message than the validation of
+    # the RuntimeConfig.
     return asked.tokens if asked and asked.tokens and 1 <= asked.tokens <= MOST_DRAFTS else None
 
 
@@ -157,20 +159,25 @@ def _adapter(at: int, adapter: Adapter) -> AdapterConfig:
 
 
 def _fetch_limit(model: Model) -> int | None:
-    """Return the limit of an emptyDir. The kubelet evicts a pod that exceeds the limit, and a pod cannot read it."""
+    """Return the size limit of the emptyDir in bytes, or None if it has no limit.
+
+    The kubelet evicts a pod that exceeds the limit. The limit is part of the configuration, because a pod cannot read
+    it.
+    """
     folder = model.cache.empty_dir
     return parse_bytes(folder.size_limit) if folder and folder.size_limit else None
 
 
 def _shared_recipes(cache: RecipeCache) -> SharedRecipes | None:
-    """Return the settings of shared recipes. A tenth of the volume is left to the file system."""
+    """Return the settings of shared recipes. They leave a tenth of the volume to the file system."""
     if not cache.enabled:
         return None
     return SharedRecipes(
         path=SHARED_RECIPES_PATH,
         seed=normpath(join(SEED_RECIPES_PATH, cache.oci_image.path)) if cache.oci_image else None,
         store=_store(cache.object_store) if cache.object_store else None,
-        # A file system without space for its own journal fails writes long before it is full.
+        # Use only 90 % of the volume. A file system needs space for its own journal, so writes fail before the volume
+        # is full.
         limit_bytes=parse_bytes(cache.size) * 9 // 10,
         max_age_seconds=cache.max_age_days * _DAY_SECONDS,
         kept_revisions=KEPT_REVISIONS_PATH,
@@ -207,7 +214,8 @@ def _engine(spec: GaudiInferenceSpec, mode: ExecutionMode) -> EngineConfig:
         compile_backend=spec.engine.compile_backend or CompileBackend.EAGER,
         device="cpu" if on_cpu(spec.accelerator) else "hpu",
         card=None if on_cpu(spec.accelerator) else spec.accelerator.generation.value,
-        # Admission refuses 0 (checks.py), but messages about a refused spec also need a valid configuration.
+        # Admission rejects 0 (checks.py). Messages about the rejected spec still need a valid configuration, so use at
+        # least 1.
         device_memory_bytes=max(1, parse_bytes(memory)) if memory else None,
         device_memory_utilization=spec.engine.device_memory_utilization_percent / 100,
         chunked_prefill=_splits_prompts(spec),

@@ -27,7 +27,7 @@ SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - as above
 
 
 def volumes(inference: Inference, config_map: str) -> list[Object]:
-    """Return the volumes. Every written folder is in a volume, because the root file system is read-only."""
+    """Return the volumes of a pod. Every writable folder is a volume, because the root file system is read-only."""
     spec = inference.spec
     shared = {"medium": "Memory", "sizeLimit": shared_memory(spec)}
     mounted = mounted_source(spec.model.source)
@@ -46,14 +46,14 @@ def volumes(inference: Inference, config_map: str) -> list[Object]:
 
 
 def mounts(spec: GaudiInferenceSpec) -> list[Object]:
-    """Return the mounts. Volumes of the user are read-only by default."""
+    """Return the volume mounts of the runtime container. Volumes of the user are read-only by default."""
     mounted = mounted_source(spec.model.source)
     return [
         {"name": "config", "mountPath": dirname(CONFIG_PATH), "readOnly": True},
         *([{"name": "model", "mountPath": MODEL_PATH, "readOnly": True}] if mounted else []),
         *({**each, "readOnly": True} for each in _adapter_mounts(spec.model)),
         *([{"name": "fetched", "mountPath": FETCH_PATH}] if repositories(spec.model) else []),
-        # Mounted as a folder, because files that are mounted one by one are never updated.
+        # Mount the Secret as a folder. The kubelet never updates files that are mounted with `subPath`.
         *([{"name": "gaudi-tls", "mountPath": TLS_PATH, "readOnly": True}] if spec.server.tls_secret_name else []),
         *_recipe_mounts(spec.recipe_cache),
         {"name": "cache", "mountPath": CACHE_PATH},
@@ -64,13 +64,13 @@ def mounts(spec: GaudiInferenceSpec) -> list[Object]:
 
 
 def mount(asked: VolumeMount) -> Object:
-    """Return the mount of a user's volume. The default is read-only, unlike in Kubernetes."""
+    """Return the mount of a user's volume. It is read-only by default, while Kubernetes defaults to read-write."""
     found = {"name": asked.name, "mountPath": asked.mount_path, "subPath": asked.sub_path, "readOnly": asked.read_only}
     return {key: value for key, value in found.items() if value}
 
 
 def shared_memory(spec: GaudiInferenceSpec) -> Quantity:
-    """Return the size of /dev/shm. With several ranks, each rank needs room for its own queues.
+    """Return the size of /dev/shm. If a pod has several ranks, the size includes the queues of each rank.
 
     See docs/how-to/running-vllm.md, Memory of a pod.
     """
@@ -93,7 +93,8 @@ def _adapter_mounts(model: Model) -> list[Object]:
 
 
 def _certificate_volume(secret: str | None) -> list[Object]:
-    # Not optional, so that the kubelet waits until cert-manager has created the Secret, and reports the wait.
+    # The volume is not optional. The kubelet then waits until cert-manager has created the Secret, and reports that it
+    # waits.
     return [{"name": "gaudi-tls", "secret": {"secretName": secret}}] if secret else []
 
 
@@ -101,7 +102,8 @@ def _recipe_volumes(cache: RecipeCache, claim: str) -> list[Object]:
     if not cache.enabled:
         return []
     seed = [{"name": "seed-recipes", **mounted_image(cache.oci_image)}] if cache.oci_image else []
-    # Optional, because a pod without the list of kept revisions can start. It then removes no recipes.
+    # This ConfigMap is optional, because a pod can start without it. Without the list of kept revisions, the pod
+    # removes no recipes.
     kept = {"name": "kept-revisions", "configMap": {"name": claim, "optional": True}}
     claimed = {"claimName": cache.existing_claim or claim}
     return [{"name": "recipes", "persistentVolumeClaim": claimed}, kept, *seed]
@@ -121,7 +123,7 @@ def mounted_image(image: OciImageSource) -> Object:
 
 
 def mounted_source(source: ModelSource) -> Object | None:
-    """Return the volume source of a model, always read-only, or None if the runtime fetches the model.
+    """Return the read-only volume source of a model, or None if the runtime fetches the model.
 
     Raises ValueError for a source that admission/checks.py should have refused.
     """
@@ -130,7 +132,7 @@ def mounted_source(source: ModelSource) -> Object | None:
     if image := source.oci_image:
         return mounted_image(image)
     if folder := source.host_path:
-        # No `type`, so that the container starts even if the folder is missing, and can report that.
+        # Set no `type`. If the folder is missing, the container then still starts and can report the fault.
         return {"hostPath": {"path": folder.path}}
     if source.hugging_face:
         return None
@@ -138,7 +140,10 @@ def mounted_source(source: ModelSource) -> Object | None:
 
 
 def _fetched(cache: FetchCache) -> Object:
-    """Return the volume of a fetched model: a PVC that outlives its pods, or a folder that outlives its containers."""
+    """Return the volume of a fetched model, which is a PVC or an emptyDir.
+
+    A PVC outlives the pod. An emptyDir outlives only the containers of the pod.
+    """
     if claim := cache.persistent_volume_claim:
         return {"persistentVolumeClaim": {"claimName": claim.claim_name}}
     return {"emptyDir": _limited(cache.empty_dir.size_limit if cache.empty_dir else None)}

@@ -1,9 +1,9 @@
-"""The back-off of a revision: the pause before a new pod is created after pods of the revision have ended.
+"""The back-off of a revision: the pause before the next pod is created after pods of the revision have ended.
 
-A kubelet delays restarts of one container in one pod. If a whole pod ends or is replaced, the ReplicaSet creates the
-next pod at once, and the restart counts of its containers begin at zero. The operator therefore counts the terminations
-of each revision. It reads them from the pods and, for deleted pods, from the written status (docs/how-to/revisions.md,
-When pods terminate repeatedly).
+The kubelet delays restarts of a container within its pod. If a whole pod ends or is replaced, the ReplicaSet creates
+the next pod immediately, and the restart counts of its containers start at zero. Therefore the operator counts the
+terminations of each revision. It reads them from the pods and, for deleted pods, from the written status
+(docs/how-to/revisions.md, When pods terminate repeatedly).
 """
 
 from collections.abc import Iterable, Mapping
@@ -50,7 +50,7 @@ def failure_records(
 ) -> dict[str, FailureRecord]:
     """Return the failure record of each revision, from the written status and the terminations since then.
 
-    `found` has terminations by pod.
+    `found` contains the terminations by pod name.
     """
     known = {row.name: _written(row) for row in before.revisions}
     mine: dict[str, list[PodView]] = {name: [] for name in known}
@@ -60,7 +60,10 @@ def failure_records(
 
 
 def _written(row: RevisionStatus) -> FailureRecord:
-    """Return the record of a status row. Entries with invalid times, which any client may write, are ignored."""
+    """Return the failure record of a status row.
+
+    Entries with invalid times are ignored, because other clients may write the status.
+    """
     error, pause = row.last_termination, row.back_off
     return FailureRecord(
         error if error and parse_timestamp(error.time) else None,
@@ -71,11 +74,11 @@ def _written(row: RevisionStatus) -> FailureRecord:
 def limit_to_back_off(
     replicas: Mapping[str, int], pods: Iterable[PodView], known: Mapping[str, FailureRecord], deadlines: Deadlines
 ) -> dict[str, int]:
-    """Return `replicas` by revision, reduced for revisions in back-off so that they get no new pods.
+    """Return `replicas` by revision. The number is reduced for revisions in back-off, so that they get no new pods.
 
-    Pods that are or were ready stay. Pods created before the last termination stay too, and so do pods that were
-    created and accepted by a node in the same second. Pods created after the termination are only seconds old and are
-    removed.
+    Pods that are or were ready stay. Pods that were created before the last termination stay, too. A pod that was
+    created in the same second as the termination stays if a node has accepted it. Pods that were created later are
+    removed, because they are only seconds old.
     """
     pauses = {name: pause for name in replicas if name in known and (pause := known[name].pause(deadlines))}
     seen = [pod for pod in pods if pod.active]
@@ -88,9 +91,9 @@ def limit_to_back_off(
 def add_back_off(
     problem: Problem | None, known: FailureRecord | None, active: int, desired: int, deadlines: Deadlines
 ) -> Problem | None:
-    """Return the `problem` of a revision, with the time of the next pod if the revision is in back-off.
+    """Return the `problem` of a revision. If the revision is in back-off, add the time of the next pod.
 
-    If `active`, the number of existing pods, is 0, the back-off itself is the problem.
+    `active` is the number of existing pods. If it is 0, the back-off itself is the problem.
     """
     if known is None or active >= desired:
         return problem
@@ -108,11 +111,12 @@ def add_back_off(
 
 
 def _attempts(known: FailureRecord, pods: list[PodView], found: Mapping[str, LastTermination]) -> FailureRecord:
-    """Return the written record with the terminations that it has not counted yet."""
+    """Return the written record, updated with the terminations that are not counted yet."""
     proven = max((since for pod in pods if pod.ready and (since := pod.open_since)), default=None)
     error, back_off = known.last_termination, known.back_off
     for end in pod_ends(pods, found):
-        # Times are whole seconds. A termination in the same second as the last counted termination counts as the same.
+        # Times have a resolution of one second. A termination in the same second as the last counted termination is not
+        # counted.
         if error is None or end.at > datetime.fromisoformat(error.time):
             error = RevisionTermination(time=timestamp(end.at), pod=end.pod, message=end.sentence)
             back_off = _counted(back_off, end) if end.counts and (proven is None or end.at > proven) else back_off
@@ -122,7 +126,10 @@ def _attempts(known: FailureRecord, pods: list[PodView], found: Mapping[str, Las
 
 
 def _counted(known: BackOff | None, end: PodEnd) -> BackOff:
-    """Return the back-off after an end. Pods that started before the last counted end belong to the same try."""
+    """Return the back-off after the end of a pod. If the pod started before the last counted end, return `known`.
+
+    Such a pod belongs to the same attempt, so its end is not counted.
+    """
     since = datetime.fromisoformat(known.since) if known else None
     if known and since and end.began < since:
         return known
@@ -134,19 +141,19 @@ def _counted(known: BackOff | None, end: PodEnd) -> BackOff:
 
 
 def _pause_seconds(failures: int) -> int:
-    # Bound the shift first, because the count comes from a status that any client may have written.
+    # Limit the shift, because any client that can write the status can set a large number of failures.
     return 0 if failures < 2 else min(MOST_SECONDS, FIRST_SECONDS << min(failures - 2, 8))
 
 
 def _standing(active: Iterable[PodView], revision: str, pause: BackOff) -> int:
-    """Return how many pods stay. In a LeaderWorkerSet, all pods with lower ordinals than a staying pod stay too."""
+    """Return how many pods stay. A LeaderWorkerSet also keeps all pods with lower ordinals than a pod that stays."""
     since = datetime.fromisoformat(pause.since)
     staying = [pod for pod in active if pod.revision == revision and _stays(pod, since)]
     return max([len(staying), *(1 + pod.ordinal for pod in staying if pod.ordinal is not None)])
 
 
 def _stays(pod: PodView, since: datetime) -> bool:
-    # A pod created before the last termination belongs to the same try and may still become ready.
+    # A pod that was created before the last termination belongs to the same attempt. This pod may still become ready.
     if pod.served or pod.created is None or pod.created < since:
         return True
     return pod.created == since and pod.container is not None

@@ -1,8 +1,8 @@
-"""Revisions as stored in ControllerRevisions, with their inputs, their rendering and their history.
+"""Revisions as stored in ControllerRevisions, with their inputs, rendered templates and history.
 
-Annotations store the history. A failure is stored so that no operator retries the revision on its own
-(docs/how-to/revisions.md, When a revision fails). Former numbers are stored so that commands can name the current
-number to a user who read an older list of revisions.
+Annotations store the history. A stored failure prevents operators from retrying the revision (docs/how-to/revisions.md,
+When a revision fails). Former numbers are stored because users may refer to a number from an older list. Commands can
+then report the current number.
 """
 
 import json
@@ -26,7 +26,7 @@ MAX_REASON, MAX_MESSAGE, MAX_FORMER_NUMBERS = 64, 1024, 10
 
 
 def history_annotations(revision: Revision) -> dict[str, str]:
-    """Return the annotations of the ControllerRevision: the failure and the former numbers."""
+    """Return the annotations of the ControllerRevision, which store the failure and the former numbers."""
     former = ",".join(map(str, revision.former_numbers[-MAX_FORMER_NUMBERS:]))
     return {
         **failure_annotations(revision.failure),
@@ -35,7 +35,7 @@ def history_annotations(revision: Revision) -> dict[str, str]:
 
 
 def failure_annotations(failure: Problem | None) -> dict[str, str]:
-    """Return the annotations of a ControllerRevision that record a failure, or no annotations without a failure."""
+    """Return the annotations that record a failure in a ControllerRevision, or no annotations without a failure."""
     if failure is None:
         return {}
     said = Problem(failure.reason[:MAX_REASON], failure.message[:MAX_MESSAGE])
@@ -43,14 +43,15 @@ def failure_annotations(failure: Problem | None) -> dict[str, str]:
 
 
 def read_failure(annotations: Mapping[str, str]) -> Problem | None:
-    """Return the recorded failure. If a user wrote text in another format, the text becomes the message."""
+    """Return the recorded failure. If the text of the annotation is not a record, the text becomes the message."""
     text = annotations.get(FAILURE_ANNOTATION)
     if text is None:
         return None
     try:
         said = json.loads(text)
         found = Problem(str(said["reason"])[:MAX_REASON], str(said["message"])[:MAX_MESSAGE])
-        # A lone surrogate is valid JSON but makes the status write fail, so such a record is unreadable.
+        # A lone surrogate is valid in JSON, but makes the status write fail. encode() raises ValueError for such a
+        # text.
         return Problem(*(each.encode().decode() for each in (found.reason, found.message)))
     except (ValueError, TypeError, KeyError, RecursionError):
         return Problem("MarkedFailed", text[:MAX_MESSAGE])
@@ -64,7 +65,7 @@ _MOST_FORMER_TEXT = MAX_FORMER_NUMBERS * len(f"{_MOST_NUMBER},")
 
 
 def read_former_numbers(annotations: Mapping[str, str]) -> tuple[int, ...]:
-    """Return the recorded former numbers, oldest first. Other texts, which users may write, are skipped."""
+    """Return the recorded former numbers, oldest first. Users may write other texts, which are skipped."""
     parts = annotations.get(FORMER_NUMBERS_ANNOTATION, "")[:_MOST_FORMER_TEXT].split(",")
     return tuple(int(each) for each in parts if each.isascii() and each.isdecimal())[-MAX_FORMER_NUMBERS:]
 
@@ -111,7 +112,10 @@ class _Class(Tolerant):
 
 
 class _Data(Tolerant):
-    """The fields of a ControllerRevision's data that the operator reads. All other fields go to pods unchanged."""
+    """The fields of a ControllerRevision's data that the operator itself reads.
+
+    All other fields are copied to pods unchanged.
+    """
 
     inputs: dict[str, Any] = Field({})
     template: _Template = _Template()
@@ -121,13 +125,13 @@ class _Data(Tolerant):
 
 
 def stored_revisions(manifests: Iterable[Manifest]) -> tuple[Revision, ...]:
-    """Return the revisions of the ControllerRevisions that are not being deleted, newest first."""
+    """Return the stored revisions, newest first. ControllerRevisions that are being deleted are left out."""
     alive = [each for each in manifests if "deletionTimestamp" not in each["metadata"]]
     return tuple(sorted(filter(None, map(_read, alive)), key=lambda revision: revision.number, reverse=True))
 
 
 def _read(manifest: Manifest) -> Revision | None:
-    """Return the revision, or None if an operator did not write it, because users may create ControllerRevisions."""
+    """Return the revision, or None if the ControllerRevision was not written by an operator but by a user."""
     name, number = (manifest["metadata"].get("labels") or {}).get(REVISION_LABEL), manifest.get("revision", 0)
     data, annotations = manifest.get("data") or {}, manifest["metadata"].get("annotations") or {}
     try:

@@ -1,4 +1,4 @@
-"""The revision that the spec asks for: a pinned, stored or new revision (docs/how-to/revisions.md)."""
+"""The revision that the spec requests, which is a pinned, stored or new revision (docs/how-to/revisions.md)."""
 
 from dataclasses import replace
 
@@ -23,14 +23,16 @@ def desired_revision(
     filled: Inference | None = None,
     from_class: FromClass | None = None,
 ) -> Revision:
-    """Return the desired revision, which the spec asks for: a pinned, stored or new revision.
+    """Return the desired revision, which is a pinned, stored or new revision.
 
-    A stored rendering is used unchanged even if this operator would render it differently, because only changed inputs
-    restart pods. missing_pin() reports a pinned revision that is not stored. `filled` is the resource with the defaults
-    of its class (`from_class`). It is used for rendering only, so the inputs are those of the spec.
+    A stored template is used unchanged even if this operator would render it differently, because only changed inputs
+    may restart pods. missing_pin() reports a pinned revision that is not stored. `filled` is the resource with the
+    defaults of its class (`from_class`). It is used only for rendering. The inputs come from the spec without these
+    defaults.
     """
     pinned = inference.spec.rollout.revision
-    # Compare fields, not names, because names from a newer release include fields that an older release lacks.
+    # Compare the inputs, because names may differ between releases. A newer release hashes fields that an older release
+    # does not have.
     for revision in stored:
         if revision.name == pinned or (pinned is None and revision.matches_spec(inference)):
             return revision
@@ -41,7 +43,7 @@ def desired_revision(
     name = revision_name(inputs)
     hashed = plan_hash(config.bucketing, config.limits)
     template = pod_template(whole, name, hashed, config_map_name(inference.identity, text), defaults)
-    # A revision is rendered only once. From now on the stored template is used.
+    # Render each revision only once. Later reconciles use the stored template.
     nodes = inference.spec.parallelism.nodes
     group = Group(nodes, worker_template(template)) if nodes > 1 else None
     number = newest_number(stored) + 1
@@ -49,7 +51,7 @@ def desired_revision(
 
 
 def with_stored_mode(inference: Inference, stored: tuple[Revision, ...]) -> Inference:
-    """Return the resource with the execution mode of the desired revision, if that revision is stored."""
+    """Return the resource with the execution mode of the revision that matches its spec, if this revision is stored."""
     return _in_mode(inference, next((each.mode for each in stored if each.matches_spec(inference)), None))
 
 
@@ -59,7 +61,7 @@ def _in_mode(inference: Inference, mode: ExecutionMode | None) -> Inference:
 
 
 def missing_pin(inference: Inference, stored: tuple[Revision, ...]) -> str | None:
-    """Return the message about a desired revision that is pinned but not stored, or None without such a pin."""
+    """Return the message about a pinned revision that is not stored, or None if there is no such pin."""
     pinned, kept = inference.spec.rollout.revision, ", ".join(revision.name for revision in stored)
     if pinned is None or any(revision.name == pinned for revision in stored):
         return None

@@ -1,4 +1,4 @@
-"""The inputs of a revision: the fields that change what a pod runs, their stored form, and their comparison."""
+"""The inputs of a revision: fields that change what a pod runs, their stored form, and their comparison."""
 
 from typing import Any
 
@@ -25,10 +25,10 @@ no pods (docs/reference/api-policy.md).
 
 
 class RevisionInputs(ApiModel):
-    """The fields of a spec that make a revision.
+    """The fields of a spec that define a revision.
 
-    Installation defaults, such as the image, are not inputs. They are resolved when a revision is created, and only its
-    rendering contains them.
+    Defaults of the installation, such as the image, are not inputs. They are resolved when a revision is created. Only
+    the rendered template of the revision contains them.
     """
 
     class_name: ObjectName | None = None
@@ -58,7 +58,7 @@ def revision_inputs(inference: Inference) -> RevisionInputs:
         server=spec.server,
         bucketing=spec.bucketing,
         warmup=spec.warmup,
-        # The retention policy of the cache volume does not change pods.
+        # Reset the retention policy of the cache volume, because this policy does not change pods.
         recipe_cache=spec.recipe_cache.model_copy(update={"retention_policy": RecipeCache().retention_policy}),
         tracing=spec.tracing,
         pod=spec.pod,
@@ -67,7 +67,7 @@ def revision_inputs(inference: Inference) -> RevisionInputs:
 
 
 def stored_form(inputs: RevisionInputs) -> dict[str, Any]:
-    """Return the inputs as a ControllerRevision stores them: the spec's fields with the version of their form."""
+    """Return the inputs as a ControllerRevision stores them: fields of the spec and the version of the format."""
     return {**_fields(inputs), "version": VERSION}
 
 
@@ -78,7 +78,7 @@ def stored_inputs(inference: Inference) -> dict[str, Any]:
 
 
 def revision_name(inputs: RevisionInputs) -> str:
-    """Return the name that follows from the inputs of a revision: ten hex digits."""
+    """Return the name of a revision: ten hex digits of the hash of its inputs."""
     return short_hash(_fields(inputs))
 
 
@@ -89,10 +89,10 @@ def _fields(inputs: RevisionInputs) -> dict[str, Any]:
 def read_inputs(stored: object) -> RevisionInputs:
     """Return the revision inputs that a ControllerRevision stores.
 
-    A missing field, which a later release added, gets its default. An unknown field, which a newer operator wrote, is
-    dropped.
+    A missing field gets its default, because a later release may have added the field. An unknown field is dropped,
+    because a newer operator may have written it.
 
-    Raises SpecUnreadable if this release cannot read the inputs that another release wrote.
+    Raises SpecUnreadable if another release wrote the inputs and this release cannot read them.
     """
     try:
         return RevisionInputs.model_validate(stored)
@@ -103,9 +103,9 @@ def read_inputs(stored: object) -> RevisionInputs:
 
 
 def are_same_inputs(stored: object, desired: RevisionInputs) -> bool:
-    """Return True if a revision with the `stored` inputs runs the same pods as the `desired` inputs.
+    """Return True if a revision with the `stored` inputs runs the same pods as a revision with the `desired` inputs.
 
-    Upgrades and downgrades of the operator or the CRD create no revision. See read_inputs().
+    Therefore upgrades and downgrades of the operator or the CRD create no revision. See read_inputs().
     """
     try:
         return read_inputs(stored) == desired

@@ -1,4 +1,4 @@
-"""The live workloads of a resource (ReplicaSets, LeaderWorkerSets), and the revisions that they run."""
+"""The live workloads of a resource (ReplicaSets and LeaderWorkerSets), and the revisions that they run."""
 
 from collections.abc import Iterable
 
@@ -8,13 +8,13 @@ from gaudi_operator.core.rollout.revision import Group, Revision
 
 
 def live_workloads(observed: Observed) -> dict[str, Manifest]:
-    """Return the live workloads by revision: ReplicaSets and LeaderWorkerSets that are not being deleted."""
+    """Return the workloads by revision. Workloads that are being deleted are left out."""
     alive = (each for each in observed.workloads if "deletionTimestamp" not in each["metadata"])
     return {name: each for each in alive if (name := revision_of(each))}
 
 
 def revision_of(workload: Manifest) -> str:
-    """Return the revision of a live workload, from its label or that of its pod template, or "" without a label."""
+    """Return the revision of a workload from its label or the label of its pod template, or "" without a label."""
     templates = workload["spec"].get("leaderWorkerTemplate") or workload["spec"]
     pods = templates.get("template") or templates.get("leaderTemplate") or templates.get("workerTemplate") or {}
     labels = (workload["metadata"].get("labels") or {}, (pods.get("metadata") or {}).get("labels") or {})
@@ -24,23 +24,24 @@ def revision_of(workload: Manifest) -> str:
 def running_revisions(
     current: Revision, stored: Iterable[Revision], observed: Observed, in_use: set[str]
 ) -> list[Revision]:
-    """Return the revisions whose live workloads may still create pods: the older ones, then the current one.
+    """Return the revisions whose live workloads may still create pods. The current revision comes last.
 
-    Workloads are written in this order, so that cards are freed before they are requested. A revision whose
-    ControllerRevision was deleted is read back from its workload, so that it can still be scaled.
+    Workloads are written in this order, so that old workloads release cards before the current workload requests them.
+    If the ControllerRevision of a revision was deleted, the revision is read back from its workload, so that it can
+    still be scaled.
     """
     olds = [each for each in with_workloads(stored, observed) if each.name in in_use and each.name != current.name]
     return [*olds, current]
 
 
 def with_workloads(stored: Iterable[Revision], observed: Observed) -> list[Revision]:
-    """Return the revisions that have a live workload, including those whose ControllerRevision was deleted."""
+    """Return the revisions that have a live workload, even if their ControllerRevision was deleted."""
     known = {revision.name: revision for revision in stored}
     return [known.get(name) or _read_back(name, each) for name, each in live_workloads(observed).items()]
 
 
 def _read_back(name: str, workload: Manifest) -> Revision:
-    # The inputs are lost, so this revision can be scaled but not rolled out again.
+    # The inputs of this revision are lost. The operator can scale the revision, but cannot roll it out again.
     templates = workload["spec"].get("leaderWorkerTemplate")
     if templates is None:
         return Revision(name, 0, {}, workload["spec"]["template"], "")

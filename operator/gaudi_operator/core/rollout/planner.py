@@ -1,19 +1,19 @@
 """The rollout planner: computes the next scale step from the replicas and ready pods of all revisions.
 
-No progress is stored. Every reconcile derives the next step from the observed state, so an operator that was killed
-halfway continues correctly. The planner handles several old revisions at once, `replicas` changes during a rollout,
-broken old pods that must not hold cards, old pods that are unavailable for a moment and must be kept, and a maximum
-that may drop below the running number of pods.
+No progress is stored. Every reconcile derives the next step from the observed state. Therefore the rollout continues
+correctly after the operator was killed. The planner handles several old revisions at the same time, changes of
+`replicas` during a rollout, failed old pods that hold cards, old pods that are unavailable for a moment and must be
+kept, and a maximum that is below the current number of pods.
 
-A new revision is on trial until its first pod, the canary, is ready. During the trial it has only the canary, and old
-pods are removed only if the canary needs their place.
+A new revision is on trial until its first pod, the canary, is ready. During the trial the canary is its only pod, and
+old pods are removed only if the canary needs their place.
 
 The rules apply in this order. The sum of all revisions never exceeds replicas + maxSurge. Old pods that were never
-ready are removed at once, because they serve no traffic. Other old pods are removed only while their number plus the
-ready new pods stays at or above replicas - maxUnavailable. Pods that are not ready are removed first, as in the
-ReplicaSet controller.
+ready are removed immediately, because they serve no traffic. Other old pods are removed only while the remaining old
+pods plus the ready new pods are at least replicas - maxUnavailable. As in the ReplicaSet controller, unready pods are
+removed first.
 
-`rollout_policy` resolves these numbers from the spec.
+`rollout_policy` calculates these numbers from the spec.
 """
 
 from collections.abc import Sequence
@@ -27,9 +27,9 @@ from gaudi_operator.api.v1alpha1.scaling import Rollout
 class RevisionPods:
     """The pod counts of one revision for the rollout planner.
 
-    They are the replicas of its ReplicaSet, the pods ready now, and the pods ready at any time (`served`). `served`
-    includes ready pods. `unplaced` pods have no node or could not be created. A revision that has `failed` gets no more
-    pods while the rollout is paused, because they would fail again. A `forbidden` revision never gets more pods.
+    `replicas` are the replicas of the ReplicaSet, `ready` are the pods that are ready now, and `served` are the pods
+    that are or were ready. `unplaced` pods have no node or could not be created. If a revision has `failed`, it gets no
+    more pods while the rollout is paused, because they would fail too. A `forbidden` revision never gets more pods.
     """
 
     name: str
@@ -52,7 +52,7 @@ class RevisionPods:
 class RolloutPolicy:
     """The limits of a rollout for the planner, as numbers of pods.
 
-    During a `trial`, the new revision has only the canary pod.
+    During a `trial`, the canary is the only pod of the new revision.
     """
 
     desired: int
@@ -68,7 +68,7 @@ class RolloutPolicy:
 
     @property
     def ceiling(self) -> int:
-        """The maximum number of pods of all revisions, without terminating pods."""
+        """The maximum number of pods of all revisions. Terminating pods do not count."""
         return self.desired + self.max_surge
 
 
@@ -83,7 +83,7 @@ class RolloutProgress(StrEnum):
 
 @dataclass(frozen=True)
 class ReplicaChange:
-    """A scale step of the rollout planner: the new number of replicas of one revision's workload."""
+    """A scale step of the rollout planner: the new number of replicas for the workload of one revision."""
 
     revision: str
     replicas: int
@@ -91,9 +91,10 @@ class ReplicaChange:
 
 @dataclass(frozen=True)
 class RolloutStep:
-    """The next step that the rollout planner computes: the progress and the workloads to scale.
+    """The next step that the rollout planner has computed: the progress and the workloads to scale.
 
-    `scales` is empty unless the rollout is moving, or is paused and the replicas changed.
+    `scales` has entries if the rollout is moving, or if it is paused and the desired replicas have changed. Otherwise
+    it is empty.
     """
 
     progress: RolloutProgress
@@ -105,13 +106,14 @@ def next_rollout_step(
 ) -> RolloutStep:
     """Return the next step towards `policy.desired` ready pods of `current` and no pods of `olds`.
 
-    `ending` is the number of terminating pods. Without a surge, a new pod waits until they are gone, because they hold
-    the cards. With a surge, the same step removes old pods and adds new pods. Removals are written first.
+    `ending` is the number of terminating pods. Without a surge, a new pod must wait until these pods are gone, because
+    they hold the cards. With a surge, the same step removes old pods and adds new pods. Removals are written first.
     """
     before = [current.scaled_to(), *(old.scaled_to() for old in sorted(olds, key=lambda old: old.number))]
     if policy.paused and any(old.replicas for old in olds):
         return RolloutStep(RolloutProgress.PAUSED, _scales(before, _hold(before, policy)))
-    # Changes that free room come before changes that use it. Each change starts from the counts after the previous one.
+    # Changes that free room precede changes that need room. Each change starts from the pod counts after the previous
+    # change.
     planned = [_withdraw(before, current.unplaced, policy), *before[1:]]
     retired = [planned[0], *_retire(planned, policy)]
     after = [_grow(retired if policy.max_surge else planned, policy, ending), *retired[1:]]
@@ -120,14 +122,15 @@ def next_rollout_step(
 
 
 def _withdraw(pods: Sequence[RevisionPods], unplaced: int, policy: RolloutPolicy) -> RevisionPods:
-    """Remove new pods without a node if there are too many pods, because these pods lose no warm-up."""
+    """Remove new pods without a node if there are too many pods. These pods have not started their warm-up."""
     excess = sum(each.replicas for each in pods) - policy.ceiling
     return pods[0].scaled_to(pods[0].replicas - max(0, min(excess, unplaced)))
 
 
 def _grow(pods: Sequence[RevisionPods], policy: RolloutPolicy, ending: int) -> RevisionPods:
     current = pods[0]
-    # Terminating pods hold their cards until they are gone. With a surge, the maximum allows new pods next to them.
+    # Terminating pods hold their cards until they are gone. Subtract them only without a surge, because a surge allows
+    # new pods next to old pods.
     room = policy.ceiling - sum(each.replicas for each in pods) - (0 if policy.max_surge else ending)
     desired = min(policy.desired, _most(current, policy), current.replicas + max(0, room))
     return current.scaled_to(desired)
@@ -136,23 +139,23 @@ def _grow(pods: Sequence[RevisionPods], policy: RolloutPolicy, ending: int) -> R
 def _most(current: RevisionPods, policy: RolloutPolicy) -> int:
     if current.forbidden or (current.failed and policy.paused):
         return current.replicas
-    # Keep existing pods, because a revision is on trial again if the gate of its canary closes.
+    # Keep existing pods. If the gate of the canary closes, a revision with several pods is on trial again.
     return max(1, current.replicas) if policy.trial else policy.desired
 
 
 def _retire(pods: Sequence[RevisionPods], policy: RolloutPolicy) -> list[RevisionPods]:
     current, olds = pods[0].scaled_to(min(pods[0].replicas, policy.desired)), pods[1:]
-    # Old pods that were never ready serve no traffic, and may hold the cards that new pods need.
+    # Remove old pods that were never ready. They serve no traffic, and may hold the cards that new pods need.
     olds = [old.scaled_to(old.served) for old in olds]
     spare = sum(old.served for old in olds) + current.ready - policy.floor
     if policy.trial:
-        # The canary does not count as available yet.
+        # During the trial, the canary does not count as available.
         spare = min(spare - current.ready, _in_the_way(current, olds, policy))
     return _take(_take(olds, spare, keep_ready=True), spare - _not_ready(olds), keep_ready=False)
 
 
 def _in_the_way(current: RevisionPods, olds: Sequence[RevisionPods], policy: RolloutPolicy) -> int:
-    """Return how many old pods to remove during a trial, to meet the desired number or to make room for the canary."""
+    """Return how many old pods to remove during a trial: surplus pods and pods whose place the canary needs."""
     old = sum(each.replicas for each in olds)
     return max(old - policy.desired, old + max(min(1, policy.desired), current.replicas) - policy.ceiling)
 
@@ -162,7 +165,7 @@ def _not_ready(pods: Sequence[RevisionPods]) -> int:
 
 
 def _take(pods: Sequence[RevisionPods], count: int, *, keep_ready: bool) -> list[RevisionPods]:
-    """Remove up to `count` pods, starting with the first revision."""
+    """Remove up to `count` pods, starting with the first revision. With `keep_ready`, remove only unready pods."""
     left = []
     for each in pods:
         may_go = each.replicas - each.ready if keep_ready else each.replicas
@@ -173,17 +176,17 @@ def _take(pods: Sequence[RevisionPods], count: int, *, keep_ready: bool) -> list
 
 
 def _under_ceiling(pods: list[RevisionPods], policy: RolloutPolicy) -> list[RevisionPods]:
-    """Remove unready new pods if more pods run than the maximum. They can be created again later."""
+    """Remove unready new pods if the number of pods exceeds the maximum. A later step creates them."""
     excess = sum(each.replicas for each in pods) - policy.ceiling
     return [*_take(pods[:1], excess, keep_ready=True), *pods[1:]]
 
 
 def _hold(pods: Sequence[RevisionPods], policy: RolloutPolicy) -> list[RevisionPods]:
-    """Keep the desired number of pods while the rollout is paused, without replacing revisions."""
+    """Keep the desired number of pods while the rollout is paused. Revisions are not replaced."""
     total = sum(each.replicas for each in pods)
     most = policy.desired + min(policy.max_surge, pods[0].replicas)
     if total < policy.desired:
-        # Scale up the revision with the most ready pods. A failed revision would fail again.
+        # Scale up the revision with the most ready pods, but no failed revision, because its new pods would fail too.
         proven = (each for each in pods if each.replicas and not each.failed and not each.forbidden)
         grown = max(proven, key=lambda each: (each.ready, each.replicas, each.number), default=None)
         return [each.scaled_to(each.replicas + policy.desired - total) if each is grown else each for each in pods]
@@ -198,7 +201,7 @@ def _scales(before: Sequence[RevisionPods], after: Sequence[RevisionPods]) -> tu
 
 
 def _rest(pods: Sequence[RevisionPods], policy: RolloutPolicy) -> RolloutProgress:
-    """Return the progress of a rollout that has nothing to scale."""
+    """Return the progress of a rollout without a pending scale change."""
     current, olds = pods[0], pods[1:]
     done = current.replicas == policy.desired and current.ready >= policy.desired
     return RolloutProgress.DONE if done and not any(old.replicas for old in olds) else RolloutProgress.WAITING
@@ -207,23 +210,23 @@ def _rest(pods: Sequence[RevisionPods], policy: RolloutPolicy) -> RolloutProgres
 def rollout_policy(
     rollout: Rollout, desired: int, *, frozen: bool = False, in_place: bool = False, trial: bool = False
 ) -> RolloutPolicy:
-    """Return the limits of a rollout. maxSurge rounds up and maxUnavailable rounds down, as in Deployments.
+    """Return the limits of a rollout. As in Deployments, maxSurge is rounded up and maxUnavailable is rounded down.
 
-    Percentages are relative to `desired` replicas. `frozen` pauses the rollout as spec.rollout.paused does, `in_place`
-    disables the surge because there is no room for it (room.py), and `trial` allows one pod of the new revision.
-    maxUnavailable is 0 when left out. If both numbers are 0, one pod may be unavailable, because otherwise no pod could
-    ever be replaced.
+    Percentages are relative to `desired` replicas. `frozen` pauses the rollout like spec.rollout.paused. `in_place`
+    disables the surge, because there is no room for it (room.py). `trial` limits the new revision to one pod. The
+    default of maxUnavailable is 0. If both numbers are 0, one pod may be unavailable. Otherwise no pod could be
+    replaced.
     """
     surge = 0 if in_place else scaled_amount(rollout.max_surge, desired, round_up=True)
     unavailable = scaled_amount(rollout.max_unavailable or 0, desired, round_up=False)
-    # The Deployment controller does the same if both numbers are 0.
+    # If both numbers are 0, no pod can be replaced. The Deployment controller also uses 1 in this case.
     if surge == 0:
         unavailable = max(1, unavailable)
     return RolloutPolicy(desired, surge, min(unavailable, desired), paused=rollout.paused or frozen, trial=trial)
 
 
 def scaled_amount(amount: int | str, desired: int, *, round_up: bool) -> int:
-    """Return a limit of the rollout planner as a number of pods, from a number or a percentage such as "25%"."""
+    """Return a rollout limit as a number of pods. `amount` is a number or a percentage such as "25%"."""
     if isinstance(amount, int):
         return amount
     hundredths = int(amount.removesuffix("%")) * desired

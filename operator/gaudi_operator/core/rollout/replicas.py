@@ -1,4 +1,4 @@
-"""The replicas of all revisions' workloads (ReplicaSets, LeaderWorkerSets), as observed and as written."""
+"""The replicas of the workloads of all revisions (ReplicaSets and LeaderWorkerSets), as observed and as written."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ def count_pods(
     pods: Iterable[PodView],
     forbidden: Collection[str] = (),
 ) -> tuple[RevisionPods, list[RevisionPods]]:
-    """Return the desired, ready and served replicas of the current revision and of each older one with a workload.
+    """Return (counts of the current revision, counts of each older revision with a workload).
 
     `forbidden` revisions get no more pods.
     """
@@ -59,11 +59,11 @@ def _counted(name: str, known: Revision | None, replicas: int, pods: list[PodVie
 
 
 def _held(old: RevisionPods, active: Iterable[PodView]) -> RevisionPods:
-    """Adjust the counts of a LeaderWorkerSet, which can remove a group only after all groups with higher ordinals."""
+    """Adjust the counts of a LeaderWorkerSet, which removes groups in descending order of their ordinals."""
     groups = [pod for pod in active if pod.revision == old.name and pod.ordinal is not None]
     if not groups:
         return old
-    # The LeaderWorkerSet controller removes groups from the end and ignores readiness.
+    # The LeaderWorkerSet controller removes the group with the highest ordinal first, even if this group is ready.
     ready, served = (_reach(groups, lambda pod: pod.ready), _reach(groups, lambda pod: pod.served))
     return replace(old, ready=min(ready, old.replicas), served=min(served, old.replicas))
 
@@ -73,9 +73,9 @@ def _reach(groups: Iterable[PodView], holds: Callable[[PodView], bool]) -> int:
 
 
 def ending_pods(pods: Sequence[PodView], observed: Observed, deadlines: Deadlines) -> int:
-    """Return how many pods are terminating or exceed the written replicas.
+    """Return the number of pods that are terminating or exceed the written replicas.
 
-    Overdue terminating pods are not counted, because their node is lost.
+    A terminating pod is not counted if its grace period ended more than OVERDUE_SECONDS ago, because its node is lost.
     """
     written = written_replicas(observed)
     ending = sum(
@@ -87,25 +87,26 @@ def ending_pods(pods: Sequence[PodView], observed: Observed, deadlines: Deadline
 
 
 def written_replicas(observed: Observed) -> dict[str, int]:
-    """Return the replicas of each revision's workload, as they will be after any back-off."""
+    """Return the full replicas of each revision's workload, which apply after a back-off."""
     return {name: full_replicas(each) for name, each in live_workloads(observed).items()}
 
 
 def spec_replicas(observed: Observed) -> dict[str, int]:
-    """Return spec.replicas of each revision's workload, which is lower during a back-off."""
+    """Return spec.replicas of each revision's workload. A back-off reduces this number."""
     return {name: int(each["spec"].get("replicas", 1)) for name, each in live_workloads(observed).items()}
 
 
 def full_replicas(workload: Manifest) -> int:
-    """Return the replicas of one workload as written, without the reduction by a back-off."""
-    # Without the annotation, a back-off would look like a rollout that was scaled to zero.
+    """Return the replicas of one workload without the reduction by a back-off."""
+    # A back-off reduces `spec.replicas`. The annotation keeps the full number, so that a back-off does not look like a
+    # scale-down.
     kept = parse_int32((workload["metadata"].get("annotations") or {}).get(DESIRED_ANNOTATION))
     return kept if kept is not None and kept >= 0 else int(workload["spec"].get("replicas", 1))
 
 
 @dataclass(frozen=True)
 class PlannedReplicas:
-    """The replicas to write to the workloads: `desired` after the step, and `replicas` after reduction by back-offs.
+    """The replicas to write to the workloads. `desired` applies without back-offs, and `replicas` with back-offs.
 
     `costs` are the deletion costs that select the pods to remove first.
     """
@@ -118,13 +119,14 @@ class PlannedReplicas:
 def plan_replicas(state: State) -> PlannedReplicas:
     """Return the replicas to write to each workload after the rollout step.
 
-    Without a revision, replicas stay unchanged.
+    Without a current revision, the replicas stay unchanged.
     """
     current, step, written = state.rollout.current, state.rollout.step, written_replicas(state.observed)
     after = dict(written)
     if current is not None and step is not None:
         after = {current.name: 0, **written, **{each.revision: each.replicas for each in step.scales}}
-    # The ReplicaSet controller selects pods by deletion cost, so the costs must be written before the replicas.
+    # The ReplicaSet controller removes the pods with the lowest deletion cost. Therefore write the costs before the
+    # replicas.
     costs = deletion_costs(state.pods, after)
     if costs:
         state.deadlines.requeue(SEEN_SECONDS)

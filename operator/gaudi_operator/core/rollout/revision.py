@@ -1,4 +1,4 @@
-"""Revisions and their contents: inputs, pod templates, configuration and failure (docs/how-to/revisions.md)."""
+"""The contents of a revision: inputs, pod templates, configuration and failure (docs/how-to/revisions.md)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -23,16 +23,16 @@ class _Engine(Tolerant):
 
 
 class _Running(Tolerant):
-    """The fields of a RuntimeConfig that name the engine and its execution mode."""
+    """The fields of a RuntimeConfig that contain the engine and its execution mode."""
 
     engine: _Engine = _Engine()
 
 
 @dataclass(frozen=True)
 class Group:
-    """The group of pods that each replica of a multi-node revision has.
+    """The group of pods that form one replica of a multi-node revision.
 
-    `size` includes the leader, and `worker` is the pod template of the workers.
+    `size` is the number of pods including the leader. `worker` is the pod template of the workers.
     """
 
     size: int
@@ -41,7 +41,7 @@ class Group:
 
 @dataclass(frozen=True)
 class FromClass:
-    """The part of a revision that its GaudiInferenceClass filled in. `values` maps paths of the spec to values."""
+    """The fields of a revision that its GaudiInferenceClass filled in. `values` maps paths of the spec to values."""
 
     name: str
     values: Mapping[str, Any]
@@ -51,10 +51,11 @@ class FromClass:
 class Revision:
     """One revision: its inputs, its rendered pod template and configuration, and its failure.
 
-    `number` orders revisions by the time when they were last selected to run, and `former_numbers` are the numbers
-    that it had before, oldest first. `kept` is the data of the ControllerRevision, if one exists. `template` is a pod
-    template in wire form. With a `group`, it is the template of the leader. `config` is a RuntimeConfig as JSON text,
-    because the API server may format numbers of an object differently and a hash of the text names the ConfigMap.
+    `number` orders revisions by the time when they were last selected to run. `former_numbers` are the previous numbers
+    of the revision, oldest first. `kept` is the data of the ControllerRevision, if one exists. `template` is a pod
+    template as a JSON object. With a `group`, it is the template of the leader. `config` is a RuntimeConfig as JSON
+    text. It is stored as text because the API server may reformat the numbers of an object, and the name of the
+    ConfigMap contains a hash of the text.
     """
 
     name: str
@@ -71,7 +72,7 @@ class Revision:
 
     @property
     def config_map(self) -> str | None:
-        """The name of the ConfigMap that its pods mount."""
+        """The name of the ConfigMap that the pods of the revision mount."""
         volumes = self.template.get("spec", {}).get("volumes", ())
         return next((each["configMap"]["name"] for each in volumes if each.get("configMap")), None)
 
@@ -82,13 +83,13 @@ class Revision:
 
     @property
     def simulated(self) -> bool:
-        """Whether its pods run the sim engine, according to its inputs or its configuration."""
+        """Whether the pods run the sim engine, according to the inputs or the configuration of the revision."""
         engine = self.inputs.get("engine")
         return EngineName.SIM in (engine.get("name") if isinstance(engine, dict) else None, self._engine.name)
 
     @property
     def stall_timeout_seconds(self) -> int | None:
-        """The stall timeout of its pods' liveness probe, or None if its inputs set no timeout."""
+        """The stall timeout for the pods of the revision, or None if the inputs set no timeout."""
         warmup = self.inputs.get("warmup")
         seconds = warmup.get("stallTimeoutSeconds") if isinstance(warmup, dict) else None
         return seconds if isinstance(seconds, int) else None
@@ -102,7 +103,7 @@ class Revision:
 
     @property
     def mode(self) -> ExecutionMode | None:
-        """The execution mode of its pods, or None if its configuration names no known mode."""
+        """The execution mode of the pods, or None if the configuration contains no known mode."""
         return self._engine.execution_mode
 
     @property
@@ -113,12 +114,12 @@ class Revision:
             return _Engine()
 
     def matches_spec(self, inference: Inference) -> bool:
-        """Return True if the revision runs what the spec asks for.
+        """Return True if the revision runs what the spec requests.
 
-        A spec that names the mode in which the revision already runs matches too.
+        This includes a spec that sets the execution mode explicitly, if the revision already runs in this mode.
         """
         inputs = revision_inputs(inference)
-        # Reading the inputs is slow, and needed only if another release stored them.
+        # Parsing the inputs is slow. It is needed only if another release stored them.
         if self.inputs == stored_inputs(inference) or are_same_inputs(self.inputs, inputs):
             return True
         asked = inputs.engine.execution_mode
@@ -134,7 +135,7 @@ class Revision:
 
     @property
     def data(self) -> dict[str, Any]:
-        """The data of its ControllerRevision. Stored data is immutable and is returned unchanged."""
+        """The data of the revision's ControllerRevision. Stored data is immutable, so it is returned unchanged."""
         if self.kept is not None:
             return self.kept
         group = {"group": {"size": self.group.size, "worker": self.group.worker}} if self.group else {}
@@ -142,7 +143,7 @@ class Revision:
 
 
 def as_newest(revision: Revision, stored: tuple[Revision, ...]) -> Revision:
-    """Return a revision with the highest number of all revisions, because it is selected to run now."""
+    """Return the revision with the highest number of all revisions, because it is now selected to run."""
     newest = newest_number(stored)
     if revision.number >= newest:
         return revision
@@ -150,5 +151,5 @@ def as_newest(revision: Revision, stored: tuple[Revision, ...]) -> Revision:
 
 
 def newest_number(stored: tuple[Revision, ...]) -> int:
-    """Return the highest number of the stored revisions, or 0 without a revision."""
+    """Return the highest number of the stored revisions, or 0 if no revision is stored."""
     return max((revision.number for revision in stored), default=0)

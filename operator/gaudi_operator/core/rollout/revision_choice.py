@@ -1,10 +1,10 @@
 """The revision to run: the desired revision or, if it failed, the last good revision (docs/how-to/revisions.md).
 
-A revision can fail only during its rollout, and only if there is a good revision for a rollback. The failure is stored
-on the ControllerRevision, so the revision is not retried until a user asks for it.
+A revision can fail only during its rollout, and only if there is a good revision for a rollback. The ControllerRevision
+stores the failure, so that the revision is not retried until a user requests it.
 
-A new revision is on trial until its first pod, the canary, has kept its gate open for the time that the spec asks for.
-The next pod starts only after that.
+A new revision is on trial until its first pod, the canary, has kept its gate open for the time that the spec sets. The
+next pod starts after the trial.
 """
 
 from collections.abc import Collection, Iterable
@@ -22,10 +22,10 @@ from gaudi_runtime.errors import Problem
 
 
 def choose_revision(state: State, desired: Revision, room: Room) -> RevisionChoice:
-    """Select the revision to run now. `desired` is the revision that the spec asks for."""
+    """Select the revision to run now. `desired` is the revision that the spec requests."""
     spec, stable = state.inference.spec, state.before.revision.stable
     good = last_good(desired.name, state.stored, state.before, state.pods, state.forbidden)
-    # Without a good revision, a rollback would leave no pods at all.
+    # Without a good revision, a rollback would have no target and leave no pods.
     if desired.failure is None and good is not None and desired.name != stable and not spec.rollout.paused:
         desired = replace(desired, failure=_failure(desired.name, state, room))
     if desired.failure is None:
@@ -36,7 +36,7 @@ def choose_revision(state: State, desired: Revision, room: Room) -> RevisionChoi
 
 
 def _problem(failed: str, failure: Problem, current: Revision, *, on_hold: bool) -> Problem | None:
-    """Return what a user must do about a failed revision, or None if no other revision can run instead."""
+    """Return a problem that tells the user how to handle a failed revision, or None if no other revision can run."""
     found = f"Revision {failed} failed ({failure.reason}): {failure.message}"
     if current.name != failed:
         return Problem("RolledBack", f"{found} Revision {current.name} runs instead{_GONE} {_NEXT}")
@@ -61,10 +61,11 @@ def last_good(
     pods: Iterable[PodView],
     forbidden: Collection[str] = (),
 ) -> Revision | None:
-    """Return the revision for a rollback: the stable revision, or else the newest revision that served.
+    """Return the revision for a rollback: the stable revision or, without one, the newest revision that served.
 
-    The written status `before` names both. `rollout undo` selects only revisions that served, too. A `forbidden`
-    revision qualifies only while it has pods that were ready, because it gets no new ones.
+    The written status `before` names these revisions. Like this function, `rollout undo` selects only revisions that
+    served. A `forbidden` revision gets no new pods. Therefore it is selected only while it has pods that are or were
+    ready.
     """
     stable = before.revision.stable
     serving = {pod.revision for pod in pods if pod.active and pod.served}
@@ -83,19 +84,19 @@ def last_good(
 def _failure(revision: str, state: State, room: Room) -> Problem | None:
     problems = pod_problems(state.active_of(revision), state.criteria(revision, room))
     found = next((problem for problem in problems if is_caused_by_revision(problem)), None)
-    # Users read the message long after these pods are gone.
+    # Store the message that stays correct (`kept`), because users read it long after these pods are gone.
     return None if found is None else Problem(found.reason, found.kept)
 
 
 def is_on_trial(
     revision: str, stable: str | None, pods: Iterable[PodView], observe_seconds: int, deadlines: Deadlines
 ) -> bool:
-    """Return True if the chosen `revision` is on trial: only its canary may run, because it has not passed yet.
+    """Return True if `revision` is on trial. During the trial, the canary is its only pod.
 
-    The `stable` revision is never on trial. If no other revision serves, all pods start at once.
+    The `stable` revision is never on trial. If no other revision serves, all pods start at the same time.
     """
     active = [pod for pod in pods if pod.active]
-    # If nothing serves yet, starting one pod at a time would only delay the first rollout.
+    # If no other revision serves, a trial protects no traffic and would only delay the first rollout.
     if revision == stable or not any(pod.served for pod in active if pod.revision != revision):
         return False
     mine = [pod for pod in active if pod.revision == revision]
@@ -103,5 +104,5 @@ def is_on_trial(
 
 
 def has_held_gate(pod: PodView, seconds: int, deadlines: Deadlines) -> bool:
-    """Return True if the gate of a canary has been open for `seconds`, which ends the trial of its revision."""
+    """Return True if the gate of a canary has been open for `seconds`. The trial of its revision then ends."""
     return seconds == 0 or (pod.open_since is not None and deadlines.reached(pod.open_since, seconds))

@@ -1,4 +1,4 @@
-"""The rollout of one reconcile: selects the revision to run, plans the next step and finds the worst problem."""
+"""The rollout in one reconcile: selects the revision to run, plans the next step and finds the worst problem."""
 
 from dataclasses import replace
 
@@ -23,12 +23,12 @@ from gaudi_runtime.errors import Problem
 
 
 def roll_out(state: State, desired: Revision | None) -> State:
-    """Run the rollout of one reconcile, and add the rollout and its problem to `state`.
+    """Plan the rollout in one reconcile. Return `state` with the rollout and its problem.
 
-    `desired` is the revision that the spec asks for. If it is None because the spec was refused, the last revision
-    stays unchanged.
+    `desired` is the revision that the spec requests. If the spec was refused, `desired` is None and the last revision
+    keeps running.
     """
-    # The step is not known before the choice. Terminating pods free their cards in any case.
+    # The rollout step is not known yet. Until then, only terminating pods count as room for new pods.
     choice = choose_revision(state, desired, Room(_is_ending(state))) if desired else None
     current = as_newest(choice.current, state.stored) if choice else next(iter(state.stored), None)
     in_place = _in_place(state, current.name) if current else None
@@ -40,10 +40,14 @@ def roll_out(state: State, desired: Revision | None) -> State:
 
 
 def _problem(state: State) -> Problem | None:
-    """Return the worst problem that someone must fix. A rollback is reported only after it is complete."""
+    """Return the worst problem that a user or another component must resolve.
+
+    A rollback is reported only after it is complete.
+    """
     rollout = state.rollout
     failed = rollout.choice.problem if rollout.choice else None
-    # Paused pods fail for a known reason. Their own problem would hide why the rollout does not move.
+    # Pods of a paused revision fail for a known reason. Report this reason, because a pod problem would not explain why
+    # the rollout waits.
     if failed and rollout.choice and rollout.choice.on_hold:
         return failed
     name, sets = state.current or "", live_workloads(state.observed)
@@ -59,10 +63,11 @@ def _problem(state: State) -> Problem | None:
 def _failed_pods(state: State, revision: str) -> Problem | None:
     if sum(pod.ready for pod in state.updated) >= state.desired:
         return None  # enough pods are ready, for example after a scale-down, so failed pods do not matter
-    # Failed pods stay in the cluster long after they were replaced.
+    # Failed pods may still exist long after the operator has replaced them.
     found = failed_pods_problem(state.pods, revision)
     running = sum(pod.container is not None and pod.container.running for pod in state.updated)
-    # If every replica has a running container again, no action is due, however long the warm-up takes.
+    # If every replica has a running container, no user needs to act, even if the warm-up takes long. The problem
+    # therefore starts now.
     tries = found is not None and running >= state.desired
     return replace(found, since=state.deadlines.now) if found and tries else found
 
@@ -72,13 +77,14 @@ def _is_ending(state: State) -> bool:
 
 
 def _room(state: State) -> Room:
-    """Return the expected room for new pods, including the room that the step frees."""
+    """Return the room that new pods can expect, including the room that the rollout step frees."""
     rollout, policy, spec = state.rollout, state.rollout.policy, state.inference.spec
-    # The step frees the room. Reporting the pod as unschedulable now would change the status for one reconcile only.
+    # The step will free room. If the operator reported the pod as unschedulable now, the next reconcile would withdraw
+    # the report.
     moving = rollout.in_place is not None and rollout.step is not None and bool(rollout.step.scales)
     stays = policy.max_surge > 0 and (policy.trial or policy.max_unavailable == 0)
     upgrading = state.current is not None and _is_upgrading(state, state.current)
-    # The scheduler may still place the pod. After the surge timeout, old pods are removed first.
+    # The scheduler may still find a node. After the surge timeout, the operator removes old pods to make room.
     asks = upgrading and rollout.in_place is None and may_go_in_place(spec.rollout, spec.replicas)
     waits = stays and upgrading and not asks
     return Room(
@@ -89,7 +95,7 @@ def _room(state: State) -> Room:
 
 
 def _is_upgrading(state: State, current: str) -> bool:
-    """Return True if pods of another revision are desired in addition to those of `current`."""
+    """Return True if pods of a revision other than `current` are still desired."""
     sets = live_workloads(state.observed)
     return any(full_replicas(each) for revision, each in sets.items() if revision != current)
 
@@ -97,7 +103,8 @@ def _is_upgrading(state: State, current: str) -> bool:
 def _in_place(state: State, current: str) -> str | None:
     spec, workload = state.inference.spec, live_workloads(state.observed).get(current)
     if not _is_upgrading(state, current):
-        # No old pod is desired any more, but a replica is still missing until the last new pod is ready.
+        # All old pods are already scaled down, but a new pod is not ready yet. Keep the answer until the last new pod
+        # is ready.
         missing = sum(pod.ready for pod in state.active_of(current)) < spec.replicas
         kept = missing and current != state.before.revision.stable and may_go_in_place(spec.rollout, spec.replicas)
         return stored_answer(workload) if kept else None

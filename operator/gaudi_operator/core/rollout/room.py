@@ -1,10 +1,9 @@
-"""Room for a surge: whether new pods fit next to the old pods, and what the rollout does without room.
+"""Room for a surge: whether new pods fit next to the old pods, and what the rollout does if they do not fit.
 
 See docs/how-to/revisions.md, Clusters without a free card.
 
-Only the scheduler and quotas decide whether there is room. The reason for replacement in place is stored on the
-ReplicaSet of the revision until the revision is rolled out, so that any later leader continues the replacement in
-place.
+Only the scheduler and quotas decide whether there is room. The ReplicaSet of the new revision stores the reason for
+replacement in place until the rollout is complete. A later leader can therefore continue the replacement.
 """
 
 from collections.abc import Sequence
@@ -33,12 +32,13 @@ def why_in_place(
     """Return why pods are replaced in place although the spec permits a surge, or None while the rollout surges.
 
     `replica_set` and `pods` belong to the new revision. The result is also None while other pods are terminating
-    (`room_to_come`). If replacement in place is not permitted, the new pod waits for room, and unblock() names the
+    (`room_to_come`). If replacement in place is not permitted, the new pod waits for room, and unblock() describes the
     options.
     """
     if not may_go_in_place(rollout, desired):
         return None
-    # The answer never changes back, because otherwise pods would alternate between waiting for room and holding it.
+    # Never change a stored answer. Otherwise the rollout would alternate between replacing pods in place and waiting
+    # for room.
     if known := stored_answer(replica_set):
         return known
     if room_to_come:
@@ -53,29 +53,30 @@ def why_in_place(
 
 
 def stored_answer(replica_set: Manifest | None) -> str | None:
-    """Return the stored reason why there is no room for a surge, or None if the rollout may surge.
+    """Return the stored reason for replacement in place, or None if the rollout may surge.
 
-    Without room, pods of the revision replace older pods in place.
+    The reason is stored if there is no room for new pods next to the old pods.
     """
     annotations = (replica_set or {}).get("metadata", {}).get("annotations") or {}
     return annotations.get(IN_PLACE_ANNOTATION) or None
 
 
 def may_go_in_place(rollout: Rollout, desired: int) -> bool:
-    """Return True if a rollout with a surge may replace pods in place when there is no room."""
+    """Return True if a rollout with a surge may replace pods in place when the surge has no room."""
     if scaled_amount(rollout.max_surge, desired, round_up=True) == 0:
         return False
     if rollout.when_no_room is not None:
         return rollout.when_no_room is WhenNoRoom.REPLACE_IN_PLACE
     if rollout.max_unavailable is None:
-        # With a single replica the model would be unavailable for a whole warm-up. Only a user may decide that.
+        # Replacing a single replica in place makes the model unavailable for a whole warm-up. Therefore users must
+        # request it explicitly.
         return desired > 1
     return scaled_amount(rollout.max_unavailable, desired, round_up=False) > 0
 
 
 def unblock(rollout: Rollout, desired: int, owner: Identity) -> str:
-    """Return the sentences on why an upgrade waits for room next to the old pods, and on how to unblock it."""
-    # The API server refuses ReplaceInPlace next to a maxUnavailable of 0.
+    """Return sentences that explain why an upgrade waits for room next to the old pods, and how to unblock it."""
+    # The API server rejects `ReplaceInPlace` together with a `maxUnavailable` of 0.
     zero = '"maxUnavailable":null,' if rollout.max_unavailable in (0, "0%") else ""
     command = (
         f"`kubectl patch gi {owner.name} -n {owner.namespace} --type merge "
@@ -94,7 +95,7 @@ def unblock(rollout: Rollout, desired: int, owner: Identity) -> str:
 
 
 def _why_wait(rollout: Rollout, desired: int) -> str:
-    """Return why a rollout without room waits."""
+    """Return the clause that explains why a rollout without room waits."""
     if rollout.when_no_room is WhenNoRoom.WAIT:
         return "spec.rollout.whenNoRoom is Wait"
     match rollout.max_unavailable:

@@ -1,11 +1,11 @@
-"""Scale-down by deletion costs: selects the pods whose removal loses least (docs/how-to/scaling.md, Which pods go).
+"""Scale-down by deletion costs: selects the pods whose removal loses least (docs/how-to/scaling.md).
 
-The ReplicaSet controller removes unready pods first, then ready pods with the lowest deletion cost. A pod whose gate
-has just closed still counts as ready until the kubelet observes it, so it also needs a cost.
+The ReplicaSet controller removes unready pods first, then ready pods with the lowest deletion cost. If the gate of a
+pod has just closed, the kubelet still reports the pod as ready. Such a pod therefore also needs a cost.
 
-Costs are written only if ready pods must be removed and some of them would lose more than others. A later reconcile
-lowers the replicas, after the costs are visible on the pods. Written costs stay even if the load changes, so that a
-later leader removes the same pods.
+See docs/how-to/scaling.md, Which pods go. Costs are written only if ready pods must be removed and their losses differ.
+A later reconcile lowers the replicas, when the costs are visible on the pods. Written costs stay even if the load
+changes, so that a later leader removes the same pods.
 """
 
 from collections import defaultdict
@@ -24,7 +24,7 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 def deletion_costs(pods: Iterable[PodView], replicas: Mapping[str, int]) -> list[SetDeletionCost]:
-    """Return the deletion costs to set or reset, so that scaling down to `replicas` removes the right pods."""
+    """Return the deletion costs to set or reset, so that a scale-down to `replicas` removes the right pods."""
     found: dict[str, list[PodView]] = defaultdict(list)
     for pod in pods:
         if pod.active and pod.revision in replicas and pod.ordinal is None:  # groups have no costs
@@ -35,9 +35,9 @@ def deletion_costs(pods: Iterable[PodView], replicas: Mapping[str, int]) -> list
 def defer_scale_down(
     replicas: Mapping[str, int], live: Mapping[str, int], costs: Iterable[SetDeletionCost]
 ) -> dict[str, int]:
-    """Return `replicas` by revision, or the `live` number while deletion costs are not visible on the pods yet.
+    """Return `replicas` by revision. While deletion costs are not visible on the pods, return the `live` number.
 
-    Scale-ups that need the room of a deferred scale-down are deferred too.
+    Scale-ups that need the room of a deferred scale-down are deferred, too.
     """
     waiting = {cost.revision for cost in costs if cost.removed_first}
     kept = {name: max(replicas[name], live[name]) for name in waiting & replicas.keys() & live.keys()}
@@ -50,9 +50,10 @@ def _without(room: int, count: int, live: int) -> int:
 
 
 def pending_removals(pods: Iterable[PodView], replicas: Mapping[str, int]) -> int:
-    """Return how many serving pods the controllers may still remove to reach the written `replicas`.
+    """Return how many serving pods the workload controllers may still remove to reach the written `replicas`.
 
-    A ReplicaSet may remove any pod among equals. A LeaderWorkerSet removes the highest ordinals.
+    A ReplicaSet controller may remove any of several equal pods. A LeaderWorkerSet controller removes the highest
+    ordinals.
     """
     found: dict[str, list[PodView]] = defaultdict(list)
     for pod in pods:
@@ -70,15 +71,17 @@ def _serving_to_go(active: Sequence[PodView], desired: int) -> int:
 
 
 def removal_candidates(ready: Sequence[PodView], count: int) -> list[PodView]:
-    """Return the `count` ready pods whose removal loses least, or no pods if all would lose the same."""
-    # Equal costs would take one write per pod and delay the step by a reconcile for no benefit.
+    """Return the `count` ready pods whose removal loses least, or no pods if all losses are equal."""
+    # If all losses are equal, do not choose pods. Writing costs would need one request per pod and delay the step by
+    # one reconcile.
     if not 0 < count < len(ready) or len({_loss(pod) for pod in ready}) == 1:
         return []
     return sorted(ready, key=lambda pod: (_loss(pod), -_ready_since(pod).timestamp(), pod.name))[:count]
 
 
 def _costs(active: Sequence[PodView], desired: int) -> Iterable[SetDeletionCost]:
-    # Use the Ready condition, which the ReplicaSet controller reads. It changes only after the gate has closed.
+    # Use the Ready condition, because the ReplicaSet controller reads this condition. It becomes False only after the
+    # gate has closed.
     shown = [pod for pod in active if _is_shown_ready(pod)]
     chosen = removal_candidates(shown, len(shown) - desired)
     for pod in active:
@@ -95,14 +98,14 @@ def _is_shown_ready(pod: PodView) -> bool:
 def _loss(pod: PodView) -> tuple[bool, int, int, int]:
     """Return the loss of removing a pod: (takes traffic, existing cost, requests in powers of two, captured percent).
 
-    A pod that the kubelet reports as ready takes no traffic if its gate has just closed.
+    If its gate has just closed, a pod receives no traffic although the kubelet still reports it as ready.
     """
     report = pod.report
     if report is None:
         return pod.ready, pod.deletion_cost, 1, 0
     captured = [captured_percent(phase) for phase in (report.prompt, report.decode)]
     percents = [percent for percent in captured if percent is not None]
-    # Powers of two keep the choice stable when single requests start or end.
+    # Compare the number of requests by powers of two, so that the choice does not change with each request.
     return pod.ready, pod.deletion_cost, report.requests.running.bit_length(), min(percents, default=100)
 
 

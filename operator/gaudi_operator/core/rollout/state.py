@@ -1,7 +1,7 @@
-"""The state of one reconcile: the observed data, and what the rollout derives from it.
+"""The state of one reconcile: the observed data, and the values that the rollout derives from them.
 
-`Observed` (observed.py) is the input of a reconcile. Decisions read a `State`. decide() fills its parts in order, and
-each function reads only parts that are already filled.
+`Observed` (observed.py) is the input of a reconcile. Decisions read a `State`. decide() fills the parts of the state in
+order, and each function reads only parts that are already filled.
 """
 
 from collections.abc import Mapping
@@ -30,9 +30,9 @@ At one prompt every three seconds, the canary runs FEWEST_PROMPTS prompts in thi
 
 @dataclass(frozen=True)
 class RevisionChoice:
-    """The part of the state that says which revision runs (`current`), and which the spec asks for (`desired`).
+    """The revision that runs (`current`), and the revision that the spec requests (`desired`).
 
-    `on_hold` is True if a failed revision keeps running. `problem` says what a user must do about the failure.
+    `on_hold` is True if a failed revision keeps running. `problem` tells the user how to handle the failure.
     """
 
     desired: Revision
@@ -42,7 +42,7 @@ class RevisionChoice:
 
     @property
     def rolled_back(self) -> bool:
-        """Whether a revision other than the desired one runs."""
+        """Whether the running revision is not the desired revision."""
         return self.desired.name != self.current.name
 
 
@@ -50,8 +50,8 @@ class RevisionChoice:
 class RolloutState:
     """The rollout's part of the state: its limits, its revisions and its next step.
 
-    `choice` is None if the spec was refused. `current` and `step` are None if no revision ever ran. `in_place` says why
-    the rollout does not surge although the spec permits a surge.
+    `choice` is None if the spec was refused. `current` and `step` are None if no revision ever ran. `in_place` is the
+    reason why the rollout does not surge although the spec permits a surge.
     """
 
     policy: RolloutPolicy
@@ -62,12 +62,12 @@ class RolloutState:
 
     @property
     def is_over(self) -> bool:
-        """Whether the current revision is rolled out completely, with at least one replica."""
+        """Whether the rollout of the current revision is complete and at least one replica is desired."""
         return self.step is not None and self.step.progress is RolloutProgress.DONE and self.policy.desired > 0
 
     @property
     def revisions_to_record(self) -> list[Revision]:
-        """The revisions whose number or history may have to be written. A failed revision comes first."""
+        """The revisions whose number or history may need a write. A failed revision comes first."""
         failed = [self.choice.desired] if self.choice and self.choice.rolled_back else []
         return [*failed, *([self.current] if self.current else [])]
 
@@ -76,11 +76,11 @@ class RolloutState:
 class State:
     """The state of one reconcile, which its decisions read.
 
-    `before` is the written status. `pods` are shown as they will be after their gates are written. `stored` has the
-    revisions, newest first. `terminations` is keyed by pod, `failures` by revision. `forbidden` has the reason why a
-    revision gets no more pods. `platform` is the class of the resource. `violation` is the fault in the spec, and
-    `problem` is the worst problem that keeps pods from serving. `plan` has the best known figures of the plan
-    (status/plan.py), or is None if no plan is possible.
+    `before` is the written status. `pods` have the state that they will have after the gate writes. `stored` contains
+    the revisions, newest first. `terminations` is keyed by pod name, `failures` by revision name. `forbidden` contains
+    the reason why a revision gets no more pods. `platform` is the class of the resource. `violation` is the fault in
+    the spec, and `problem` is the worst problem that prevents pods from serving. `plan` contains the best known figures
+    of the plan (status/plan.py), or is None if no plan is possible.
     """
 
     inference: Inference
@@ -101,12 +101,12 @@ class State:
 
     @property
     def worst_problem(self) -> Problem | None:
-        """The worst problem that keeps the resource from its desired state until someone acts."""
+        """The worst problem that prevents the resource from reaching its desired state."""
         return worst_problem(each for each in (self.violation, self.problem) if each)
 
     @property
     def stalls(self) -> bool:
-        """Whether a user must act, because the worst problem cannot resolve by itself or its deadline has passed."""
+        """Whether a user must act: only a user can resolve the worst problem, or its deadline has passed."""
         found, seconds = self.worst_problem, self.inference.spec.rollout.progress_deadline_seconds
         return found is not None and needs_user_action(found, seconds, self.deadlines)
 
@@ -117,18 +117,18 @@ class State:
 
     @property
     def revisions(self) -> tuple[Revision, ...]:
-        """All stored revisions, with the changes of this reconcile."""
+        """All stored revisions, including the changes of this reconcile."""
         fresh = {revision.name: revision for revision in self.rollout.revisions_to_record}
         return tuple({**{revision.name: revision for revision in self.stored}, **fresh}.values())
 
     @property
     def stable(self) -> str | None:
-        """The name of the last revision that was rolled out completely."""
+        """The name of the last revision whose rollout was completed."""
         return self.current if self.rollout.is_over else self.before.revision.stable
 
     @property
     def served_revisions(self) -> frozenset[str]:
-        """The names of the revisions that had a ready pod at any time. A canary on trial does not count."""
+        """The names of the revisions that have or had a ready pod. The canary of a revision on trial does not count."""
         serves = not self.rollout.policy.trial and any(pod.ready for pod in self.updated)
         return self.before.served_revisions | ({self.current} if self.current and serves else set())
 
@@ -140,7 +140,7 @@ class State:
         return mine is not None and stable in plans and mine != plans[stable]
 
     def observe_seconds(self, revision: str | None) -> int:
-        """Return how many seconds the canary of `revision` is observed."""
+        """Return the seconds for which the canary of `revision` is observed."""
         asked = self.inference.spec.rollout.canary.observe_seconds
         if asked is not None:
             return asked
@@ -149,7 +149,7 @@ class State:
     def criteria(self, revision: str, room: Room) -> Criteria:
         """Return the criteria that decide whether pods of `revision` have a problem."""
         spec = self.inference.spec
-        # The stall timeout of a pod is that of the pod's revision, not that of the current spec.
+        # Use the stall timeout of the pod's own revision. The current spec may have another one.
         timeout = next((each.stall_timeout_seconds for each in self.stored if each.name == revision), None)
         return Criteria(
             resource=self.inference.identity.name,
@@ -191,12 +191,12 @@ class State:
 
     @property
     def serving(self) -> tuple[PodView, ...]:
-        """The pods of any revision that take traffic."""
+        """The pods of any revision that receive traffic."""
         return tuple(pod for pod in self.active if pod.ready)
 
     @property
     def serving_updated(self) -> tuple[PodView, ...]:
-        """The pods of the current revision that take traffic."""
+        """The pods of the current revision that receive traffic."""
         return tuple(pod for pod in self.updated if pod.ready)
 
 

@@ -1,15 +1,15 @@
 """The status of a resource as users see it: conditions, figures, rows of pods, and events.
 
 condition_table  all conditions, with their meanings and the functions that judge them
-conditions       one function per condition of replicas, each returns a Verdict
+conditions       the functions that judge the conditions of replicas, each of which returns a Verdict
 spec_conditions  the conditions about the plan and the settings
-class_applied    the condition on the defaults of the class, and on the limits of a trial
+class_applied    the condition about the defaults of the class and the violations of a class in trial
 plan             status.plan: the best known figures of the plan
 figures          captured graphs, warm-up progress, memory and recompilations
 pods             one row per pod
 recipes          the effect of shared recipes
 cold_shapes      the bucket that would have avoided most recompilations
-status           assembles the status, and throttles its writes
+status           builds the status, and throttles its writes
 events           events for users, derived from status changes
-refusal          the status after the API server refused a request, or if the spec cannot be read
+refusal          the status after the API server has refused a request, or if the spec cannot be read
 """

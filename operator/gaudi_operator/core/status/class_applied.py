@@ -1,4 +1,4 @@
-"""The condition ClassApplied: changed defaults of the class, and what a class in trial would refuse.
+"""The condition ClassApplied: changed defaults of the class, and violations that a class in trial will refuse.
 
 See docs/how-to/classes.md.
 """
@@ -11,9 +11,9 @@ from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict
 
 
 def judge_class_applied(s: State) -> Verdict | None:
-    """Judge the condition ClassApplied: the revision has the present defaults of its class and meets its limits.
+    """Judge the condition ClassApplied: the revision has the current defaults of its class and meets its limits.
 
-    The limits matter only in a trial, because otherwise the condition PlanAccepted reports them.
+    Limits are reported here only during a trial. Otherwise the condition PlanAccepted reports them.
     """
     current = s.rollout.current
     if s.platform.says is None and (current is None or current.from_class is None):
@@ -33,7 +33,7 @@ def judge_class_applied(s: State) -> Verdict | None:
 
 
 def _changed_defaults(s: State, current: Revision) -> str | None:
-    """Return the sentence on defaults that a new revision would get and the current one has not, or None."""
+    """Return a sentence about class defaults that a new revision would change, or None if there are none."""
     had = current.from_class
     before, now = had.values if had else {}, fill_class_defaults(s.inference, s.platform).values
     changed = sorted(path for path in {**before, **now} if before.get(path) != now.get(path))

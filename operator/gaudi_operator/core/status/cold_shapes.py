@@ -1,7 +1,7 @@
 """The bucket that would have avoided most cold batches while serving (docs/reference/conditions.md, Recompiles).
 
-The cost of the bucket is estimated. Bytes come from the graphs that a pod has captured, and seconds come from rates
-measured on a Gaudi 2.
+The cost of the bucket is an estimate. Its bytes are estimated from the graphs that a pod has captured, and its seconds
+from rates that were measured on a Gaudi 2.
 """
 
 from collections import Counter
@@ -29,19 +29,19 @@ NO_GRAPH = "The buckets of these batches are planned, but have no graph: raise w
 
 
 class ColdBatches(NamedTuple):
-    """Cold batches, which ran without a warm graph: the smallest bucket that holds them, and their number."""
+    """Batches that ran without a warm graph: the smallest bucket that holds the batches, and their number."""
 
     phase: BucketPhase
     bucket: Bucket
     batches: int
 
     def holds(self, other: "ColdBatches") -> bool:
-        """Return True if its bucket also holds the batches of `other`."""
+        """Return True if this bucket is large enough for the batches of `other`."""
         return self.phase is other.phase and all(map(int.__ge__, self.bucket, other.bucket))
 
 
 def suggest_bucket(state: State) -> str | None:
-    """Return a sentence that suggests a bucket to add for cold batches of the current revision, or None if unknown."""
+    """Return a sentence that suggests a bucket for cold batches of the current revision, or None if there is none."""
     reports = {pod.name: pod.report for pod in state.serving_updated if pod.report and pod.report.cold_shapes}
     spec = state.inference.spec
     for name, report in reports.items():
@@ -58,7 +58,7 @@ def suggest_bucket(state: State) -> str | None:
 
 
 class ColdShape(NamedTuple):
-    """The cold shape of a batch that ran without a warm graph."""
+    """The shape of a batch that ran without a warm graph."""
 
     phase: BucketPhase
     batch: int
@@ -67,7 +67,7 @@ class ColdShape(NamedTuple):
 
 
 class GraphWeights(NamedTuple):
-    """The buckets of a phase, and the sum of their graph weights, to estimate a graph for a cold shape.
+    """The number of buckets of a phase and the sum of their graph weights, to estimate the size of another graph.
 
     Weights are proportional to bytes.
     """
@@ -78,7 +78,7 @@ class GraphWeights(NamedTuple):
 
 @dataclass(frozen=True)
 class CoveredShapes:
-    """The cold shapes that have a bucket in a plan, and the weights of all its graphs."""
+    """The cold shapes that already have a bucket in a plan, and the graph weights of this plan."""
 
     held: tuple[ColdShape, ...]
     prompt: GraphWeights
@@ -87,7 +87,7 @@ class CoveredShapes:
 
 @dataclass(frozen=True)
 class CoveredShapesQuestion(PlanQuestion[CoveredShapes]):
-    """The plan question which of the cold `shapes` have a bucket."""
+    """The plan question which of the cold `shapes` already have a bucket."""
 
     kind = CoveredShapes
 
@@ -98,11 +98,11 @@ class CoveredShapesQuestion(PlanQuestion[CoveredShapes]):
 
     @property
     def size(self) -> int:
-        """The maximum bytes, as measured. Each shape takes two tuples of four numbers."""
+        """The maximum size in bytes, from measurements. Each shape needs two tuples of four numbers."""
         return 4 * 1024 + 400 * len(self.shapes)
 
     def answer(self) -> CoveredShapes:
-        """Compute the plan and look up each shape."""
+        """Compute the plan, and find the shapes that have a bucket."""
         plan = kept_plan(self.policy, self.limits, self.kv_blocks)
         weights = {
             phase: GraphWeights(
@@ -130,7 +130,8 @@ def _cold_batches(reports: Iterable[WarmupReport]) -> Counter[ColdShape]:
 def _misses(batches: Counter[ColdShape], missed: Container[ColdShape], limits: Limits) -> Iterator[ColdBatches]:
     """Yield batches without a bucket, most frequent first. Queries are rounded up to whole blocks, as in plans."""
     for shape, count in batches.most_common():
-        # A planned shape ran cold because its graph is missing. Another bucket would not get a graph either.
+        # Skip shapes that have a bucket. They were slow because their graph is missing, and a new bucket would not get
+        # a graph either.
         if shape not in missed:
             continue
         phase, batch, query, blocks = shape
@@ -147,7 +148,7 @@ def _bucket_to_add(
 
     best = max(missed, key=lambda miss: (caught(miss), -weight(miss.phase, miss.bucket, limits.block_size)))
     total = sum(miss.batches for miss in missed)
-    # Report a percentage, because a count would change the status with every batch.
+    # Report a percentage. A count would change the status with every batch.
     held = f"{caught(best) * 100 // total} % of the batches"
     return (
         f"One more {best.phase} bucket {tuple(best.bucket)} would hold {held} without a warm graph, and takes "
@@ -166,7 +167,7 @@ def _amounts(miss: ColdBatches, plan: CoveredShapes, limits: Limits, pod: str, r
 
 
 def _graph_bytes(miss: ColdBatches, planned: GraphWeights, limits: Limits, progress: PhaseProgress) -> int:
-    """Return the bytes of a graph by its weight if all graphs are captured, otherwise the mean of captured graphs."""
+    """Return the estimated bytes of a graph: by its weight if all graphs are captured, otherwise the mean."""
     if progress.captured < planned.buckets:
         return progress.graph_bytes // progress.captured
     return progress.graph_bytes * weight(miss.phase, miss.bucket, limits.block_size) // planned.total

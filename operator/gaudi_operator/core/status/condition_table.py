@@ -33,7 +33,7 @@ from gaudi_operator.core.status.spec_conditions import (
 class ConditionKind:
     """One row of the table of conditions.
 
-    `good` is the status that needs no action. The condition is left out if `judge` returns None.
+    `good` is the status that needs no action. If `judge` returns None, the resource does not have the condition.
     """
 
     type: str
@@ -88,7 +88,7 @@ CONDITIONS = (
 
 
 def judge_conditions(state: State) -> tuple[Condition, ...]:
-    """Return the conditions of all rows of the table. A transition time changes only with the status."""
+    """Return the conditions of all rows of the table. A transition time changes only if the status changes."""
     judged = ((kind.type, kind.judge(state)) for kind in CONDITIONS)
     verdicts = [(kind, verdict) for kind, verdict in judged if verdict is not None]
     return conditions_from(verdicts, state.before.conditions, state.inference.identity.generation, state.deadlines.now)

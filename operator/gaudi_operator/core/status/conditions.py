@@ -1,11 +1,12 @@
-"""The verdicts behind the conditions of a resource, compatible with kstatus and `kubectl wait`.
+"""The verdicts on the conditions of a resource, compatible with kstatus and `kubectl wait`.
 
-docs/reference/conditions.md lists all conditions and reasons. condition_table.py has the table, and spec_conditions.py
-the conditions of the plan. Ready, Reconciling and Stalled report the progress towards the desired state. Ready is True
-if everything is as desired. Reconciling is True while the operator works or others may still resolve a problem. Stalled
-is True only if a user must act. Reconciling and Stalled are never True together. Unless the rollout is paused, one of
-them is True whenever Ready is False. Available, WarmedUp and Degraded compare the pods with the promised number.
-AutoscalerActive reports whether the autoscaler of spec.autoscaling works (docs/how-to/scaling.md).
+docs/reference/conditions.md lists all conditions and reasons. condition_table.py contains the table, and
+spec_conditions.py judges the conditions of the plan. Ready, Reconciling and Stalled report the progress towards the
+desired state. Ready is True if the desired state is reached. Reconciling is True while the operator works or others may
+still resolve a problem. Stalled is True only if a user must act. Reconciling and Stalled are never True at the same
+time. If Ready is False, one of them is True, unless the rollout is paused. Available, WarmedUp and Degraded compare the
+pods with the promised number. AutoscalerActive reports whether the autoscaler of spec.autoscaling works
+(docs/how-to/scaling.md).
 """
 
 import re
@@ -35,7 +36,7 @@ TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionSta
 class Verdict:
     """The verdict on one condition: status, reason and message.
 
-    Its type and time are added when conditions are written.
+    The type and the transition time are added when conditions are written.
     """
 
     status: ConditionStatus
@@ -44,8 +45,8 @@ class Verdict:
 
 
 def judge_ready(s: State) -> Verdict:
-    """Judge the condition Ready: the rollout is complete, and every desired replica takes traffic."""
-    # A problem that someone must fix takes precedence over all progress.
+    """Judge the condition Ready: the rollout is complete, and every desired replica receives traffic."""
+    # Report a problem that needs a user before any progress.
     if found := s.worst_problem:
         return Verdict(FALSE, found.reason, found.message)
     if s.desired == 0:
@@ -62,7 +63,7 @@ def _all(replicas: int) -> str:
 
 
 def _zero(s: State) -> Verdict:
-    """Return the verdict at zero replicas. Scaling is complete only after the last pod has released its cards."""
+    """Return the verdict on Ready if no replica is desired. Scaling ends when the last pod has released its cards."""
     if left := _ending(s):
         return Verdict(FALSE, "ScalingDown", f"No replica is desired. {_terminating(s, left)}")
     return Verdict(TRUE, "ScaledToZero", "No replica is desired, and no pod runs.")
@@ -77,15 +78,15 @@ def _terminating(s: State, left: int) -> str:
 
 
 def _ending(s: State) -> int:
-    """Return how many pods exceed the desired number. They hold their cards until they have ended."""
-    # Terminating pods count, although they are not replicas, because they still hold cards.
+    """Return how many pods exceed the desired number. These pods hold their cards until they have ended."""
+    # Count terminating pods too. They are no replicas, but still hold cards.
     return max(0, sum(pod.phase not in ENDED for pod in s.pods) - s.desired)
 
 
 def describe_progress(s: State) -> tuple[str, str]:
     """Return (reason, message) of the condition Ready while the desired state is not reached.
 
-    Problems are disregarded.
+    The function ignores problems.
     """
     serving = f"{len(s.serving_updated)} of {s.desired} replicas serve revision {s.current}"
     if s.rollout.step is not None and s.rollout.step.progress is RolloutProgress.PAUSED:
@@ -98,7 +99,7 @@ def describe_progress(s: State) -> tuple[str, str]:
         return "RollingOut", f"{serving}; {_pace(s)}, {len(s.old)} left."
     if len(s.active) > s.desired:
         return "ScalingDown", f"{len(s.active)} pods run, and {s.desired} {'is' if s.desired == 1 else 'are'} desired."
-    # Distinguish pods that have not started from pods that compile.
+    # Use another reason for pods that have not started than for pods that compile.
     waiting, missing = count_waiting(s.updated), s.desired - len(s.updated)
     reason = "WarmingUp" if Waiting.WARMING in waiting else "StartingPods"
     listed = [f"of the others {_waiting_sentence(waiting)} (status.pods has each)"] if waiting else []
@@ -116,7 +117,7 @@ def _waiting_sentence(waiting: Mapping[Waiting, int]) -> str:
 
 
 def _pace(s: State) -> str:
-    """Return what the next step of a rollout waits for."""
+    """Return a clause about what the next step of a rollout waits for."""
     if s.rollout.policy.trial:
         seconds = s.observe_seconds(s.current)
         opened = f"has been open for {seconds} s" if seconds else "opens"
@@ -130,20 +131,20 @@ def _pace(s: State) -> str:
 
 
 def judge_reconciling(s: State) -> Verdict:
-    """Judge the condition Reconciling: the operator is working towards the desired state."""
+    """Judge the condition Reconciling: the operator is working to reach the desired state."""
     ready = judge_ready(s)
     if ready.status is TRUE:
         return Verdict(FALSE, "Reconciled", "The spec is fully reconciled.")
     if s.stalls:
         return Verdict(FALSE, "Stalled", "The operator waits for a change; the condition Stalled has the reason.")
-    # A paused rollout still creates and replaces missing pods.
+    # A paused rollout still creates missing pods, so check their number.
     if _is_paused(s) and len(s.serving) >= s.desired:
         return Verdict(FALSE, "RolloutPaused", "No pod is replaced while spec.rollout.paused is true.")
     return Verdict(TRUE, ready.reason, ready.message)
 
 
 def _is_paused(s: State) -> bool:
-    """Return True if spec.rollout.paused holds an incomplete rollout."""
+    """Return True if the rollout is incomplete and paused by spec.rollout.paused."""
     step = s.rollout.step
     return s.inference.spec.rollout.paused and step is not None and step.progress is RolloutProgress.PAUSED
 
@@ -156,7 +157,7 @@ def judge_stalled(s: State) -> Verdict:
 
 
 def judge_available(s: State) -> Verdict:
-    """Judge the condition Available: at least the promised number of pods takes traffic, of any revision."""
+    """Judge the condition Available: at least the promised number of pods, of any revision, receives traffic."""
     if s.desired == 0:
         return Verdict(FALSE, "ScaledToZero", "No replica is desired, so no pod receives traffic.")
     promised = max(1, s.rollout.policy.floor)
@@ -167,18 +168,19 @@ def judge_available(s: State) -> Verdict:
 
 
 def judge_warmed_up(s: State) -> Verdict:
-    """Judge the condition WarmedUp: every desired replica of the current revision has passed its gate."""
+    """Judge the condition WarmedUp: the gates of all desired replicas of the current revision are open."""
     if s.desired == 0:
         return Verdict(UNKNOWN, "ScaledToZero", "No replica is desired, so there is nothing to warm up.")
     opened = sum(pod.gate_open for pod in s.updated)
     of = f" of revision {s.current}" if s.current else ""
     found = f"{opened} of {s.desired} replicas{of} have passed the readiness gate"
-    # A mutable image tag may give pods of one revision different releases.
+    # With a mutable image tag, pods of one revision may run different releases.
     releases = sorted({pod.report.releases for pod in s.updated if pod.report and pod.report.releases})
     if opened >= s.desired:
         return Verdict(TRUE, "WarmedUp", " ".join((f"{found}.", *releases)))
     waiting = count_waiting(pod for pod in s.updated if not pod.gate_open)
-    # WarmingUp would contradict Ready while pods have no node or no running container.
+    # If no pod compiles, `WarmingUp` would contradict the condition Ready, which reports that pods have no node or no
+    # running container.
     reason = "WarmingUp" if Waiting.WARMING in waiting else "NoPodWarmingUp"
     found = f"{found}; {_unopened(s, waiting)}."
     slow = (f"Pod {pod.name}: {said}" for pod in s.updated if (said := slow_bucket(pod, s.deadlines)))
@@ -186,7 +188,7 @@ def judge_warmed_up(s: State) -> Verdict:
 
 
 def _unopened(s: State, waiting: Mapping[Waiting, int]) -> str:
-    """Return what the replicas of the current revision without an open gate wait for."""
+    """Return what the replicas of the current revision whose gates are not open wait for."""
     if s.current is None:
         return "no pod is created before the spec is accepted (condition PlanAccepted)"
     others = [_waiting_sentence(waiting)] if waiting else []
@@ -194,7 +196,7 @@ def _unopened(s: State, waiting: Mapping[Waiting, int]) -> str:
 
 
 def judge_degraded(s: State) -> Verdict:
-    """Judge the condition Degraded: replicas that served are missing, or serve below the thresholds."""
+    """Judge the condition Degraded: replicas that served before are missing, or replicas serve below the thresholds."""
     expected, ready = expected_ready(s), len(s.serving)
     if ready < expected:
         away = [pod for pod in s.active if pod.served and not pod.ready]
@@ -215,10 +217,11 @@ def _first_names(pods: Sequence[PodView]) -> str:
 
 
 def expected_ready(s: State) -> int:
-    """Return how many replicas the conditions expect to take traffic now. If fewer do, replicas are lost.
+    """Return how many replicas should receive traffic now. If fewer receive traffic, replicas are lost.
 
-    This is the highest number of ready replicas since spec.replicas was last lowered, without the replicas that a
-    rollout may remove. The number rises as pods become ready, so pods that were never ready do not count as lost.
+    The result is the highest number of ready replicas since spec.replicas was last lowered. During a rollout, it is
+    reduced to the minimum number of available pods. The number rises as pods become ready, so pods that were never
+    ready do not count as lost.
     """
     before = s.before.expected_ready_replicas
     if s.current != s.stable:
@@ -242,18 +245,21 @@ _NO_OTHER_METRIC = (
 
 
 def judge_autoscaler_active(s: State) -> Verdict | None:
-    """Judge the condition AutoscalerActive by those of the HorizontalPodAutoscaler, or return None without one."""
+    """Judge the condition AutoscalerActive, or return None if the resource has no autoscaler.
+
+    The verdict is based on the conditions of the HorizontalPodAutoscaler.
+    """
     desired = s.inference.spec.autoscaling
     if desired is None:
         return None
-    # An autoscaler does not scale up from zero, because its metric comes from pods.
+    # An autoscaler cannot scale up from zero, because pods provide its metric.
     if s.desired == 0:
         return Verdict(
             UNKNOWN,
             "ScaledToZero",
             "The autoscaler is inactive while replicas are 0: set replicas to start pods again.",
         )
-    # A resource has one autoscaler, with the same name.
+    # A resource has at most one autoscaler, which has the name of the resource.
     status = next(iter(s.observed.autoscalers), {}).get("status") or {}
     said = {each["type"]: each for each in status.get("conditions") or ()}
     if not said:
@@ -272,7 +278,7 @@ def judge_autoscaler_active(s: State) -> Verdict | None:
 
 
 def _is_new_to_it(able: Mapping[str, Any], deadlines: Deadlines) -> bool:
-    """Return True if FailedGetScale may still mean that the CRD is new to the autoscaler."""
+    """Return True if the autoscaler may report FailedGetScale only because it does not know the CRD yet."""
     if (able.get("status"), able.get("reason")) != ("False", "FailedGetScale"):
         return False
     since = parse_timestamp(able.get("lastTransitionTime"))
@@ -292,7 +298,7 @@ MAX_MESSAGE = 2048
 def conditions_from(
     verdicts: Iterable[tuple[str, Verdict]], before: Iterable[Condition], generation: int, now: datetime
 ) -> tuple[Condition, ...]:
-    """Return the conditions of `verdicts`, with the transition times of `before` if the status is unchanged."""
+    """Return the conditions for `verdicts`. If a status is unchanged, its transition time comes from `before`."""
     times = {(each.type, each.status): each.last_transition_time for each in before}
     return tuple(
         Condition(

@@ -1,8 +1,8 @@
 """Events on the resource, derived from the actions of a reconcile and the changes of its status.
 
-Changes at the same time are combined into one event. The event WarmedUp includes the last gate that opened, and the
-event Ready includes WarmedUp if the two conditions change together. If gates of a revision open one after the other,
-only the first gate has an event, and the status counts the others.
+Changes at the same time are combined into one event. The event WarmedUp includes the last gate that opened. The event
+Ready includes WarmedUp if the two conditions change together. If gates of a revision open one after the other, only the
+first gate has an event, and the status counts the other gates.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,9 +23,11 @@ def events(
 ) -> tuple[Event, ...]:
     """Return the events of a reconcile, oldest first, or no events if neither the status nor a gate changes.
 
-    `updated` are the pods of the current revision as they will be after `actions`. `desired` is their desired number.
+    `updated` are the pods of the current revision with the state after `actions`. `desired` is the desired number of
+    these pods.
     """
-    # The status write may be delayed. Its event includes the gates that caused the write.
+    # If all gates are open, publish no event for a single gate. The event WarmedUp, which may be delayed with the
+    # status write, includes the last gate.
     all_open = 0 < desired <= sum(pod.gate_open for pod in updated) and not _has_warmed_up(before)
     sent = [each for each in actions if isinstance(each, SetGate)]
     opened = {each.uid for each in sent if each.open}
@@ -35,7 +37,7 @@ def events(
 
 
 def _is_usual(gate: SetGate) -> bool:
-    """Return True if a pod has warmed up for the first time and completely."""
+    """Return True if a gate write opens the gate of a fully warmed-up pod for the first time."""
     return gate.reason == WARMED_UP and not gate.again
 
 
@@ -70,7 +72,7 @@ def _turns(before: GaudiInferenceStatus, after: GaudiInferenceStatus, updated: I
     was = {each.type: each for each in before.conditions}
     gate = _last_gate(updated) if _has_warmed_up(after) and not _has_warmed_up(before) else ""
     turns = [event for each in after.conditions if (event := _turn(each, was.get(each.type), gate))]
-    # Ready implies WarmedUp, so one event covers both conditions if they change together.
+    # Ready implies WarmedUp. If both conditions change together, publish only the event for Ready.
     ready = any(event.reason == "Ready" for event in turns)
     return [event for event in turns if not (ready and event.reason == "WarmedUp")]
 
@@ -78,20 +80,21 @@ def _turns(before: GaudiInferenceStatus, after: GaudiInferenceStatus, updated: I
 def _cause(condition: Condition) -> tuple[str, ...]:
     """Return the parts of a condition that identify its cause.
 
-    Messages contain numbers that change with the progress of pods, except those of a refused spec.
+    Messages are not included, because they contain numbers that change with the progress of pods. Only the message of a
+    refused spec is included.
     """
     refused = condition.type == "PlanAccepted" and condition.status is ConditionStatus.FALSE
     return (condition.status, condition.reason, *([condition.message] if refused else []))
 
 
 def _last_gate(pods: Iterable[PodView]) -> str:
-    """Return an additional sentence about the captured graphs of the pod whose gate opened last."""
+    """Return a sentence about the captured graphs of the pod whose gate opened last, to append to a message."""
     opened = {(since, pod.name): pod for pod in pods if (since := pod.open_since)}
     return f" Pod {opened[max(opened)].name}: {judged_counts(opened[max(opened)])}" if opened else ""
 
 
 def _turn(condition: Condition, was: Condition | None, gate: str) -> Event | None:
-    """Return the event of a changed condition. A new reason of a bad status is an event too."""
+    """Return the event of a changed condition. If a bad status gets a new reason, this is also an event."""
     if was is not None and _cause(was) == _cause(condition):
         return None
     match condition.type, condition.status:
@@ -99,7 +102,8 @@ def _turn(condition: Condition, was: Condition | None, gate: str) -> Event | Non
             return Event("Normal", "Ready", condition.message + gate)
         case "WarmedUp", ConditionStatus.TRUE:
             return Event("Normal", "WarmedUp", condition.message + gate)
-        # Missed thresholds do not refuse the plan. The condition Stalled reports them.
+        # Exclude `CapturedBelowThreshold`, because the plan itself is accepted. The condition Stalled reports the
+        # missed thresholds.
         case "PlanAccepted", ConditionStatus.FALSE if condition.reason != "CapturedBelowThreshold":
             return Event("Warning", "PlanRefused", condition.message)
         case "PlanAccepted", ConditionStatus.UNKNOWN if condition.reason == "AcceptedAgainstEstimate":

@@ -1,4 +1,4 @@
-"""The figures of the status: captured graphs, warm-up progress, memory and recompilations."""
+"""The figures in the status: captured graphs, warm-up progress, memory and recompilations."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -27,12 +27,12 @@ _Shape = tuple[str, tuple[int, int, int]]
 
 
 def pods_of_figures(state: State) -> tuple[PodView, ...]:
-    """Return the pods for the figures: the serving pods of the current revision, or all its pods if none serves."""
+    """Return the serving pods of the current revision or, if no pod serves, all its pods. The figures describe them."""
     return state.serving_updated or state.updated
 
 
 def least_captured(rows: Iterable[PodState]) -> CapturedPercent:
-    """Return the figures of captured graphs: the lowest percentage of each phase in the given rows, or None."""
+    """Return the lowest percentage of captured graphs in `rows` for each phase, or None for a phase without graphs."""
     found = [row.captured_percent for row in rows]
     return CapturedPercent(
         prompt=min((each.prompt for each in found if each.prompt is not None), default=None),
@@ -41,7 +41,7 @@ def least_captured(rows: Iterable[PodState]) -> CapturedPercent:
 
 
 def bucket_counts(reports: Sequence[WarmupReport]) -> Buckets | None:
-    """Return the figures of buckets of the pod with the fewest captured, then fewest warmed buckets."""
+    """Return the bucket counts of the pod with the fewest captured and then the fewest warmed buckets."""
     worst = min(reports, key=lambda report: (_sum(report, "captured"), _sum(report, "warmed")), default=None)
     if worst is None:
         return None
@@ -50,7 +50,7 @@ def bucket_counts(reports: Sequence[WarmupReport]) -> Buckets | None:
 
 
 def memory_split(reports: Sequence[WarmupReport]) -> MemorySplit | None:
-    """Return the figures of the memory split of the pod with the fewest KV blocks."""
+    """Return the memory split of the pod with the fewest KV blocks."""
     splits = [report.memory for report in reports if report.memory]
     least = min(splits, key=lambda split: split.kv_blocks, default=None)
     if least is None:
@@ -64,7 +64,7 @@ def memory_split(reports: Sequence[WarmupReport]) -> MemorySplit | None:
 
 
 def recompile_counts(rows: Iterable[PodState], reports: Sequence[WarmupReport]) -> Recompiles:
-    """Return the figures of recompilations of the serving pods, with their most frequent cold shapes."""
+    """Return the recompilations of the serving pods, with the most frequent cold shapes."""
     counts, compiles = Counter[_Shape](), Counter[_Shape]()
     for cold in (cold for report in reports for cold in report.cold_shapes):
         counts[cold.phase.value, cold.shape] += cold.count
@@ -84,7 +84,7 @@ def recompile_counts(rows: Iterable[PodState], reports: Sequence[WarmupReport]) 
 
 
 def warmup_progress(state: State, rows: Iterable[PodState]) -> WarmupProgress | None:
-    """Return the figures of the warm-up progress of the slowest current pod, or None without pods."""
+    """Return the warm-up progress of the slowest pod of the current revision, or None without pods."""
     mine = [row for row in rows if row.revision == state.current]
     least = min(mine, key=lambda row: (row.warmup_percent, row.name), default=None)
     if least is None:
@@ -94,7 +94,10 @@ def warmup_progress(state: State, rows: Iterable[PodState]) -> WarmupProgress | 
 
 
 def _eta(pod: PodView, state: State) -> str | None:
-    """Return the expected end of warm-up, rounded to 10 s. A change within 10 s keeps the written value."""
+    """Return the expected end of the warm-up, rounded to 10 s.
+
+    If the end has changed by at most 10 s, the written value stays.
+    """
     if pod.report is None or pod.received is None or pod.report.eta_seconds is None:
         return None
     end = pod.received + timedelta(seconds=pod.report.eta_seconds)
@@ -102,13 +105,13 @@ def _eta(pod: PodView, state: State) -> str | None:
     moment = parse_timestamp(written)
     if moment and abs((moment - end).total_seconds()) <= ETA_SECONDS:
         return written
-    # Without rounding, each report would change it by a second and cost a status write.
+    # Round the time. Otherwise each report would change the estimate by a second and cause a status write.
     rounded = round(end.timestamp() / ETA_SECONDS) * ETA_SECONDS
     return timestamp(datetime.fromtimestamp(rounded, UTC))
 
 
 def _count(parts: Iterable[int]) -> int:
-    """Return the sum, limited to the maximum of a status field."""
+    """Return the sum, limited to the maximum value of a status field."""
     return min(MOST_COUNT, sum(parts))
 
 

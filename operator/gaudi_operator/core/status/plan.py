@@ -1,4 +1,4 @@
-"""The plan in the status (status.plan): the best known figures of the plan, and the sentence about them.
+"""The plan in the status (status.plan): the best known figures of the plan, and a sentence about them.
 
 Figures are estimated until a pod of the current revision has measured the plan. spec_conditions.py judges the plan.
 """
@@ -20,10 +20,10 @@ from gaudi_runtime.units import plural, size
 def plan_state(state: State) -> PlanState | None:
     """Return the best known figures of the plan, or None if no plan is possible.
 
-    Measured figures stay until another pod has measured the plan. Figures are estimated if no pod runs the spec,
-    because it was refused, rolled back or overridden by a pinned revision.
+    Measured figures stay until another pod has measured the plan. If no pod runs the spec, the figures are estimated.
+    This is the case if the spec was refused, rolled back or overridden by a pinned revision.
     """
-    # Figures of pods that run another spec must not be shown for this spec.
+    # Do not show measured figures for a spec that no pod runs.
     if state.violation is None and _runs_the_spec(state):
         pod = _measured_pod(state)
         if plan := _measured(state, *pod) if pod else _written(state):
@@ -33,7 +33,11 @@ def plan_state(state: State) -> PlanState | None:
 
 
 def _runs_the_spec(state: State) -> bool:
-    """Return True if the current revision runs the spec. A rollback target or another pinned revision does not."""
+    """Return True if the current revision runs the spec.
+
+    A revision that was selected by a rollback does not run the spec. A pinned revision runs the spec only if it
+    matches.
+    """
     choice = state.rollout.choice
     if choice is None or state.inference.spec.rollout.revision is None:
         return choice is None or not choice.rolled_back
@@ -41,9 +45,9 @@ def _runs_the_spec(state: State) -> bool:
 
 
 def current_forecast(state: State) -> PlanForecast | None:
-    """Return the forecast behind status.plan, for its measured KV blocks, if any.
+    """Return the forecast for the figures in status.plan. It uses the measured number of KV blocks, if any.
 
-    They determine which batches have a bucket.
+    This number determines which batches have a bucket.
     """
     plan = state.plan
     measured = plan if plan is not None and plan.basis in MEASURED_BASES else None
@@ -68,7 +72,7 @@ def _expected(spec: GaudiInferenceSpec, found: PlanForecast) -> PlanState:
 
 
 def _estimated(estimate: Estimate) -> dict[str, Any]:
-    """Return the figures of graphs, or no figures if nothing is known about graphs, as on a CPU."""
+    """Return the estimated figures of graphs, or no figures if graphs cannot be estimated, as on a CPU."""
     if estimate.warmup_seconds is None:
         return {}
     return {
@@ -84,7 +88,7 @@ def _fits(bounds: GraphBounds | None) -> int | None:
 
 
 def _measured_pod(state: State) -> tuple[PodView, WarmupReport] | None:
-    """Return the warmed-up pod with the fewest captured graphs, with its report."""
+    """Return (pod, report) of the warmed-up pod with the fewest captured graphs, or None."""
     found = [(pod, pod.report) for pod in state.updated if pod.report and pod.report.phase in WARMED_UP_PHASES]
     return min(found, key=lambda each: (_captured(each[1]), each[0].name), default=None)
 
@@ -94,7 +98,7 @@ def _captured(report: WarmupReport) -> int:
 
 
 def _measured(state: State, pod: PodView, report: WarmupReport) -> PlanState | None:
-    # Gaps depend on the real number of KV blocks, not on the estimated number.
+    # Use the real number of KV blocks, because the gaps depend on this number.
     blocks = report.memory.kv_blocks if report.memory else None
     size = report.memory.block_size if report.memory else None
     found = forecast_plan(state.inference, blocks, size) or forecast_plan(state.inference)
@@ -119,7 +123,7 @@ def _measured(state: State, pod: PodView, report: WarmupReport) -> PlanState | N
 
 
 def _written(state: State) -> PlanState | None:
-    """Return the plan in the written status if it was measured for the current revision."""
+    """Return the plan from the written status if it was measured for the current revision, otherwise None."""
     before = state.before
     if before.plan is None or before.plan.basis not in MEASURED_BASES or before.revision.current != state.current:
         return None
@@ -127,7 +131,7 @@ def _written(state: State) -> PlanState | None:
 
 
 def plan_sentence(plan: PlanState) -> str:
-    """Return a sentence with the counts, bytes and seconds of a plan, according to its basis."""
+    """Return a sentence with the bucket counts, bytes and seconds of a plan. Its form depends on the plan's basis."""
     buckets = f"{plan.prompt_buckets} prompt and {plan.decode_buckets} decode"
     if plan.basis is PlanBasis.COUNTED:
         return (

@@ -1,7 +1,7 @@
-"""The advice in status.plan: what a plan learned from traffic would save (gaudi_runtime/learning/).
+"""The advice in status.plan: how much a plan learned from traffic would save (gaudi_runtime/learning/).
 
-The advice comes from the pod with the most traffic, and from the same pod as long as this pod serves and has advice.
-Otherwise pods with equal traffic would alternate, and each change would be a status write.
+The advice comes from the pod with the most traffic. It comes from the same pod as long as this pod serves and has
+advice. Otherwise the advice would alternate between pods with equal traffic, and each change would need a status write.
 """
 
 from gaudi_operator.api.v1alpha1.status import PlanAdvice
@@ -11,7 +11,7 @@ from gaudi_runtime.contract import report
 
 
 def plan_advice(state: State) -> PlanAdvice | None:
-    """Return the advice on the plan to show now, or None."""
+    """Return the advice on the plan to show in the status now, or None."""
     written = state.before.plan.advice if state.before.plan else None
     pods = {pod.name: pod for pod in state.serving_updated}
     known = pods.get(written.pod) if written else None
@@ -49,6 +49,6 @@ def _shown(state: State, pod: PodView, advice: report.PlanAdvice) -> PlanAdvice:
 
 
 def _times(learned: float, now: float) -> str:
-    """Format both times in minutes, or in seconds if one is shorter than a minute."""
+    """Format two times in the same unit: minutes, or seconds if the learned plan takes less than a minute."""
     unit, name = (60, "minutes") if learned >= 60 else (1, "s")
     return f"{learned / unit:.0f} instead of {now / unit:.0f} {name}"

@@ -1,4 +1,4 @@
-"""The rows of status.pods, one per pod. Until a report arrives, a row has the figures of the written status."""
+"""The rows of status.pods, one per pod. Until a report arrives, a row keeps the figures of the written status."""
 
 from collections.abc import Mapping
 
@@ -24,7 +24,10 @@ MAX_WORD = 32
 
 
 def pod_states(state: State) -> tuple[PodState, ...]:
-    """Return a row per active pod, worst first: closed gates before open ones, then by warm-up progress."""
+    """Return one row per active pod, worst pod first. Unready pods and closed gates precede others.
+
+    Rows with the same state are sorted by warm-up progress and name.
+    """
     before = {state.name: state for state in state.before.pods}
     rows = [_row(pod, before, state) for pod in state.active]
     return tuple(sorted(rows, key=lambda row: (row.ready, row.gate, row.warmup_percent, row.name)))
@@ -66,12 +69,12 @@ def _phase(pod: PodView, known: PodState | None) -> str:
         return pod.phase
     if not pod.container.running:
         return pod.container.waiting_reason or "Ended"
-    # The written phase may be from a time when the container did not run yet.
+    # Ignore a phase that is not a runtime phase. It was written before the container started.
     return known.phase if known is not None and known.phase in _RUNTIME_PHASES else "Starting"
 
 
 def _message(pod: PodView, state: State) -> str | None:
-    """Return a message about what keeps the pod from serving, or None if its data contains no cause."""
+    """Return a message about the cause that prevents the pod from serving, or None if no cause is known."""
     if pod.report and pod.report.failure:
         return pod.report.failure.message
     if (

@@ -1,4 +1,4 @@
-"""The recipe cache in the status: the effect of shared recipes on pods of the current revision."""
+"""The recipe cache in the status: the effect of shared recipes on the pods of the current revision."""
 
 from gaudi_operator.api.v1alpha1.status import RecipeCacheState
 from gaudi_operator.core.rollout.state import State
@@ -27,7 +27,10 @@ def recipe_cache_state(s: State) -> RecipeCacheState | None:
 
 
 def recipe_miss_reason(s: State) -> str | None:
-    """Return why no pod of the current revision can read or add recipes, or None if one can or none has reported."""
+    """Return why no pod of the current revision can read or add recipes, or None.
+
+    The result is None if a pod can read or add recipes, or if no pod has reported yet.
+    """
     reports = _reports(s) if s.inference.spec.recipe_cache.enabled else []
     return _why(reports) if reports and _phase(reports) == "Missed" else None
 
@@ -48,7 +51,7 @@ def _phase(reports: list[WarmupReport]) -> str:
 
 
 def _why(reports: list[WarmupReport]) -> str | None:
-    """Return the reason of the pod with the worst outcome."""
+    """Return the reason from the report with the worst outcome, or None if no report has a reason."""
     shared = [report.shared_recipes for report in reports if report.shared_recipes and report.shared_recipes.reason]
     shared.sort(key=lambda each: each.outcome is not RecipeOutcome.MISS)
     return next((each.reason[:MAX_TEXT] for each in shared if each.reason), None)

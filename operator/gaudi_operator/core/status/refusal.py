@@ -1,4 +1,4 @@
-"""The status of a resource after the API server refused a request, or if the operator cannot read the spec."""
+"""The status of a resource after the API server has refused a request, or if the operator cannot read the spec."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -21,7 +21,7 @@ REASON = "SpecUnreadable"
 
 
 def unreadable_status(observed: Observed, before: GaudiInferenceStatus, sentence: str) -> GaudiInferenceStatus:
-    """Return `before` with conditions that refuse a spec that cannot be read. Pod rows stay."""
+    """Return `before` with conditions for a spec that cannot be read. The rows of pods stay."""
     generation = read_identity(observed.resource).generation
     verdicts = {
         "Ready": Verdict(FALSE, REASON, sentence),
@@ -31,14 +31,15 @@ def unreadable_status(observed: Observed, before: GaudiInferenceStatus, sentence
         "Stalled": Verdict(TRUE, REASON, sentence),
         "PlanAccepted": Verdict(FALSE, REASON, sentence),
     }
-    # The state of pods is still true while their spec cannot be read.
+    # Keep the other conditions. They describe the pods, whose state does not depend on whether the new spec can be
+    # read.
     kept = {each.type: Verdict(each.status, each.reason, each.message) for each in before.conditions}
     conditions = conditions_from((kept | verdicts).items(), before.conditions, generation, observed.now)
     return before.model_copy(update={"observed_generation": generation, "phase": "Stalled", "conditions": conditions})
 
 
 def with_refusal(decision: Decision, before: GaudiInferenceStatus, refusal: Problem, now: datetime) -> Decision:
-    """Return the decision with a status that shows the refusal, and with an event the first time.
+    """Return the decision with a status that shows the refusal. A new refusal also adds an event.
 
     `before` is the written status.
     """
@@ -54,7 +55,7 @@ def with_refusal(decision: Decision, before: GaudiInferenceStatus, refusal: Prob
     replaced = {each.type for each in judged}
     others = (each for each in decision.status.conditions if each.type not in replaced)
     status = decision.status.model_copy(update={"phase": "Stalled", "conditions": (*judged, *others)})
-    # Reconciles meet the same refusal every few seconds.
+    # Publish the event only once, because the same refusal repeats in every reconcile.
     known = any(each.type == "Stalled" and each.reason == refusal.reason for each in before.conditions)
     news = () if known else (Event("Warning", refusal.reason, refusal.message),)
     return replace(decision, status=status, events=(*decision.events, *news))

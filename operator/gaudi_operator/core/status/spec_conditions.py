@@ -1,6 +1,6 @@
 """The conditions about the plan and the settings of a spec: PlanAccepted, BucketCoverage and others.
 
-See docs/reference/conditions.md. The message of PlanAccepted says what the plan costs and names the source of the
+See docs/reference/conditions.md. The message of PlanAccepted contains the costs of the plan and the source of these
 figures.
 """
 
@@ -27,7 +27,7 @@ def _advice(reports: Iterable[WarmupReport]) -> str:
 
 
 def judge_plan_accepted(s: State) -> Verdict:
-    """Judge the condition PlanAccepted of a spec: it can work, as far as it is known before a pod runs."""
+    """Judge the condition PlanAccepted: the spec can work according to all data that exist before a pod runs."""
     if s.violation:
         return Verdict(FALSE, s.violation.reason, s.violation.message)
     plan = s.plan
@@ -43,7 +43,7 @@ def judge_plan_accepted(s: State) -> Verdict:
 
 
 def _by_measurement(plan: PlanState, readiness: Readiness) -> tuple[ConditionStatus, str, str | None]:
-    """Return (status, reason, sentence) of a measured plan. The sentence reports missed thresholds, if any."""
+    """Return (status, reason, sentence) of a measured plan. The sentence reports missed thresholds, or is None."""
     found = plan.captured_percent
     phases = (
         ("prompt", found.prompt, readiness.min_captured_prompt_percent),
@@ -60,7 +60,7 @@ def _by_measurement(plan: PlanState, readiness: Readiness) -> tuple[ConditionSta
 
 
 def judge_bucket_coverage(s: State) -> Verdict:
-    """Judge the condition BucketCoverage of a spec: every batch has a bucket, every request met a warm graph."""
+    """Judge the condition BucketCoverage: every batch has a bucket, and every request used a warm graph."""
     reports = [pod.report for pod in s.serving if pod.report]
     if s.inference.spec.readiness.on_recompiles is not OnRecompiles.IGNORE and _met_cold(reports):
         found = "Requests had shapes without a warm graph: status.recompiles lists them."
@@ -88,7 +88,7 @@ def _met_cold(reports: Iterable[WarmupReport]) -> bool:
 
 
 def judge_settings_effective(s: State) -> Verdict:
-    """Judge the condition SettingsEffective of a spec: every setting has an effect."""
+    """Judge the condition SettingsEffective: every setting of the spec has an effect."""
     ignored = why_settings_are_ignored(s.inference)
     if ignored:
         return Verdict(FALSE, "SettingsIgnored", ignored)

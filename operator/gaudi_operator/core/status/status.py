@@ -1,7 +1,7 @@
-"""The status of a resource, assembled from the state of one reconcile, with throttled writes.
+"""The status of a resource, built from the state of one reconcile, with throttled writes.
 
-figures.py selects the pods for the figures. `status.revisions` has the stored revisions, newest first, with number, age
-and phase.
+figures.py selects the pods for the figures. `status.revisions` contains the stored revisions, newest first, with
+number, age and phase.
 """
 
 from datetime import datetime
@@ -50,12 +50,12 @@ Otherwise each start would write the status of every resource twice.
 
 
 def status_delay(pods: int) -> float:
-    """Return the delay of status writes in seconds, for a resource with `pods` pods."""
+    """Return the delay of status writes in seconds for a resource with `pods` pods."""
     return max(STATUS_DELAY_SECONDS, min(pods / PODS_A_SECOND, MANY_PODS_SECONDS))
 
 
 def make_status(state: State) -> GaudiInferenceStatus:
-    """Return the status of the resource to show now, assembled from the state."""
+    """Return the current status of the resource, built from the state."""
     rows = pod_states(state)
     return GaudiInferenceStatus(
         observed_generation=state.inference.identity.generation,
@@ -79,13 +79,16 @@ def make_status(state: State) -> GaudiInferenceStatus:
 
 
 def _max_replicas(state: State) -> int | None:
-    """Return the maximum replicas by the class, for the rule on the scale subresource (api/class_policies.py)."""
+    """Return the maximum replicas that the class permits. A rule on the scale subresource uses this number.
+
+    See api/class_policies.py.
+    """
     platform, current = state.platform, state.rollout.current
     return most_replicas(current, platform.limits) if platform.says and current else None
 
 
 def _figures(state: State, rows: tuple[PodState, ...]) -> dict[str, Any]:
-    """Return the figures of the status. Written figures stay until a pod has reported."""
+    """Return the figures for the status. Until a pod has reported, the written figures stay."""
     pods = figures.pods_of_figures(state)
     names = {pod.name for pod in pods}
     mine = [row for row in rows if row.name in names]
@@ -100,7 +103,8 @@ def _figures(state: State, rows: tuple[PodState, ...]) -> dict[str, Any]:
             [row for row in rows if row.ready], [pod.report for pod in state.serving if pod.report]
         ),
     }
-    # A new leader has no reports yet. Zeros would look like a loss of all graphs.
+    # A new leader of the operator has no reports yet. Keep the written figures, because zeros would look like a loss of
+    # all graphs.
     if pods and not reports:
         found |= {key: getattr(written, key) for key in ("buckets", "memory", "recompiles")}
     return found
@@ -114,9 +118,9 @@ def _phase(state: State) -> str:
     if state.problem and state.problem.reason == "RolledBack":
         return "RolledBack"
     if state.stalls:
-        # The spec needs action, but all replicas of the model serve.
+        # The spec was refused and needs a user, but all replicas serve. `Stalled` would hide that.
         return "SpecRefused" if state.violation and len(state.serving) >= state.desired else "Stalled"
-    # If a problem hides the progress from Ready, the phase still shows it.
+    # If a problem replaces the progress in the condition Ready, the phase still shows the progress.
     reason = describe_progress(state)[0] if state.worst_problem else judge_ready(state).reason
     return _PHASES.get(reason, reason)
 
@@ -129,7 +133,7 @@ def throttle_status(
     *,
     reported: bool = True,
 ) -> tuple[GaudiInferenceStatus, datetime | None]:
-    """Return (`fresh`, None), or (`before`, time since which a change has waited to be written).
+    """Return (`fresh`, None) to write the status, or (`before`, start of the delay) to delay the write.
 
     `reported` is True if all running pods have reported since this process started. Three changes are not delayed: a
     change of Ready, the first status of a changed spec, and a change of fields that later reconciles read. The creation
@@ -146,7 +150,7 @@ def throttle_status(
 
 
 def have_all_pods_reported(state: State) -> bool:
-    """Return True if the status is complete: every running replica has reported since this process started."""
+    """Return True if every running replica has reported since this process started, so the status is complete."""
     return all(pod.received for pod in state.active if pod.container and pod.container.running)
 
 
@@ -160,14 +164,15 @@ def _remembered(status: GaudiInferenceStatus) -> tuple[object, ...]:
 
 
 def _undated(status: GaudiInferenceStatus) -> GaudiInferenceStatus:
-    """Return the status without the creation times of revisions, which may be written later."""
-    # The API server sets the time when it creates the ControllerRevision, so each rollout would cost another write.
+    """Return the status without the creation times of revisions, which need no write of their own."""
+    # The API server sets the creation time of a ControllerRevision. If this time counted as a change, each rollout
+    # would need one more status write.
     revisions = tuple(row.model_copy(update={"created": None}) for row in status.revisions)
     return status.model_copy(update={"revisions": revisions})
 
 
 def revision_states(state: State) -> tuple[RevisionStatus, ...]:
-    """Return the rows of the status per stored revision, newest first, limited to the maximum of the status."""
+    """Return one row of the status per stored revision, newest first, up to the maximum number of rows."""
     newest = sorted(state.revisions, key=lambda revision: revision.number, reverse=True)
     return tuple(_state(state, revision) for revision in newest[:MAX_REVISIONS])
 

@@ -1,4 +1,4 @@
-"""Compiled recipes that outlive their pods: copied from a volume before an engine loads, added to it after warm-up.
+"""Compiled recipes that outlive their pods: read from a volume before an engine loads, published after warm-up.
 
 cache         the two steps of start-up, and the pod's own disk
 entry         one entry on a volume; remote_entry: the same in an object store

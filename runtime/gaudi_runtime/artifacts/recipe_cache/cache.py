@@ -46,15 +46,15 @@ class Disk:
         self._staging = folder / STAGING
 
     def held(self, alive: Alive, but: Collection[str] = ()) -> Manifest:
-        """Return the recipes on this disk, except the paths `but`. Reads every file of the result. Raises OSError."""
+        """Return the recipes on this disk, except the paths in `but`. Reads every returned file. Raises OSError."""
         with self._journal() as journal:
             files = files_below(self.folder, lambda path: path in but or _is_no_recipe(path), alive)
             return Manifest(files, journal.recipes)
 
     def add(self, entry: Source, manifest: Manifest, alive: Alive) -> None:
-        """Copy missing files here, all or none. Raises EntryUnusable or OSError."""
+        """Copy all missing files to this disk, or none if a copy fails. Raises EntryUnusable or OSError."""
         missing = [(path, file) for path, file in manifest.files.items() if not (self.folder / path).exists()]
-        # Each file is created by a rename, because an engine must never load half a file, even after a kill.
+        # Each file appears by a rename. Otherwise an engine could load half a file after a killed copy.
         with self._empty_staging():
             entry.copy(missing, self._staging, alive)
             for path, _ in missing:
@@ -68,7 +68,7 @@ class Disk:
 
     @contextmanager
     def _empty_staging(self) -> Iterator[None]:
-        """Empty the staging folder before and after the block; a killed process may have left files in it."""
+        """Empty the staging folder before and after the block, because a killed process may have left files there."""
         shutil.rmtree(self._staging, ignore_errors=True)
         self._staging.mkdir(parents=True)
         try:
@@ -87,7 +87,7 @@ def _is_no_recipe(path: str) -> bool:
 
 @dataclass(frozen=True)
 class _Places:
-    """The places of the recipes of one key: the shared ones, and the disk of this pod."""
+    """The places of the recipes of one key: the shared volume with its entry, and the disk of this pod."""
 
     shared: SharedRecipes
     entry: Entry
@@ -96,7 +96,7 @@ class _Places:
 
 
 class RecipeCache:
-    """The recipes of one start. `key` is None for an engine that keeps none."""
+    """The recipe cache of one start. `key` is None for an engine that stores no recipes."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class RecipeCache:
         stop: threading.Event,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Store the arguments; nothing is read yet. `clock` returns monotonic seconds."""
+        """Store the arguments without reading any file. `clock` returns monotonic seconds."""
         shared, local = config.shared_recipes, config.recipe_cache_dir
         self._desired = bool(shared and local and config.warmup.enabled)
         self._places: _Places | None = None
@@ -119,14 +119,14 @@ class RecipeCache:
         self._clock, self._seconds = clock, 0.0
 
     def take(self) -> None:
-        """Copy existing recipes of the key to the disk of this pod. Raises Stopped."""
+        """Copy the existing recipes of the key to the disk of this pod. Raises Stopped."""
         if self._places:
             self._take(self._places)
         elif self._desired:
             self._report(RecipeOutcome.MISS, "The engine keeps no compiled code in this execution mode.")
 
     def publish(self) -> None:
-        """Add the recipes that were compiled here to the shared ones. Raises Stopped."""
+        """Add the recipes that this pod compiled to the shared recipes. Raises Stopped."""
         if not self._places:
             return
         shared = self._places.shared
@@ -140,7 +140,7 @@ class RecipeCache:
 
     def _take(self, places: _Places) -> None:
         shared, entry = places.shared, places.entry
-        # From now until this process ends no process removes the entry, even if it does not exist yet.
+        # The mark protects the entry from removal until this process ends, even if the entry does not exist yet.
         use(Path(shared.path) / mark_name(entry.key.digest, places.revisions.own()))
         begun, outcome, reasons = self._clock(), RecipeOutcome.SEEDING, list[str]()
         for name, source in _sources(shared, entry, self._alive):
@@ -156,7 +156,10 @@ class RecipeCache:
         self._report(outcome, " ".join(reasons))
 
     def _publish(self, places: _Places) -> str | None:
-        """Return why recipes could not be added; None if all are there or another process adds them."""
+        """Return why recipes could not be added.
+
+        Return None if no recipe is missing or another process adds recipes.
+        """
         known = self._stored(places.entry)
         fresh = places.disk.held(self._alive, but=known.files if known else ())
         if not (fresh.files or known):
@@ -207,14 +210,14 @@ class RecipeCache:
 
 @contextmanager
 def _turn(root: Path) -> Iterator[bool]:
-    """Yield whether this process alone may write into `root` while the block runs. Raises OSError."""
+    """Yield True if only this process may write into `root` during the block. Raises OSError."""
     with (root / "lock").open("a+") as lock:
         yield try_lock(lock)
 
 
 def _sources(shared: SharedRecipes, entry: Entry, alive: Alive) -> Iterator[tuple[str, Callable[[], Source]]]:
-    """Yield the volume with its `entry`, then the image, then the store."""
-    # Created one by one, because wrong credentials of a store must not prevent the use of the volume.
+    """Yield the sources of recipes: first the volume with its `entry`, then the image, then the store."""
+    # Sources are created one by one. Otherwise wrong credentials for the store would prevent the use of the volume.
     yield shared.path, lambda: entry
     if seed := shared.seed:
         yield seed, lambda: Entry(Path(seed), entry.key)

@@ -1,4 +1,4 @@
-"""Removal of entries of the shared recipes: those that are not needed, too old, or unused for longest."""
+"""Removal of shared recipe entries that are unneeded, too old, or unused for the longest time."""
 
 import re
 import time
@@ -21,7 +21,7 @@ SETTLING_SECONDS = 3600.0
 
 @dataclass(frozen=True)
 class Kept:
-    """An entry: its bytes, the seconds since a start last used it, and whether it is in use or needed."""
+    """An entry: its bytes, the seconds since the last start with the entry, and whether it is in use or needed."""
 
     name: str
     size: int
@@ -30,13 +30,16 @@ class Kept:
     needed: bool = True
 
     def is_over(self, max_age_seconds: float) -> bool:
-        """Return whether the entry must be removed even if there is room."""
+        """Return True if the entry must be removed even if the volume has enough space."""
         limit = max_age_seconds if self.needed else min(max_age_seconds, SETTLING_SECONDS)
         return not self.in_use and self.unused_seconds > limit
 
 
 def to_remove(entries: Iterable[Kept], room: int, max_age_seconds: float) -> list[str]:
-    """Return names to remove so that at most `room` bytes are left. Entries in use are never removed."""
+    """Return the names of entries to remove, so that at most `room` bytes are left.
+
+    Entries in use are never removed.
+    """
     entries = sorted(entries, key=lambda each: -each.unused_seconds)
     gone = [each for each in entries if each.is_over(max_age_seconds)]
     taken = sum(each.size for each in entries) - sum(each.size for each in gone)
@@ -48,9 +51,9 @@ def to_remove(entries: Iterable[Kept], room: int, max_age_seconds: float) -> lis
 
 
 def clean(root: Path, but: str, room: int, max_age_seconds: float, kept: KeptRevisions | None) -> int:
-    """Remove entries that are too old or do not fit, except `but`; return the bytes of the other entries that stay.
+    """Remove entries that are too old or do not fit, except `but`. Return the bytes of the other remaining entries.
 
-    `kept` are the revisions that can still run; None if they are not known. The caller must have the lock.
+    `kept` contains the revisions that can still run, or is None if they are unknown. The caller must have the lock.
     """
     for half in root.glob(_HALF_REMOVED):
         remove(half)
@@ -82,7 +85,7 @@ class _Mark:
 
 
 def _marks(root: Path) -> dict[str, list[_Mark]]:
-    """Return the marks of each entry, including entries that do not exist."""
+    """Return the marks by entry, including marks of entries that do not exist."""
     found = defaultdict(list)
     for file in root.glob("*.use"):
         if mark := marked(file.name):
@@ -106,8 +109,9 @@ def _entries(root: Path, but: str, marks: dict[str, list[_Mark]], kept: KeptRevi
 
 
 def _drop_marks(root: Path, marks: dict[str, list[_Mark]], kept: KeptRevisions | None) -> None:
-    """Remove marks without an entry or a revision."""
-    # Each revision leaves one mark for each entry, and a volume may outlive thousands of revisions.
+    """Remove marks whose entry or revision no longer exists."""
+    # Each revision leaves one mark for each entry. Without this cleanup, the marks of thousands of revisions would
+    # accumulate.
     for digest, own in marks.items():
         there = (root / digest).exists()
         for mark in own:

@@ -1,8 +1,8 @@
 """One entry of the shared recipes on disk.
 
-DIGEST/manifest        the list of its files; replaced by one rename
-DIGEST/objects/        contents of files, named by their SHA-256; each is created by one rename
-DIGEST.*.use           locked by every process that started with the entry; its time is that of the last start
+DIGEST/manifest        the list of the entry's files; replaced by one rename
+DIGEST/objects/        contents of files, named by their SHA-256; each file is created by one rename
+DIGEST.*.use           locked by every process that started with the entry; its modification time is the last start
 """
 
 import hashlib
@@ -37,7 +37,7 @@ class Source(Protocol):
         """Read the manifest; None if there is no entry. Raises EntryUnusable or OSError."""
 
     def copy(self, files: Iterable[tuple[str, StoredFile]], target: Path, alive: Alive) -> None:
-        """Copy files into `target` and compare their checksums. Raises EntryUnusable or OSError."""
+        """Copy files into `target` and verify their checksums. Raises EntryUnusable or OSError."""
 
 
 class Entry:
@@ -59,7 +59,7 @@ class Entry:
         return parse_manifest(content.decode(errors="replace"), self.key)
 
     def copy(self, files: Iterable[tuple[str, StoredFile]], target: Path, alive: Alive) -> None:
-        """Copy files into `target` and compare their checksums. Raises EntryUnusable or OSError."""
+        """Copy files into `target` and verify their checksums. Raises EntryUnusable or OSError."""
         for path, stated in files:
             place = target / path
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -71,10 +71,10 @@ class Entry:
                 raise EntryUnusable(f"{path} does not have its checksum")
 
     def write(self, manifest: Manifest, source: Path, alive: Alive, *, again: bool) -> None:
-        """Publish `manifest`; missing files are copied from `source`. The caller must have the lock.
+        """Publish `manifest` and copy missing files from `source`. The caller must have the lock.
 
-        With `again`, existing files are written again, because some were damaged. Raises OSError, or EntryUnusable if a
-        file has changed since the manifest was made.
+        If `again` is True, existing files are also written, because some of them are damaged. Raises OSError, or
+        EntryUnusable if a file has changed since the manifest was made.
         """
         self._objects.mkdir(parents=True, exist_ok=True)
         self._drop_unfinished()
@@ -85,14 +85,14 @@ class Entry:
             fresh.write_text(manifest_text(manifest, self.key))
 
     def drop_unnamed(self, manifest: Manifest) -> None:
-        """Remove contents that are not in `manifest`."""
+        """Remove stored contents that `manifest` does not list."""
         named = {file.sha256 for file in manifest.files.values()}
         for each in self._objects.iterdir():
             if each.name not in named:
                 each.unlink(missing_ok=True)
 
     def _drop_unfinished(self) -> None:
-        """Remove the files that a killed writer left, because they take room."""
+        """Remove the files that a killed writer left, because these files use disk space."""
         for each in [*self._objects.glob("*.*"), *self.folder.glob("manifest.*")]:
             each.unlink(missing_ok=True)
 
@@ -110,7 +110,7 @@ class Entry:
 
 @contextmanager
 def _at_once(place: Path) -> Iterator[Path]:
-    """Yield a file that becomes `place` if the block succeeds; on a full disk it is removed."""
+    """Yield a temporary file that becomes `place` if the block succeeds. The file is removed if the disk is full."""
     fresh = place.with_name(f"{place.name}.{uuid4().hex}")
     try:
         yield fresh
@@ -120,7 +120,7 @@ def _at_once(place: Path) -> Iterator[Path]:
 
 
 def files_below(folder: Path, skip: Callable[[str], bool], alive: Alive) -> dict[str, StoredFile]:
-    """Return all files below `folder` for an entry on disk, with checksums, except paths that `skip` selects."""
+    """Return all files below `folder` with their checksums, except the paths that `skip` selects."""
     found = {}
     for file in sorted(folder.rglob("*")):
         path = file.relative_to(folder).as_posix()
@@ -131,8 +131,8 @@ def files_below(folder: Path, skip: Callable[[str], bool], alive: Alive) -> dict
 
 
 def remove(folder: Path) -> None:
-    """Remove one entry of recipes from the disk: it disappears at once, then its files are deleted."""
-    # One rename hides the whole entry. A reader finds the entry missing, but never half of it.
+    """Remove one entry of recipes from the disk: first hide it by a rename, then delete its files."""
+    # One rename hides the whole entry. Otherwise a reader could see an entry with half of its files.
     gone = folder.with_name(f"{folder.name}.{uuid4().hex}.gone")
     folder.rename(gone)
     shutil.rmtree(gone, ignore_errors=True)
@@ -146,7 +146,7 @@ def _copy(source: Path, target: Path, alive: Alive) -> StoredFile:
 
 
 def written(pieces: Iterator[bytes], copy: BinaryIO) -> Iterator[bytes]:
-    """Write the pieces of a file of an entry to `copy`, and yield each after it is written."""
+    """Write the pieces of an entry's file to `copy`, and yield each piece after it is written."""
     for piece in pieces:
         copy.write(piece)
         yield piece

@@ -1,7 +1,7 @@
 """The manifest of an entry of the shared recipes, as text. Pure.
 
-The first line is the SHA-256 of the rest, so that a truncated manifest is not mistaken for a small one. The rest is the
-key, each file by its path with checksum and bytes, and the journal of the warm-ups that made the files
+The first line is the SHA-256 of the rest. So a truncated manifest cannot be mistaken for a small one. The rest contains
+the key, each file's path, checksum and bytes, and the journal of the warm-ups that made the files
 (docs/how-to/recipe-cache.md).
 """
 
@@ -24,11 +24,11 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class EntryUnusable(Exception):
-    """The error that an entry does not match its manifest; the message is the reason, as the end of a sentence."""
+    """The error that an entry does not match its manifest. The message is the reason, as the end of a sentence."""
 
 
 class StoredFile(Wire):
-    """A file of an entry; equal contents are stored once, under their checksum."""
+    """A file of an entry. Files with equal contents are stored once, under their checksum."""
 
     sha256: Sha256
     size: Annotated[int, Field(ge=0)] = Field(description="Bytes.")
@@ -50,16 +50,17 @@ class Manifest:
 
     @property
     def size(self) -> int:
-        """The bytes of all contents, each counted once."""
+        """The bytes of all files. Files with equal contents count once."""
         return sum({file.sha256: file.size for file in self.files.values()}.values())
 
     def and_that_of(self, stored: "Manifest") -> "Manifest":
         """Return the files and steps of both manifests."""
-        # A stored file replaces ours: another start has already run with it, while ours may be from a killed process.
+        # A stored file replaces the new one: another start has already used the stored file, but the new one may come
+        # from a killed process.
         return Manifest({**self.files, **stored.files}, self.recipes.and_those_of(stored.recipes))
 
     def matches(self, stored: "Manifest") -> bool:
-        """Return whether `stored` has the same files and steps. The seconds of a step may differ."""
+        """Return True if `stored` has the same files and steps. The seconds of a step may differ."""
         return self.files == stored.files and self.recipes.seconds.keys() == stored.recipes.seconds.keys()
 
 
@@ -74,7 +75,7 @@ def manifest_text(manifest: Manifest, key: RecipeKey) -> str:
 def parse_manifest(text: str, key: RecipeKey) -> Manifest:
     """Return the manifest in `text`.
 
-    Raises EntryUnusable if it is damaged, has another key, or names files outside its folder.
+    Raises EntryUnusable if the text is damaged, has another key, or names files outside the folder of the entry.
     """
     checksum, _, body = text.partition("\n")
     if checksum != _checksum(body):

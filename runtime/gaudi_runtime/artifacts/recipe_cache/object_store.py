@@ -27,25 +27,28 @@ _BUSY = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 
 
 class NoSuchObject(Exception):
-    """The error that the object store has no object of this name."""
+    """The error that the object store has no object with the requested name."""
 
 
 class StoreAway(Exception):
-    """The error that an object store failed and a retry may help; the message ends a sentence with the reason."""
+    """The error that a request to an object store failed and a retry may help.
+
+    The message is the reason, as the end of a sentence.
+    """
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """Refuses redirects, which would send the credentials to another host."""
+    """A handler that rejects redirects, because a redirect would send the credentials to another host."""
 
     def redirect_request(self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str) -> None:
-        """Return None, so that the answer becomes an HTTPError."""
+        """Return None, so that urllib raises HTTPError for the redirect."""
 
 
 @dataclass(frozen=True)
 class HttpStore:
-    """An object store at `url`, with either `token` or `keys` and their `region`, or without credentials.
+    """An object store at `url`, with `token`, with `keys` and their `region`, or without credentials.
 
-    The store may be silent for `silence_seconds`, before an answer or within one.
+    A request fails if the store sends nothing for `silence_seconds`, before or during its answer.
     """
 
     url: str
@@ -78,9 +81,9 @@ class HttpStore:
 
 
 def http_store(store: RecipeStore, environment: Mapping[str, str]) -> HttpStore:
-    """Return the object store of shared recipes, with the credentials of the `environment`.
+    """Return the object store of shared recipes, with the credentials in `environment`.
 
-    Raises EntryUnusable if a credential is missing or invalid, and for an address without TLS, unless that is allowed.
+    Raises EntryUnusable if a credential is missing or invalid, or if the address has no TLS and this is not allowed.
     """
     given = {name: value.strip() for name, value in environment.items() if value.strip()}
     token, session = given.get(STORE_TOKEN_VARIABLE), given.get(STORE_SESSION_VARIABLE)

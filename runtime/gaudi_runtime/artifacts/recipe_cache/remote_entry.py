@@ -1,4 +1,4 @@
-"""One remote entry of recipes, in an object store: the same files as on a volume (entry.py), only read."""
+"""A remote entry of recipes in an object store: the same files as on a volume (entry.py), but read-only."""
 
 import threading
 import time
@@ -27,7 +27,7 @@ PAUSES = (1.0, 4.0)
 
 
 class RemoteEntry:
-    """The remote entry of recipes of `key` in a store: at most `limit_bytes`, read within `seconds` from now on."""
+    """The remote entry of recipes of `key` in a store, with at most `limit_bytes`, to be read within `seconds`."""
 
     def __init__(
         self,
@@ -40,9 +40,10 @@ class RemoteEntry:
         clock: Callable[[], float] = time.monotonic,
         public_key: str | None = None,
     ) -> None:
-        """`alive` is called for every piece, from several threads; `clock` returns monotonic seconds.
+        """Start the deadline of `seconds` now. `alive` is called for every piece, from several threads.
 
-        If `public_key` (PEM) is set, an entry is read only if the holder of the key has signed it.
+        `clock` returns monotonic seconds. If `public_key` (PEM) is set, an entry is read only if the holder of the key
+        has signed it.
         """
         self._public_key = public_key
         self._store, self._key, self._limit = store, key, limit_bytes
@@ -71,7 +72,7 @@ class RemoteEntry:
             raise EntryUnusable("it has no manifest.sig, which publicKey requires") from error
 
     def copy(self, files: Iterable[tuple[str, StoredFile]], target: Path, alive: Alive) -> None:
-        """Copy files as Entry.copy() does, with `alive` of this object; the first failure cancels the others."""
+        """Copy files as Entry.copy() does. The first failure cancels the other copies."""
         tasks = [partial(self._bring, path, wanted, target / path) for path, wanted in files]
         all_at_once(tasks, self._ended, "recipes")
 
@@ -83,7 +84,7 @@ class RemoteEntry:
             raise EntryUnusable(f"{path} is missing in it") from error
 
     def _write(self, path: str, wanted: StoredFile, place: Path) -> None:
-        """Write one object to a file; each retry starts from the beginning, because objects are small."""
+        """Write one object to a file. Each retry starts from the first byte, because objects are small."""
         with place.open("wb") as file:
             found = stated(written(self._pieces(f"objects/{wanted.sha256}", wanted.size), file))
         if found != wanted:
@@ -91,7 +92,7 @@ class RemoteEntry:
         place.chmod(0o755)  # stores keep no modes, and some compiled files must be executable
 
     def _pieces(self, name: str, most: int) -> Iterator[bytes]:
-        """Yield the bytes of one object, which may have at most `most`."""
+        """Yield the bytes of one object. An object may have at most `most` bytes."""
         self._look()  # checked before each attempt, so that none begins after the deadline
         count = 0
         for piece in self._store.pieces(f"{self._key.digest}/{name}"):

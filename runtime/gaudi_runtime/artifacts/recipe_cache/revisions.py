@@ -20,19 +20,19 @@ _MARK = re.compile(r"([0-9a-f]{16})(?:\.([0-9A-Za-z-]+)\.([0-9a-z]+))?\.use")
 
 @dataclass(frozen=True)
 class User:
-    """A user of an entry of recipes: a revision, by the uid of its resource and its name."""
+    """A user of an entry of recipes: a revision, identified by the uid of its resource and its name."""
 
     resource: str
     revision: str
 
 
 def mark_name(digest: str, user: User | None) -> str:
-    """Return the name of the file that marks starts of `user` with the entry `digest`."""
+    """Return the name of the mark file for starts of `user` with the entry `digest`."""
     return f"{digest}.{user.resource}.{user.revision}.use" if user else f"{digest}.use"
 
 
 def marked(name: str) -> tuple[str, User | None] | None:
-    """Return the entry and the user of a mark file; None if it is not a mark."""
+    """Return the entry and the user of a mark file. Return None if the name is not that of a mark file."""
     found = _MARK.fullmatch(name)
     if found is None:
         return None
@@ -41,8 +41,8 @@ def marked(name: str) -> tuple[str, User | None] | None:
 
 
 def is_needed(users: Collection[User | None], kept: KeptRevisions | None) -> bool:
-    """Return True if an entry that these users started with may be used again."""
-    # Unknown users keep an entry: other resources, starts without a revision, and all users if `kept` is None.
+    """Return True if one of these users, or an unknown user, may start with the entry in the future."""
+    # An entry is kept if a user is unknown, belongs to another resource or has no revision, or if `kept` is None.
     if kept is None or not users:
         return True
     return any(user is None or user.resource != kept.resource or user.revision in kept.revisions for user in users)
@@ -56,7 +56,7 @@ class Revisions:
         self._file, self._own = file, environment.get(REVISION_VARIABLE, "")
 
     def kept(self) -> KeptRevisions | None:
-        """Return the kept revisions; None if the file cannot be read, and then no revision is removed."""
+        """Return the kept revisions. Return None if the file cannot be read; no revision is removed then."""
         if self._file is None:
             return None
         try:

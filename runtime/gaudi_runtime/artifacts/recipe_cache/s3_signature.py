@@ -1,6 +1,7 @@
 """Headers that sign one GET for S3 (AWS Signature Version 4). Pure.
 
-Only what reading an object needs: no query, no body (docs/how-to/recipe-cache.md, Recipes in an object store).
+The module supports only what reading an object needs: no query and no body (docs/how-to/recipe-cache.md, Recipes in an
+object store).
 """
 
 import hashlib
@@ -37,7 +38,7 @@ def signed_headers(
     }
     names = ";".join(sorted(headers))
     lines = "".join(f"{name}:{headers[name].strip()}\n" for name in sorted(headers))
-    # The path in the server's own notation: every byte is quoted once.
+    # The path is quoted exactly once, as the server quotes it. Otherwise the signatures differ.
     request = f"GET\n{quote(unquote(split.path))}\n\n{lines}\n{names}\n{NO_BODY}"
     scope = f"{stamp[:8]}/{region}/s3/aws4_request"
     to_sign = f"{ALGORITHM}\n{stamp}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"

@@ -1,7 +1,7 @@
-"""Checks the signature of a manifest of recipes: ECDSA over P-256 and SHA-256, in DER and base64.
+"""Verification of the signature of a recipe manifest: ECDSA over P-256 and SHA-256, in DER and base64.
 
 `cosign sign-blob --key` writes this form, and so does `openssl dgst -sha256 -sign` with base64. A manifest contains the
-checksums of all its files, so its signature covers them, too.
+checksums of all its files, so its signature also covers the files.
 """
 
 import binascii
@@ -14,7 +14,7 @@ MAX_SIGNATURE_BYTES = 4096
 
 def check_signature(manifest: bytes, signature: bytes, public_key: str) -> None:
     """Raise EntryUnusable unless the holder of `public_key` (PEM) made `signature` for `manifest`."""
-    # Imported here, because the library is needed only with a key.
+    # The library is imported here because only a start with a public key needs it.
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, SECP256R1, EllipticCurvePublicKey
     from cryptography.hazmat.primitives.hashes import SHA256

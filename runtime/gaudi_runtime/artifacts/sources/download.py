@@ -1,4 +1,4 @@
-"""Download of one file: continue after the last attempt, compare with the expected checksum, then publish it."""
+"""Download of one file: resume the previous attempt, verify the checksum, then publish the file."""
 
 import errno
 import hashlib
@@ -27,7 +27,7 @@ def is_as_stated(file: Path, stated: RemoteFile, progress: Callable[[], None]) -
 
     `progress` is called every few MB and may raise to end the reading.
     """
-    # A file without a SHA-256 has git's object id, which also covers a header before the content.
+    # If the source states no SHA-256, it states git's object ID, which is a SHA-1 of a header and the content.
     blob = f"blob {stated.size}\0".encode()
     digest = hashlib.sha256() if stated.sha256 else hashlib.sha1(blob, usedforsecurity=False)
     with file.open("rb") as content:
@@ -38,7 +38,7 @@ def is_as_stated(file: Path, stated: RemoteFile, progress: Callable[[], None]) -
 
 
 class Progress:
-    """The progress of downloads: `publish` receives the figures, and `alive`, called for each piece, may raise."""
+    """The progress of downloads. `publish` receives the figures; `alive` is called for each piece and may raise."""
 
     def __init__(self, publish: Callable[[FetchProgress], None], alive: Callable[[], None]) -> None:
         self._publish, self.alive = publish, alive
@@ -54,7 +54,7 @@ class Progress:
         self._publish(FetchProgress(done_bytes=done, total_bytes=total))
 
     def add(self, count: int) -> None:
-        """Add received bytes; a negative number stands for bytes that were discarded."""
+        """Add received bytes. A negative number means that bytes were discarded."""
         self.alive()
         with self._lock:
             before, self.done = self.done, self.done + count
@@ -64,15 +64,15 @@ class Progress:
 
     def others(self, here: int) -> None:
         """Report that another process fetches the same files, of which `here` bytes are on disk."""
-        # Published only when the number changes, because each report restarts the stall clock. If that
-        # process stalls, this one stalls, too.
+        # Only a changed number is published, because each report restarts the stall clock. If the other process stalls,
+        # this process must count as stalled, too.
         if here != self.done or not self._waiting:
             self.done, self._waiting = here, True
             self._publish(FetchProgress(done_bytes=here, waiting=True))
 
 
 class Source(Protocol):
-    """A source of downloads: one repository, or prefix, at one revision. Failures are RuntimeStartErrors."""
+    """A source of downloads: one repository or prefix at one revision. Its errors are RuntimeStartErrors."""
 
     @property
     def repo(self) -> str:
@@ -80,23 +80,26 @@ class Source(Protocol):
 
     @property
     def revision(self) -> str:
-        """Branch, tag or commit."""
+        """The branch, tag or commit."""
 
     def listing(self) -> Listing:
-        """Return the current files of the revision with size and checksum, under an id of exactly these files.
+        """Return the current files of the revision with sizes and checksums, and an ID of exactly these files.
 
         Raises HubUnreachable if a retry may help.
         """
 
     def content(self, commit: str, path: str, offset: int) -> AbstractContextManager[tuple[int, Iterator[bytes]]]:
-        """Return the bytes of one file from `offset` on, and the offset at which they begin; raises as `listing`."""
+        """Return the bytes of one file from about `offset`, and the offset of the first byte.
+
+        Raises as `listing` does.
+        """
 
 
 def download(source: Source, commit: str, file: RemoteFile, part: Path, target: Path, progress: Progress) -> None:
-    """Download `file` of a source to `target`. `part` keeps the received bytes in any case.
+    """Download `file` of a source to `target`. Received bytes stay in `part` even if the download fails.
 
-    Raises HubUnreachable if a retry may help, ModelUnreadable for two wrong checksums, DiskFull, or the errors of a
-    refusing hub.
+    Raises HubUnreachable if a retry may help, ModelUnreadable after two wrong checksums, DiskFull, or an error for a
+    request that the hub rejects.
     """
     if bytes_of(target) == file.size:
         return

@@ -1,6 +1,6 @@
-"""The checkpoint as a step of start-up: it is fetched if it is not mounted, and checked before an engine loads it.
+"""The checkpoint as a step of start-up: fetch it unless it is mounted, and check it before an engine loads it.
 
-A repository is fetched into its folder once for all pods that share it (docs/how-to/model-sources.md).
+Pods that share a folder fetch a repository only once (docs/how-to/model-sources.md).
 """
 
 import logging
@@ -36,9 +36,9 @@ PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, *[60.0] * 9)
 
 
 def with_model_here(config: RuntimeConfig, board: ReportBoard, stop: threading.Event) -> RuntimeConfig:
-    """Return the configuration with the paths of a fetched and checked model and adapters.
+    """Return the configuration with the paths of the fetched and checked model and adapters.
 
-    The simulation reads no model and fetches none. Raises a RuntimeStartError with a sentence, or Stopped.
+    A simulated engine reads and fetches no model. Raises Stopped, or a RuntimeStartError with the reason.
     """
     if config.engine.name is EngineName.SIM:
         return config
@@ -60,7 +60,7 @@ def with_model_here(config: RuntimeConfig, board: ReportBoard, stop: threading.E
 
 
 def _moved(desired: QuantizationConfig | None, named: str, found: str) -> QuantizationConfig | None:
-    """Return the configuration with its file in the folder `found`, if the file was in the folder `named`."""
+    """Return the quantization with its file moved to the folder `found` if the file was in the folder `named`."""
     if desired is None or desired.config_file is None or not Path(desired.config_file).is_relative_to(named):
         return desired
     file = Path(found) / Path(desired.config_file).relative_to(named)
@@ -70,10 +70,10 @@ def _moved(desired: QuantizationConfig | None, named: str, found: str) -> Quanti
 def fetched(
     repository: HubRepository, root: Path, limit: int | None, board: ReportBoard, stop: threading.Event
 ) -> Path:
-    """Fetch the files of a repository below `root`, unless they are there, and return their folder.
+    """Fetch the missing files of a repository below `root`, and return their folder.
 
-    Figures and warnings are published on the board. All files below `root` together may have `limit` bytes. Raises a
-    RuntimeStartError with a sentence, or Stopped.
+    Figures and warnings are published on the board. All files below `root` together may have `limit` bytes. Raises
+    Stopped, or a RuntimeStartError with the reason.
     """
     try:
         from gaudi_runtime.artifacts.sources.hub import Hub
@@ -95,7 +95,7 @@ def fetched(
 
 
 def access(environment: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """Return the token and the hub's address to fetch a checkpoint. Raises ConfigError for a token without TLS."""
+    """Return the token and the address of the hub. Raises ConfigError for a token without TLS."""
     token, endpoint = _token(environment), environment.get("HF_ENDPOINT")
     address = urlsplit(endpoint or "")
     if token and address.scheme.lower() == "http" and address.hostname not in LOOPBACK:
@@ -107,7 +107,7 @@ def access(environment: Mapping[str, str]) -> tuple[str | None, str | None]:
 
 
 def _token(environment: Mapping[str, str]) -> str | None:
-    """Return the token without a line break at its end, which Secrets made from files often have."""
+    """Return the token without the line break at its end, which is common in Secrets made from files."""
     token = environment.get("HF_TOKEN", "").strip()
     if not (token.isascii() and token.isprintable()):
         raise ConfigError("The access token in HF_TOKEN contains invalid characters: write its Secret again.")
@@ -120,10 +120,10 @@ def free_bytes(folder: Path) -> int:
 
 
 class Fetch:
-    """Fetches one repository into a folder below `root`, in which all repositories together may have `limit` bytes.
+    """A fetch of one repository into a folder below `root`. All repositories there may have `limit` bytes together.
 
-    `warn` receives sentences for the report, and `touch` is called for every piece. While another process fetches the
-    same repository, this one polls every `look_seconds`. `free` returns the free bytes on the disk of a folder.
+    `warn` receives warnings for the report, and `touch` is called for every piece. While another process fetches the
+    same repository, this process polls every `look_seconds`. `free` returns the free bytes on the disk of a folder.
     """
 
     def __init__(
@@ -146,9 +146,9 @@ class Fetch:
         self._progress = Progress(publish, self._alive)
 
     def run(self) -> Path:
-        """Fetch the snapshot and return its folder; a commit that is already complete needs no request.
+        """Fetch the snapshot and return its folder. A commit that is already complete needs no request.
 
-        Raises a RuntimeStartError with a sentence, or Stopped once `stop` is set.
+        Raises Stopped after `stop` is set, or a RuntimeStartError with the reason.
         """
         try:
             return self._pinned_and_here() or self._in_turn()
@@ -177,7 +177,7 @@ class Fetch:
             return self._store.use(commit)
 
     def _listing(self) -> Listing | Path:
-        """Return the listing; if the hub is not reachable, the last fetched snapshot of the branch or tag."""
+        """Return the listing, or the last snapshot of the branch or tag if the hub is not reachable."""
         known = self._store.known(self._source.revision)
         if known is None:
             return self._persistently(self._source.listing)
@@ -202,7 +202,7 @@ class Fetch:
         return commit
 
     def _make_room(self, commit: str, needed: int) -> None:
-        """Remove older commits of the repository that no process reads; those of other repositories stay."""
+        """Remove older commits of this repository that no process reads. Other repositories are not changed."""
         for dropped in self._store.drop_unused(commit, lambda: self._free() >= needed):
             log.info("Removed %s at %s, which no process uses, to make room", self._source.repo, dropped)
         if (free := self._free()) < needed:
@@ -221,7 +221,7 @@ class Fetch:
         return (done if done is not None else bytes_of(self._store.parts(commit) / file.path)) or 0
 
     def _round(self, commit: str, files: Sequence[RemoteFile]) -> None:
-        """Try once to fetch every missing file; the first failure cancels the others."""
+        """Try once to fetch every missing file. The first failure cancels the other downloads."""
         total, here = sum(file.size for file in files), sum(self._here(commit, file) for file in files)
         self._make_room(commit, total - here)  # so that DiskFull is raised before the first byte
         self._progress.begin(total, here)
@@ -233,7 +233,7 @@ class Fetch:
         self._store.turn.check()
 
     def _persistently(self, ask: Callable[[], Answer]) -> Answer:
-        """Call `ask` again while the hub is not reachable; the pauses begin again whenever bytes were received."""
+        """Retry `ask` while the hub is not reachable. The pauses start from the first one after bytes were received."""
         return persistently(ask, HubUnreachable, self._pauses, self._wait, lambda: self._progress.done)
 
     def _wait(self, seconds: float, why: HubUnreachable) -> None:

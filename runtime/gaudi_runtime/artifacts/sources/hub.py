@@ -1,6 +1,6 @@
-"""A hub by its protocol: the files of a repository, and the bytes of one file from an offset on.
+"""A client of a hub: lists the files of a repository, and reads one file from an offset.
 
-Every failure becomes a sentence without addresses of files, because addresses of a content network contain signatures.
+Error messages contain no addresses of files, because addresses of a content delivery network contain signatures.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_st
 from gaudi_runtime.artifacts.sources.listing import Listing, RemoteFile, is_pinned
 from gaudi_runtime.errors import ConfigError, HubUnreachable, ModelAccessDenied, ModelNotFound
 
-# Release 1, which release 0.26 of the Gaudi plugin requires, uses httpx; later ones use its successor.
+# huggingface_hub 1, which release 0.26 of the Gaudi plugin requires, uses httpx. Later versions use httpx2.
 _HTTP: Any = import_module("httpx" if __version__.startswith("1.") else "httpx2")
 
 ANSWER_SECONDS = 30.0
@@ -33,7 +33,7 @@ DENIED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 @dataclass(frozen=True)
 class Hub:
-    """One repository at one revision. `endpoint` is the hub's address, None for the public hub."""
+    """One repository at one revision. `endpoint` is the address of the hub, or None for the public hub."""
 
     repo: str
     revision: str
@@ -51,7 +51,7 @@ class Hub:
         return Listing(self._commit(info), files)
 
     def _commit(self, info: ModelInfo) -> str:
-        # The commit becomes the name of a folder, so only a valid commit is accepted.
+        # The commit becomes the name of a folder, so any other text could lead to a wrong path.
         commit = info.sha or ""
         if not is_pinned(commit) or (is_pinned(self.revision) and commit != self.revision):
             raise HubUnreachable(f"{self._name} answers with commit {commit!r} for revision {self.revision}.")
@@ -68,9 +68,9 @@ class Hub:
 
     @contextmanager
     def content(self, commit: str, path: str, offset: int) -> Iterator[tuple[int, Iterator[bytes]]]:
-        """Yield the offset at which the answer begins (0 if the server does not support ranges), and its bytes.
+        """Yield the offset at which the answer begins (0 if the server does not support ranges), and the bytes.
 
-        Raises as `listing` does, also while the bytes are read.
+        Raises the errors of `listing`, also while the bytes are read.
         """
         url = hf_hub_url(self.repo, path, revision=commit, endpoint=self.endpoint)
         headers = {**build_hf_headers(token=self.token or False), "Accept-Encoding": "identity"}
@@ -98,7 +98,8 @@ class Hub:
         except OfflineModeIsEnabled as error:
             raise ConfigError(f"HF_HUB_OFFLINE does not allow fetching repository {self.repo}: unset it.") from error
         except _HTTP.HTTPError as error:
-            # Other errors may contain addresses or headers.
+            # Only the text of a connection error is reported. The texts of other errors may contain addresses or
+            # headers.
             detail = str(error) if isinstance(error, _HTTP.ConnectError) else type(error).__name__
             raise HubUnreachable(f"{self._name} is not reachable ({detail}).") from error
 

@@ -1,4 +1,4 @@
-"""The listing of a repository at one commit, and which of its files a runtime needs. Pure."""
+"""The listing of a repository at one commit, and the selection of the files that a runtime needs. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file of a repository. `size` is in bytes; `blob_id`, git's SHA-1, is used if the hub has no `sha256`."""
+    """A file of a repository, with `size` in bytes. `blob_id` (git's SHA-1) is used if the hub has no `sha256`."""
 
     path: str
     size: int
@@ -34,14 +34,14 @@ class Listing:
 
 
 def is_pinned(revision: str) -> bool:
-    """Return True if a revision is a commit, so that its listing never changes."""
+    """Return True if the revision is a commit. The listing of a commit never changes."""
     return COMMIT.fullmatch(revision) is not None
 
 
 def wanted(repo: str, listing: Listing) -> tuple[RemoteFile, ...]:
     """Return the files of a repository to fetch, largest first, without weights in other formats.
 
-    Raises UnsupportedModel without safetensors files, ModelUnreadable for a path that leads out of the folder.
+    Raises UnsupportedModel if there are no safetensors files, and ModelUnreadable for a path outside the folder.
     """
     for file in listing.files:
         _stay_inside(repo, file.path)

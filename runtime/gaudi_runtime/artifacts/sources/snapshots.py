@@ -1,10 +1,10 @@
-"""The folder of one repository on disk; a rename marks a snapshot as complete.
+"""The folder of one repository on disk. A rename marks a snapshot as complete.
 
-COMMIT/            a complete snapshot: one rename creates it, and nothing is written into it
-COMMIT.files       names and bytes of its files, to check whether all of them still exist
-COMMIT.use         locked by every process that reads the snapshot; its time is that of the last start
-COMMIT.partial/    its files that are complete and have the expected checksum
-COMMIT.parts/      its files that are not complete
+COMMIT/            a complete snapshot: one rename creates it, and no process writes into it
+COMMIT.files       names and bytes of the snapshot's files, to check whether all of them still exist
+COMMIT.use         locked by every process that reads the snapshot; its modification time is the last start
+COMMIT.partial/    complete files with the expected checksum
+COMMIT.parts/      incomplete files
 refs/              for each branch or tag, the commit that was fetched last
 lock, holder       the process that may write (lock.py)
 """
@@ -23,7 +23,7 @@ UNFINISHED = (".partial", ".parts")
 
 
 class Store:
-    """The snapshots of one repository below `root`; `look_seconds` is how often a `Turn` polls."""
+    """The snapshots of one repository below `root`. A `Turn` polls every `look_seconds`."""
 
     def __init__(self, root: Path, repo: str, look_seconds: float = LOOK_SECONDS) -> None:
         self.folder = root / repo.replace("/", "--")
@@ -34,7 +34,7 @@ class Store:
         return self.folder / commit
 
     def partial(self, commit: str) -> Path:
-        """Return the folder for complete files of `commit` until all files are complete."""
+        """Return the folder for complete files of `commit`, which is used until all files are complete."""
         return self.folder / f"{commit}.partial"
 
     def parts(self, commit: str) -> Path:
@@ -42,14 +42,15 @@ class Store:
         return self.folder / f"{commit}.parts"
 
     def known(self, revision: str) -> Path | None:
-        """Return the complete snapshot of a branch or tag that was fetched last."""
+        """Return the last fetched snapshot of a branch or tag if it is complete; otherwise None."""
         ref = self._ref(revision)
         commit = ref.read_text() if ref.exists() else None
         return self.snapshot(commit) if commit and self.is_whole(commit) else None
 
     def is_whole(self, commit: str) -> bool:
-        """Return whether all files of a snapshot exist with all their bytes."""
-        # Only sizes are compared. Checksums were compared after the download, and reading 100 GB again takes minutes.
+        """Return True if all files of a snapshot exist with all their bytes."""
+        # Only sizes are compared: the download has already verified the checksums, and reading 100 GB a second time
+        # takes minutes.
         try:
             stated = json.loads(self._stated(commit).read_text())
         except (OSError, ValueError):
@@ -62,7 +63,7 @@ class Store:
         return self.snapshot(commit)
 
     def reopen(self, commit: str) -> None:
-        """Create the folders for the files of `commit`; files of an incomplete snapshot are kept."""
+        """Create the folders for the files of `commit`, and keep the files of an incomplete snapshot."""
         if self.snapshot(commit).exists():
             shutil.rmtree(self.partial(commit), ignore_errors=True)
             self.snapshot(commit).rename(self.partial(commit))
@@ -75,7 +76,7 @@ class Store:
         shutil.rmtree(self.parts(commit), ignore_errors=True)
 
     def remember(self, revision: str, commit: str) -> None:
-        """Store that `revision` is `commit` now."""
+        """Record the current commit of a branch or tag."""
         if not is_pinned(revision):
             self._ref(revision).parent.mkdir(exist_ok=True)
             _write(self._ref(revision), commit)
@@ -85,16 +86,16 @@ class Store:
         return sum(map(bytes_below, self._unfinished()))
 
     def drop_unfinished(self, but: str) -> None:
-        """Remove files from fetches of other commits."""
-        # No such fetch is running, because this process has the lock.
+        """Remove incomplete files of all commits except `but`."""
+        # No other process fetches these files, because this process has the lock.
         for folder in self._unfinished():
             if folder not in (self.partial(but), self.parts(but)):
                 shutil.rmtree(folder, ignore_errors=True)
 
     def drop_unused(self, but: str, enough: Callable[[], bool]) -> Iterator[str]:
-        """Remove snapshots that no process reads until there is `enough` room, the longest unused first.
+        """Remove snapshots that no process reads, longest unused first, until `enough` returns True.
 
-        Yields the commits that were removed.
+        Yields the removed commits.
         """
         marks = [mark for mark in self.folder.glob("*.use") if mark.stem != but and self.snapshot(mark.stem).exists()]
         for mark in sorted(marks, key=lambda each: each.stat().st_mtime):
@@ -118,12 +119,12 @@ class Store:
 
 
 def bytes_below(folder: Path) -> int:
-    """Return the bytes of all snapshots below `folder`. Another process may move files away in the meantime."""
+    """Return the bytes of all snapshots below `folder`. Another process may move files away during the count."""
     return sum(bytes_of(Path(place) / name) or 0 for place, _, names in os.walk(folder) for name in names)
 
 
 def _write(file: Path, text: str) -> None:
-    """Write the whole text or nothing."""
+    """Write the text atomically: the file has either the whole text or its old contents."""
     fresh = file.with_suffix(".new")
     with fresh.open("w") as content:
         content.write(text)

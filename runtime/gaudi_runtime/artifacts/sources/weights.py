@@ -27,9 +27,9 @@ POINTER = b"version https://git-lfs"
 def check_weights(folder: Path, progress: Callable[[], None] = lambda: None) -> None:
     """Check that every file of the index exists with all its tensors, and that no file is truncated.
 
-    Reads the header of each file, some KB to some MB, and calls `progress` after each. A folder without safetensors
-    files passes, because only the engine can decide about it. Raises ModelNotFound for a missing file and
-    ModelUnreadable for a damaged one, with a sentence that names it.
+    The check reads the header of each file (some KB to some MB), and calls `progress` after each header. A folder
+    without safetensors files passes, because only the engine can check other formats. Raises ModelNotFound for a
+    missing file and ModelUnreadable for a damaged file. The message names the file.
     """
     try:
         named = _named_by_index(folder)
@@ -53,7 +53,7 @@ def _check(file: Path, wanted: set[str]) -> None:
 
 
 def _named_by_index(folder: Path) -> dict[str, set[str]]:
-    """Return the tensors of the index by file; empty if there is no index."""
+    """Return the tensors of the index by file. The result is empty if there is no index."""
     file = folder / INDEX_FILE
     if not file.exists():
         return {}
@@ -68,14 +68,14 @@ def _named_by_index(folder: Path) -> dict[str, set[str]]:
 
 
 def _inside(name: str) -> str:
-    """Return the name of a file in the folder, in printable form. Raises ValueError for any other path."""
+    """Return the printable name of a file in the folder. Raises ValueError for any other path."""
     if len(name) > MOST_NAME or not name.isprintable() or name.startswith("/") or ".." in name.split("/"):
         raise ValueError(name)
     return name
 
 
 def _tensors(file: Path) -> Mapping[str, Any]:
-    """Return the entries of the header after checking that the file has the length that they require."""
+    """Return the entries of the header. Checks that the length of the file matches the entries."""
     if not file.exists():
         raise ModelNotFound(f"{file} is missing: {INDEX_FILE} names it, so the checkpoint is incomplete.")
     with file.open("rb") as content:

@@ -1,6 +1,6 @@
-"""Models, as far as memory depends on them (docs/internals/memory.md): pure arithmetic.
+"""The properties of models that memory depends on (docs/internals/memory.md): pure arithmetic.
 
-config_json    config.json -> ModelShape, with config_values (its numbers, each within bounds)
+config_json    converts config.json to a ModelShape; config_values checks that numbers are within bounds
 shape          ModelShape: the layers of a model
 families       the readers of the layers in config.json, one for each family of models
 quantization   the bits of the matrices

@@ -1,4 +1,7 @@
-"""Reading of a checkpoint's config.json into a ModelShape, for known families (docs/internals/memory.md, Shapes)."""
+"""Conversion of a checkpoint's config.json to a ModelShape (docs/internals/memory.md, Shapes).
+
+Only known model families are supported.
+"""
 
 import json
 from collections.abc import Mapping
@@ -58,8 +61,8 @@ def _shape(name: str, family: Family, values: ConfigValues, outer: ConfigValues)
 
 
 def _dtype_bytes(values: ConfigValues, outer: ConfigValues) -> int:
-    """Return the bytes of a number in the checkpoint."""
-    # transformers has called the key dtype since its version 5, and torch_dtype before.
+    """Return the bytes of one unquantized number in the checkpoint."""
+    # The key is `dtype` since transformers 5, and `torch_dtype` in older versions.
     names = (each.text(key, "") for each in (values, outer) for key in ("dtype", "torch_dtype"))
     name = next(filter(None, names), "bfloat16")
     if name not in DTYPE_BYTES:

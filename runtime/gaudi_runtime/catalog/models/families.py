@@ -1,6 +1,6 @@
 """Readers of the layers in config.json, one for each family of models.
 
-A key that a checkpoint leaves out has the default of the configuration class in transformers 5.
+If a checkpoint leaves out a key, the reader uses the default of the configuration class in transformers 5.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,9 +15,10 @@ LayerReader = Callable[[ConfigValues, int, int], Layer]
 
 @dataclass(frozen=True)
 class Family:
-    """The reader of layer `index` of a model with a hidden size, for one family of models.
+    """The layer reader of one family of models. It reads layer `index` of a model with a hidden size.
 
-    `defaults` are those of the configuration class. A checkpoint must name each dimension without a default.
+    `defaults` are the defaults of the configuration class. A checkpoint must have a key for each dimension without a
+    default.
     """
 
     layer: LayerReader
@@ -58,21 +59,24 @@ def llama(values: ConfigValues, hidden: int, index: int) -> Layer:
 
 
 def qwen2(values: ConfigValues, hidden: int, index: int) -> Layer:
-    """Read a layer of Qwen 2 or 2.5: biases on queries, keys and values; a window only if it is switched on."""
+    """Read a layer of Qwen 2 or 2.5. Queries, keys and values have biases.
+
+    Layers have a sliding window only if the config.json enables it.
+    """
     window = _window(values) if values.flag("use_sliding_window", False) else None
     attention = _attention(values, hidden, bias=True)
     return Layer(replace(attention, window=window), _mlp(values))
 
 
 def qwen3(values: ConfigValues, hidden: int, index: int) -> Layer:
-    """Read a layer of Qwen 3: a norm on queries and keys in place of biases."""
+    """Read a layer of Qwen 3, which has a norm on queries and keys instead of biases."""
     bias = values.flag("attention_bias", False)
     attention = _attention(values, hidden, bias=bias, out_bias=bias, norm=True)
     return Layer(replace(attention, window=None), _mlp(values))
 
 
 def qwen2_moe(values: ConfigValues, hidden: int, index: int) -> Layer:
-    """Read a layer of a Qwen 2 mixture of experts: a shared expert with a gate of its own."""
+    """Read a layer of a Qwen 2 mixture of experts, in which the shared expert has its own gate."""
     attention = qwen2(values, hidden, index).attention
     experts = Experts(
         count=values.whole("num_experts"),
@@ -100,7 +104,7 @@ def _sparse(values: ConfigValues, index: int) -> bool:
 
 
 def mixtral(values: ConfigValues, hidden: int, index: int) -> Layer:
-    """Read a layer of Mixtral or of a Granite mixture of experts: every layer has experts."""
+    """Read a layer of Mixtral or of a Granite mixture of experts. Every layer has experts."""
     experts = Experts(
         count=values.whole("num_local_experts"),
         active=values.whole("num_experts_per_tok"),
@@ -111,7 +115,7 @@ def mixtral(values: ConfigValues, hidden: int, index: int) -> Layer:
 
 
 def deepseek(values: ConfigValues, hidden: int, index: int) -> Layer:
-    """Read a layer of DeepSeek V2, V3 or R1: latent attention; experts after the first dense layers."""
+    """Read a layer of DeepSeek V2, V3 or R1: latent attention, and experts in all layers after the first dense ones."""
     rank = values.maybe_whole("q_lora_rank")
     attention = LatentAttention(
         heads=values.whole("num_attention_heads"),
@@ -133,20 +137,20 @@ def _deepseek_experts(values: ConfigValues) -> Experts:
         active=values.whole("num_experts_per_tok"),
         intermediate=width,
         shared_intermediate=width * values.whole("n_shared_experts", 0, least=0),
-        # DeepSeek V3 balances its experts by a bias of the router instead of a loss.
+        # With `noaux_tc`, as in DeepSeek V3, the router has a bias that balances the load of the experts.
         router_bias=values.text("topk_method", "") == "noaux_tc",
     )
 
 
 def gemma2(values: ConfigValues, hidden: int, index: int) -> Layer:
-    """Read a layer of Gemma 2: four norms a layer, and every other layer looks back a window only."""
+    """Read a layer of Gemma 2. Each layer has four norms, and every other layer has a sliding window."""
     attention = _attention(values, hidden, bias=False)
     window = None if index % 2 else values.whole("sliding_window", 4096)
     return Layer(replace(attention, window=window), _mlp(values), norms=4)
 
 
 def gemma3(values: ConfigValues, hidden: int, index: int) -> Layer:
-    """Read a layer of Gemma 3: norms on queries and keys; every sixth layer sees everything, the others a window."""
+    """Read a layer of Gemma 3. Queries and keys have norms; five of six layers have a sliding window."""
     heads = values.whole("num_attention_heads", 8)
     full = (index + 1) % values.whole("sliding_window_pattern", 6) == 0
     attention = Attention(

@@ -1,7 +1,8 @@
 """Public models by repository name, so that a forecast needs no checkpoint.
 
-known_models.json holds, for each repository, the keys of its config.json that memory depends on. It also holds the
-number of parameters that the publisher states, if that number is exact. A test compares the two.
+known_models.json contains, for each repository, the keys of its config.json that memory depends on. It also contains
+the number of parameters that the publisher states, if this number is exact. A test compares it with the number that is
+calculated from the keys.
 """
 
 import json
@@ -16,7 +17,7 @@ from gaudi_runtime.catalog.models.shape import ModelShape
 
 @lru_cache(maxsize=1)
 def known_models() -> dict[str, dict[str, Any]]:
-    """Return the known models: lower-case repository name -> {"repository", "config", "parameters"}."""
+    """Return the known models by lower-case repository name, as {"repository", "config", "parameters"}."""
     text = files("gaudi_runtime.catalog.models").joinpath("known_models.json").read_text(encoding="utf-8")
     entries = json.loads(text)["models"]
     return {
@@ -28,14 +29,17 @@ def known_models() -> dict[str, dict[str, Any]]:
 
 @lru_cache(maxsize=1)
 def _by_name() -> dict[str, dict[str, Any]]:
-    """Return the same models by the name without the owner, such as llama-3.1-8b."""
+    """Return the known models by repository name without owner, such as llama-3.1-8b."""
     return {repository.partition("/")[2]: entry for repository, entry in known_models().items()}
 
 
-# Cached, because every forecast needs a shape, and advice makes hundreds of forecasts.
+# Every forecast needs a shape, and advice makes hundreds of forecasts.
 @lru_cache(maxsize=256)
 def known_shape(repository: str) -> ModelShape | None:
-    """Return the shape of a known public model by its repository, with or without owner; None if unknown."""
+    """Return the shape of a known public model, or None if the model is unknown.
+
+    `repository` may have an owner or not.
+    """
     entry = known_models().get(repository.lower()) or _by_name().get(repository.lower())
     if entry is None:
         return None

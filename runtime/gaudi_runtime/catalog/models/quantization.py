@@ -1,6 +1,7 @@
 """Quantization: the bits of the matrices of a checkpoint (docs/internals/memory.md, Quantization).
 
-This module has the type, the usual quantization of each method, and the reader of `quantization_config` in config.json.
+This module contains the type, the usual quantization of each method, and the reader of `quantization_config` in
+config.json.
 """
 
 from collections.abc import Callable
@@ -13,10 +14,11 @@ from gaudi_runtime.errors import UnsupportedModel
 
 @dataclass(frozen=True)
 class Quantization:
-    """The bits of a quantized matrix, and the scales stored with it.
+    """The bits of a quantized matrix, and the scales that are stored with the matrix.
 
-    `group` is the number of inputs that share a scale (AWQ, GPTQ), None for one scale per output; `block` is the
-    edge of a square with one 4-byte scale (DeepSeek's FP8). Embeddings, norms, routers and biases stay as they are.
+    `group` is the number of inputs that share a scale (AWQ, GPTQ), or None for one scale per output. `block` is the
+    edge length of the square that shares one 4-byte scale (DeepSeek's FP8). Embeddings, norms, routers and biases are
+    not quantized.
     """
 
     method: Method
@@ -44,15 +46,19 @@ ASKED_FOR = {
 
 
 def effective_quantization(checkpoint: Quantization | None, asked: Method | None) -> Quantization | None:
-    """Return the quantization in which matrices are stored, from that of the checkpoint and the requested method."""
-    # INC quantizes while loading, whatever the checkpoint says; otherwise the checkpoint decides.
+    """Return the quantization of the stored matrices from the checkpoint's quantization and the requested method."""
+    # INC quantizes while the model is loaded, so it overrides the checkpoint. Any other method comes from the
+    # checkpoint.
     if asked is Method.INC or checkpoint is None:
         return ASKED_FOR[asked] if asked else None
     return checkpoint
 
 
 def read_quantization(outer: ConfigValues) -> Quantization | None:
-    """Read the quantization of a checkpoint; None if it has none. Raises UnsupportedModel for an unknown method."""
+    """Read the quantization of a checkpoint. Return None if it is not quantized.
+
+    Raises UnsupportedModel for an unknown method.
+    """
     values = outer.part("quantization_config")
     if values is None:
         return None
@@ -91,8 +97,8 @@ def _fp8(values: ConfigValues) -> Quantization:
 
 
 def _compressed(values: ConfigValues) -> Quantization:
-    """Read the quantization of compressed-tensors."""
-    # The first of several groups stands for all, because only patterns of names say which matrices a group is for.
+    """Read the quantization of a checkpoint in the compressed-tensors format."""
+    # The first group is used for all matrices, because config.json assigns matrices to groups by name patterns only.
     groups = values.part("config_groups")
     first = next(iter(groups.parts()), None) if groups else None
     weights = first.part("weights") if first else None
@@ -103,7 +109,7 @@ def _compressed(values: ConfigValues) -> Quantization:
         Method.COMPRESSED_TENSORS,
         bits=bits,
         group=_group(weights, "group_size"),
-        # Its targets are all linear layers, the output head among them unless it is ignored by name.
+        # The method quantizes all linear layers. This includes the output head unless `ignore` lists `lm_head`.
         head="lm_head" not in values.texts("ignore"),
     )
 
@@ -116,8 +122,8 @@ def _modelopt(values: ConfigValues) -> Quantization:
 
 
 def _group(values: ConfigValues, key: str) -> int | None:
-    """Return the number of inputs that share a scale; None if all of them share one scale."""
-    # Checkpoints write -1 for None, as AutoGPTQ does, or leave the key out.
+    """Return the number of inputs that share a scale, or None if all inputs share one scale."""
+    # A checkpoint without groups has the value -1, as in AutoGPTQ, or no key.
     size = values.whole(key, -1, least=-1)
     return size if size > 0 else None
 

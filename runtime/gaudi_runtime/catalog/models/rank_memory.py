@@ -1,6 +1,6 @@
-"""The memory of one card of a tensor- and pipeline-parallel group (docs/internals/memory.md, Ranks and Workspace).
+"""The memory of one card in a tensor- and pipeline-parallel group: weights, KV blocks and workspace.
 
-Weights, KV blocks, and the working memory of a forward pass. All sizes are bytes.
+All sizes are in bytes. See docs/internals/memory.md, Ranks and Workspace.
 """
 
 from collections import Counter
@@ -20,13 +20,13 @@ from gaudi_runtime.catalog.models.tensors import (
 )
 from gaudi_runtime.errors import PlanImpossible
 
-# Servers pad the vocabulary to a multiple of this step before they divide it.
+# vLLM pads the vocabulary to a multiple of this step before it divides the vocabulary among ranks.
 VOCABULARY_STEP = 64
 
 
 @dataclass(frozen=True)
 class Stage:
-    """The fullest card of one pipeline stage: its weights, and one KV block over the layers of the stage."""
+    """The fullest card of a pipeline stage: its weights, and one KV block for all layers of the stage."""
 
     weights: int
     block: int
@@ -34,9 +34,9 @@ class Stage:
 
 @dataclass(frozen=True)
 class Spread:
-    """The distribution and the number formats of a model: ranks, and bytes of a weight and of a cached number.
+    """The distribution of a model over ranks, and the bytes of a weight and of a number in the KV cache.
 
-    `expert_ranks` is None if every expert is split over the tensor-parallel ranks like any other matrix.
+    `expert_ranks` is None if the tensor-parallel ranks split every expert like any other matrix.
     """
 
     tensor: int
@@ -48,7 +48,7 @@ class Spread:
 
 
 def check_ranks(shape: ModelShape, tensor: int, pipeline: int) -> None:
-    """Check that heads and layers can be divided by the ranks. Raises PlanImpossible."""
+    """Raise PlanImpossible if the attention heads or the layers cannot be divided among the ranks."""
     uneven = [layer.attention.heads for layer in shape.layers if layer.attention.heads % tensor]
     if uneven:
         raise PlanImpossible(
@@ -62,7 +62,7 @@ def check_ranks(shape: ModelShape, tensor: int, pipeline: int) -> None:
 
 
 def stage_memory(shape: ModelShape, spread: Spread, block_size: int) -> tuple[Stage, ...]:
-    """Return the memory of every pipeline stage, with `block_size` in tokens.
+    """Return the memory of every pipeline stage. `block_size` is in tokens.
 
     Raises PlanImpossible for impossible ranks.
     """
@@ -72,7 +72,8 @@ def stage_memory(shape: ModelShape, spread: Spread, block_size: int) -> tuple[St
     return tuple(
         Stage(
             weights=_weights(_stage_tensors(shape, part, index == 0, index == last), spread)
-            # The first stage loads everything outside the decoder, such as a vision tower, which is never quantized.
+            # The first stage also loads all parts outside the decoder, such as a vision tower. These parts are never
+            # quantized.
             + (shape.extra_parameters * shape.dtype_bytes if index == 0 else 0),
             block=kv_block_bytes(part, spread, block_size),
         )
@@ -81,9 +82,9 @@ def stage_memory(shape: ModelShape, spread: Spread, block_size: int) -> tuple[St
 
 
 def stage_layers(layers: Sequence[Layer], pipeline: int) -> list[Sequence[Layer]]:
-    """Divide the layers among pipeline stages as vLLM does."""
+    """Divide the layers among pipeline stages in the same way as vLLM."""
     counts = [len(layers) // pipeline] * pipeline
-    # The remaining layers go to stages before the last one, because the last stage already holds the output head.
+    # The remaining layers go to the stages before the last one, because the last stage also holds the output head.
     for extra in range(len(layers) % pipeline):
         counts[-(extra + 2)] += 1
     ends = [sum(counts[: index + 1]) for index in range(pipeline)]
@@ -91,7 +92,7 @@ def stage_layers(layers: Sequence[Layer], pipeline: int) -> list[Sequence[Layer]
 
 
 def kv_block_bytes(layers: Sequence[Layer], spread: Spread, block_size: int) -> int:
-    """Return the bytes of one KV block of `block_size` tokens over these layers on one card."""
+    """Return the bytes of one KV block of `block_size` tokens for these layers on one card."""
     return sum(count * _layer_block(layer, spread, block_size) for layer, count in Counter(layers).items())
 
 
@@ -104,27 +105,28 @@ def _layer_block(layer: Layer, spread: Spread, block_size: int) -> int:
 
 
 def block_bytes(block_size: int, kv_heads: int, head_dim: int, dtype_bytes: int, layers: int) -> int:
-    """Return the bytes of one KV block: keys and values of `block_size` tokens over all layers of one card.
+    """Return the bytes of one KV block: keys and values of `block_size` tokens in all layers of one card.
 
-    `kv_heads` are those on one card: the model's divided by the tensor-parallel size, but at least 1.
+    `kv_heads` is the number of KV heads on one card: the model's KV heads divided by the tensor-parallel size, and at
+    least 1.
     """
     return 2 * block_size * kv_heads * head_dim * dtype_bytes * layers
 
 
 def latent_block_bytes(block_size: int, latent_dim: int, dtype_bytes: int, layers: int) -> int:
-    """Return the bytes of one KV block with latent attention: one vector per token, no keys and values.
+    """Return the bytes of one KV block with latent attention, which stores one vector per token.
 
-    `latent_dim` is the compressed rank plus the rotary part, and every card holds it whole.
+    `latent_dim` is the compressed rank plus the rotary part. Every card stores the whole vector.
     """
     return block_size * latent_dim * dtype_bytes * layers
 
 
 def _stage_tensors(shape: ModelShape, layers: Sequence[Layer], first: bool, last: bool) -> Iterator[tuple[Tensor, int]]:
-    """Yield the tensors of a stage, each with the number of its occurrences."""
+    """Yield the tensors of a stage, each with its number of occurrences."""
     for layer, count in Counter(layers).items():
         yield from ((tensor, count) for tensor in layer_tensors(layer, shape.hidden))
     padded = -(-shape.vocab // VOCABULARY_STEP) * VOCABULARY_STEP
-    # A tied head needs the embeddings on the last stage as well.
+    # If the output head shares the weights of the embeddings, the last stage needs a copy of the embeddings.
     if first or (last and shape.tied_embeddings):
         yield replace(embedding_tensor(shape), outputs=padded), 1
     if last and not shape.tied_embeddings:
@@ -146,21 +148,23 @@ def _on_rank(tensor: Tensor, spread: Spread) -> Tensor:
     return tensor.on_rank(spread.tensor)
 
 
-# Vectors of the hidden size that live at once: residual, sum, normed input, a layer's output and its reduction.
+# The vectors of the hidden size that are in memory at the same time: residual, sum, normed input, output of a layer and
+# its reduction.
 HIDDEN_COPIES = 5
-# Logits are computed in 32 bits, whatever the model's numbers are.
+# Logits are computed in 32 bits for every data type of the model.
 LOGIT_BYTES = 4
 
 
 def bytes_per_token(shape: ModelShape, tensor: int, dtype_bytes: int) -> int:
-    """Return the bytes of one token in the widest step of the widest layer on one of `tensor` ranks."""
-    # In addition to the hidden vectors: queries, keys, values and their result, or gate, up and their product.
+    """Return the bytes of one token on one of `tensor` ranks, in the widest step of the widest layer."""
+    # The widest step is attention (queries, keys, values and their result) or feed-forward (gate, up and their
+    # product).
     widest = max(max(_attention(layer) // tensor, _feed_forward(layer) // tensor) for layer in set(shape.layers))
     return dtype_bytes * (HIDDEN_COPIES * shape.hidden + widest)
 
 
 def workspace_bytes(shape: ModelShape, tokens: int, sequences: int, tensor: int, dtype_bytes: int) -> int:
-    """Return the workspace of a forward pass over `tokens` tokens, with the logits of `sequences` sequences."""
+    """Return the workspace bytes of a forward pass over `tokens` tokens, including logits of `sequences` sequences."""
     return tokens * bytes_per_token(shape, tensor, dtype_bytes) + LOGIT_BYTES * sequences * shape.vocab
 
 

@@ -1,4 +1,4 @@
-"""ModelShape: the dimensions of a decoder-only model, as far as memory depends on them.
+"""ModelShape: the dimensions of a decoder-only model that memory depends on.
 
 See docs/internals/memory.md, Shapes.
 """
@@ -10,7 +10,7 @@ from gaudi_runtime.catalog.models.quantization import Quantization
 
 @dataclass(frozen=True)
 class Attention:
-    """Multi-head (kv_heads = heads), grouped-query and multi-query (kv_heads = 1) attention."""
+    """Grouped-query attention. It is multi-head if `kv_heads` equals `heads`, and multi-query if `kv_heads` is 1."""
 
     heads: int
     kv_heads: int
@@ -24,7 +24,7 @@ class Attention:
 
 @dataclass(frozen=True)
 class LatentAttention:
-    """Multi-head latent attention: the cache holds one vector of `kv_rank + rope_dim` numbers per token."""
+    """Multi-head latent attention. The KV cache stores one vector of `kv_rank + rope_dim` numbers per token."""
 
     heads: int
     query_rank: int | None
@@ -36,7 +36,7 @@ class LatentAttention:
 
 @dataclass(frozen=True)
 class Mlp:
-    """A feed-forward network of two (not gated) or three (gated) matrices."""
+    """A feed-forward network with two matrices, or with three if it is gated."""
 
     intermediate: int
     gated: bool = True
@@ -45,7 +45,7 @@ class Mlp:
 
 @dataclass(frozen=True)
 class Experts:
-    """A mixture of experts: every token visits `active` of `count` experts, and all shared experts."""
+    """A mixture of experts. Every token uses `active` of `count` experts, and all shared experts."""
 
     count: int
     active: int
@@ -57,7 +57,7 @@ class Experts:
 
 @dataclass(frozen=True)
 class Layer:
-    """One decoder layer; `norms` vectors of the hidden size."""
+    """One decoder layer. `norms` is the number of norm vectors, which have the hidden size."""
 
     attention: Attention | LatentAttention
     feed_forward: Mlp | Experts
@@ -66,9 +66,10 @@ class Layer:
 
 @dataclass(frozen=True)
 class ModelShape:
-    """A decoder-only model. `dtype_bytes` is that of the checkpoint's unquantized tensors.
+    """A decoder-only model. `dtype_bytes` is the bytes of a number in the checkpoint's unquantized tensors.
 
-    `extra_parameters` are outside the decoder (a vision tower). They are counted, and every rank holds all of them.
+    `extra_parameters` is the number of parameters outside the decoder, such as a vision tower. Every rank stores all of
+    these parameters.
     """
 
     family: str

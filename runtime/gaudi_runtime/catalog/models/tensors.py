@@ -1,4 +1,4 @@
-"""The weight tensors of a model: their sizes, their division over tensor-parallel ranks, and their stored bytes.
+"""The weight tensors of a model: their sizes, their stored bytes, and their division among ranks.
 
 See docs/internals/memory.md.
 """
@@ -13,7 +13,7 @@ from gaudi_runtime.catalog.models.shape import Attention, Experts, LatentAttenti
 
 
 class Split(StrEnum):
-    """The division of a tensor over ranks: by outputs, by inputs, or none."""
+    """The way in which a tensor is divided among ranks: by outputs, by inputs, or not at all."""
 
     OUTPUTS = "outputs"
     INPUTS = "inputs"
@@ -34,9 +34,9 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Tensor:
-    """A weight tensor: `copies` matrices of `outputs` x `inputs`. `units` bounds the division of outputs.
+    """A weight tensor with `copies` matrices of `outputs` x `inputs`. A vector has one input.
 
-    A vector has one input.
+    The outputs are divided into at most `units` parts.
     """
 
     role: Role
@@ -52,8 +52,9 @@ class Tensor:
         return self.copies * self.outputs * self.inputs
 
     def on_rank(self, ranks: int) -> "Tensor":
-        """Return the part of the tensor that the fullest of `ranks` tensor-parallel ranks holds."""
-        # A key matrix of 8 heads is divided by at most 8, because with more ranks several hold the same head.
+        """Return the part of the tensor on the fullest of `ranks` tensor-parallel ranks."""
+        # A key matrix of 8 heads is divided into at most 8 parts. With more than 8 ranks, several ranks hold the same
+        # head.
         parts = min(ranks, self.units or ranks)
         if self.split is Split.OUTPUTS:
             return Tensor(self.role, -(-self.outputs // parts), self.inputs, Split.WHOLE, self.copies)
@@ -62,17 +63,17 @@ class Tensor:
         return self
 
     def some_experts(self, ranks: int) -> "Tensor":
-        """Return the routed experts that the fullest of `ranks` expert-parallel ranks holds."""
+        """Return the routed experts on the fullest of `ranks` expert-parallel ranks."""
         return Tensor(self.role, self.outputs, self.inputs, Split.WHOLE, -(-self.copies // ranks))
 
 
 def embedding_tensor(shape: ModelShape) -> Tensor:
-    """Return the token embeddings of a model."""
+    """Return the tensor of a model's token embeddings."""
     return Tensor(Role.EMBEDDING, shape.vocab, shape.hidden, Split.OUTPUTS)
 
 
 def output_head_tensor(shape: ModelShape) -> Tensor:
-    """Return the output head of a model that does not tie it to the embeddings."""
+    """Return the tensor of the output head, for a model whose output head is not tied to the embeddings."""
     return Tensor(Role.HEAD, shape.vocab, shape.hidden, Split.OUTPUTS)
 
 
@@ -151,7 +152,7 @@ INDEX_BYTES = 4
 
 
 def stored_bytes(tensor: Tensor, dtype_bytes: int, quantization: Quantization | None) -> int:
-    """Return the stored bytes of all copies of a tensor. `dtype_bytes` is for tensors that are not quantized."""
+    """Return the stored bytes of all copies of a tensor. `dtype_bytes` applies to unquantized tensors."""
     if quantization is None or not _quantized(tensor.role, quantization):
         return tensor.parameters * dtype_bytes
     return tensor.copies * _matrix_bytes(tensor.outputs, tensor.inputs, quantization)
@@ -168,7 +169,7 @@ def _matrix_bytes(outputs: int, inputs: int, quantization: Quantization) -> int:
 
 
 def _scales_and_zeros(outputs: int, inputs: int, quantization: Quantization) -> int:
-    """Return the bytes of scales, zero points, and GPTQ's 4-byte group number of every input."""
+    """Return the bytes of the scales, the zero points, and the 4-byte group number that GPTQ stores for every input."""
     if quantization.block is not None:
         return BLOCK_SCALE_BYTES * -(-outputs // quantization.block) * -(-inputs // quantization.block)
     groups = -(-inputs // quantization.group) if quantization.group else 1
@@ -178,8 +179,8 @@ def _scales_and_zeros(outputs: int, inputs: int, quantization: Quantization) -> 
 
 
 def count_parameters(shape: ModelShape) -> int:
-    """Count all parameters of a checkpoint, as its publisher states them (docs/internals/memory.md, Shapes)."""
-    # A tied output head counts once, because it is the same tensor as the embeddings.
+    """Count all parameters of a checkpoint in the same way as its publisher (docs/internals/memory.md, Shapes)."""
+    # A tied output head is not counted, because it is the same tensor as the embeddings.
     outside = [
         embedding_tensor(shape),
         final_norm_tensor(shape),

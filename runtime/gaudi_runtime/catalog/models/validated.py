@@ -1,9 +1,9 @@
-"""Models that are published as validated on Gaudi. Deployments are compared with these models, and never refused.
+"""Models that are published as validated on Gaudi. Deployments are compared with these models, but never rejected.
 
-validated_models.csv holds, per model and card, tensor parallel sizes, datatypes, and settings that were published for a
-family. Source `plugin` is vllm-gaudi's own list (docs/getting_started/validated_models.md, commit 091bbadd of August
-2026); 002 and 003 are lists of releases before the plugin, kept for models that the plugin's list does not name. Models
-have their present repositories.
+validated_models.csv contains, per model and card, tensor-parallel sizes, data types, and settings that were published
+for a family. Source `plugin` is vllm-gaudi's own list (docs/getting_started/validated_models.md, commit 091bbadd of
+August 2026). Sources 002 and 003 are lists of releases before the plugin. They are used for models that are not in the
+plugin's list. Repositories have their current names.
 """
 
 import csv
@@ -14,7 +14,7 @@ from importlib.resources import files
 
 @dataclass(frozen=True)
 class Validated:
-    """A validated model on a card: sizes of tensor parallelism, datatypes (bf16, fp16, fp8, int4), settings by name."""
+    """A validated model on a card: tensor-parallel sizes, data types (bf16, fp16, fp8, int4), and settings by name."""
 
     model: str
     card: str
@@ -25,7 +25,7 @@ class Validated:
 
     @property
     def by_plugin(self) -> bool:
-        """Whether the plugin's own list has the model; otherwise only a release before the plugin was validated."""
+        """Whether the plugin's own list has the model. Otherwise only a release before the plugin was validated."""
         return "plugin" in self.sources
 
 
@@ -41,14 +41,17 @@ See vLLM's registry of models, previously supported: MllamaForConditionalGenerat
 
 
 def last_release_of(model: str) -> str | None:
-    """Return the last vLLM release that can serve a validated model that newer releases dropped; None for others."""
+    """Return the last vLLM release that serves a validated model.
+
+    Return None unless newer releases dropped the model.
+    """
     return _REMOVED.get(_plain(model))
 
 
 def validated_by_card(model: str) -> dict[str, Validated]:
-    """Return the published validations of a model by card; empty for a model that is in no list.
+    """Return the published validations of a model by card. The result is empty if no list has the model.
 
-    `model` is a repository, with or without its owner, in any case.
+    `model` is a repository, with or without its owner, in upper or lower case.
     """
     return {each.card: each for each in validated_models() if _plain(each.model) == _plain(model)}
 
@@ -72,5 +75,5 @@ def _row(row: dict[str, str]) -> Validated:
 
 
 def _plain(model: str) -> str:
-    # Meta's models have been renamed: Meta-Llama-3.1-8B is Llama-3.1-8B now.
+    # Meta has renamed its models: Meta-Llama-3.1-8B is now Llama-3.1-8B.
     return model.rpartition("/")[2].lower().removeprefix("meta-")

@@ -1,7 +1,7 @@
-"""Parameters of vision towers, which a checkpoint has outside its decoder (docs/internals/memory.md, Shapes).
+"""Parameter counts of vision towers, which are outside the decoder (docs/internals/memory.md, Shapes).
 
-Each tower is counted from the keys of its `vision_config`, the projection into the decoder included. The defaults are
-those of the configuration classes of transformers 5.
+Each count is computed from the keys of `vision_config`, and includes the projection into the decoder. The defaults are
+the defaults of the configuration classes in transformers 5.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,14 +14,15 @@ COLOURS = 3
 
 
 def vision_parameters(outer: ConfigValues, text_hidden: int) -> int:
-    """Return the parameters of the tower and of its projection into a decoder of `text_hidden`; 0 without a tower.
+    """Return the parameters of the vision tower and its projection into a decoder of `text_hidden`; 0 without a tower.
 
     Raises UnsupportedModel for a tower that is not in TOWERS.
     """
     tower = outer.part("vision_config")
     if tower is None:
         return 0
-    # Qwen 2.5 VL writes the type of the tower only into the model's own model_type.
+    # The `vision_config` of Qwen 2.5 VL may lack the type of the tower. The model's own `model_type` then names the
+    # type.
     kind = tower.text("model_type", outer.text("model_type", ""))
     if kind not in TOWERS:
         raise UnsupportedModel(
@@ -36,12 +37,12 @@ def _linear(inputs: int, outputs: int) -> int:
 
 
 def _attention(hidden: int) -> int:
-    """Count the parameters of queries, keys, values and their result, each with a bias."""
+    """Count the parameters of the query, key, value and output matrices, each with a bias."""
     return 4 * _linear(hidden, hidden)
 
 
 def siglip(tower: ConfigValues, text_hidden: int) -> int:
-    """Count SigLIP, as in Gemma 3: patch and position embeddings, layers with two norms, a last norm, a projection."""
+    """Count SigLIP (Gemma 3): patch and position embeddings, layers with 2 norms, a final norm, a projection."""
     hidden, intermediate = tower.whole("hidden_size"), tower.whole("intermediate_size")
     layers = tower.whole("num_hidden_layers", most=MAX_TOWER_LAYERS)
     layer = _attention(hidden) + _linear(hidden, intermediate) + _linear(intermediate, hidden) + 4 * hidden
@@ -52,7 +53,7 @@ def siglip(tower: ConfigValues, text_hidden: int) -> int:
 
 
 def qwen2_5(tower: ConfigValues, text_hidden: int) -> int:
-    """Count Qwen 2.5 VL: gated layers with RMS norms, and a merger of `spatial_merge_size` squared patches."""
+    """Count Qwen 2.5 VL: gated layers with RMS norms, and a merger that joins `spatial_merge_size` squared patches."""
     hidden, intermediate = tower.whole("hidden_size", 1280), tower.whole("intermediate_size", 3420)
     gated = 2 * _linear(hidden, intermediate) + _linear(intermediate, hidden)
     layer = _attention(hidden) + gated + 2 * hidden
@@ -63,14 +64,14 @@ def qwen2_5(tower: ConfigValues, text_hidden: int) -> int:
 
 
 def qwen3(tower: ConfigValues, text_hidden: int) -> int:
-    """Count Qwen 3 VL: layer norms, learned positions, and one more merger for each layer that the decoder reads."""
+    """Count Qwen 3 VL: layer norms, learned positions, and another merger for each layer that the decoder reads."""
     hidden, intermediate = tower.whole("hidden_size", 1152), tower.whole("intermediate_size", 4304)
     layer = _attention(hidden) + _linear(hidden, intermediate) + _linear(intermediate, hidden) + 4 * hidden
     patch = COLOURS * tower.whole("temporal_patch_size", 2) * tower.whole("patch_size", 16) ** 2
     ends = _linear(patch, hidden) + tower.whole("num_position_embeddings", 2304) * hidden
     merged = hidden * tower.whole("spatial_merge_size", 2) ** 2
     merger = _linear(merged, merged) + _linear(merged, tower.whole("out_hidden_size", text_hidden))
-    # The mergers of inner layers have their norm after the patches are joined, the last one before.
+    # Mergers of inner layers apply their norm after the patches are joined. The last merger applies its norm before.
     inner = len(tower.wholes("deepstack_visual_indexes")) * (merger + 2 * merged)
     return ends + tower.whole("depth", 27, most=MAX_TOWER_LAYERS) * layer + merger + 2 * hidden + inner
 

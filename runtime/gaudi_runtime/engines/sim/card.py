@@ -1,4 +1,4 @@
-"""SimCard: the memory and speed of a simulated card, from a card of the catalog or only from the script."""
+"""The memory and speed of a simulated card, taken from the card catalog or only from the script."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ DEFAULT_MEMORY = 128 * GIB
 
 @dataclass(frozen=True)
 class PhaseCost:
-    """Costs of a simulated card: seconds to compile a bucket and to capture a graph; graph bytes per unit of weight."""
+    """The costs of one phase on a simulated card: compile and capture seconds of a bucket, and graph bytes per unit."""
 
     compile_seconds: float
     capture_seconds: float
@@ -28,7 +28,7 @@ class PhaseCost:
 
 @dataclass(frozen=True)
 class SimCard:
-    """A simulated card: sizes in bytes, speeds in tokens per second (0: without delay), times in simulated seconds."""
+    """A simulated card. Sizes are in bytes, speeds in tokens per second (0: no delay), times in simulated seconds."""
 
     name: str
     model: str
@@ -51,8 +51,8 @@ class SimCard:
 
 
 def imaginary_card(memory: int = DEFAULT_MEMORY) -> SimCard:
-    """Return an imaginary card with `memory` bytes, without delays, whose sizes are round shares of the memory."""
-    # With 128 GiB: weights of 16 GiB, KV blocks of 16 MiB, graphs of 1 MiB per token or sequence.
+    """Return an imaginary card without delays. Each of its sizes is a round share of `memory` bytes."""
+    # With a memory of 128 GiB, the weights take 16 GiB, a KV block 16 MiB, and a graph 1 MiB per token or sequence.
     graph = PhaseCost(0, 0, memory / 131_072)
     return SimCard(
         name="of this script",
@@ -67,10 +67,10 @@ def imaginary_card(memory: int = DEFAULT_MEMORY) -> SimCard:
 
 
 def with_script(card: SimCard, script: SimScript) -> SimCard:
-    """Return the simulated card with the values of a script in place of its own."""
+    """Return the simulated card with the values of the script. Values that the script does not set stay unchanged."""
 
     def given(value: float | None, own: float) -> float:
-        # Not `value or own`, because the script may set 0.
+        # `value or own` would be wrong, because the script may set a value to 0.
         return own if value is None else value
 
     def cost(own: PhaseCost, graph_bytes: float | None) -> PhaseCost:
@@ -95,7 +95,7 @@ def with_script(card: SimCard, script: SimScript) -> SimCard:
 
 
 class SimMemory:
-    """The memory of a simulated card: counts how many of `total` bytes are in use, without allocating them.
+    """The memory counter of a simulated card. It counts the used part of `total` bytes and allocates nothing.
 
     All amounts are in bytes.
     """
@@ -104,7 +104,7 @@ class SimMemory:
         self._total, self._used = total, 0
 
     def use(self, size: int) -> None:
-        """Use `size` bytes. Raises DeviceOutOfMemory if they are not free."""
+        """Count `size` bytes as used. Raises DeviceOutOfMemory if fewer bytes are free."""
         if self._used + size > self._total:
             raise DeviceOutOfMemory(f"{size} bytes are needed, but {self._total - self._used} are free")
         self._used += size
@@ -115,20 +115,21 @@ class SimMemory:
 
 
 class SimClock:
-    """The clock of a simulated card: a simulated second is a sleep of `scale` real ones.
+    """The clock of a simulated card. A simulated second takes `scale` real seconds of sleep.
 
-    Tests pass a `sleep` that only moves their own clock.
+    Tests pass a `sleep` that only advances a clock of the test.
     """
 
     def __init__(self, scale: float, sleep: Callable[[float], None] = time.sleep) -> None:
         self._scale, self._sleep = scale, sleep
 
     def spend(self, seconds: float) -> None:
-        """Let this many simulated seconds pass in the start-up thread."""
-        # Even a sleep of 0 yields the processor, and a warm-up of thousands of buckets would do that at each one.
+        """Sleep for this many simulated seconds in the start-up thread."""
+        # Skip the sleep for 0 seconds. Even `sleep(0)` yields the processor, and a warm-up would call it for each of
+        # thousands of buckets.
         if seconds:
             self._sleep(seconds * self._scale)
 
     async def wait(self, seconds: float) -> None:
-        """Wait on the event loop; 0 only yields to other tasks."""
+        """Wait this many simulated seconds on the event loop; 0 only yields to other tasks."""
         await asyncio.sleep(seconds * self._scale)

@@ -1,6 +1,6 @@
-"""SimCard of a card and a model in the catalog, calculated as the forecast does (docs/internals/memory.md).
+"""A simulated card from a card and a model of the catalog, calculated like the forecast (docs/internals/memory.md).
 
-Only this module of the engine imports the catalog of cards and models.
+No other module of this engine imports the catalog.
 """
 
 from gaudi_runtime.catalog.cards import Card, card_named
@@ -17,10 +17,10 @@ from gaudi_runtime.forecast.memory import forecast_memory, total_memory
 
 
 def card_from_catalog(config: RuntimeConfig, card: str, model: str | None) -> SimCard:
-    """Return the simulated card with the figures of a card and a model of the catalog.
+    """Return a simulated card with the values of a card and a model in the catalog.
 
-    If `model` is None, the model is the one that the card was measured with.
-    Raises ConfigError for an unknown card or model, PlanImpossible for ranks that are not possible.
+    If `model` is None, use the model that the card was measured with. Raises ConfigError for an unknown card or model,
+    and PlanImpossible if the ranks are not possible.
     """
     known = card_named(card)
     shape = _shape(model or (known.rates.model if known.rates else None))

@@ -1,4 +1,4 @@
-"""The sim engine: every method of the protocol, with scripted times, bytes and faults instead of a model."""
+"""The sim engine. It implements every method of the protocol with scripted times, bytes and faults."""
 
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -39,10 +39,10 @@ MISREPORTED = {None: (), Misreport.PLAN_HASH: ("plan_hash",), Misreport.BUCKETS_
 
 
 class SimEngine:
-    """An engine on a scripted card. Answers echo the prompt, so they are the same on every run."""
+    """An engine on a simulated card. An answer echoes its prompt, so it is the same in every run."""
 
     def __init__(self, config: RuntimeConfig, sleep: Callable[[float], None] = time.sleep, rank: int = 0) -> None:
-        """`sleep` takes real seconds; `rank` is the rank of this pod in its group.
+        """Create the engine. `sleep` takes real seconds; `rank` is the rank of this pod in its group.
 
         Raises ConfigError for a script with a wrong key or an unknown card.
         """
@@ -67,11 +67,11 @@ class SimEngine:
         return self._serving.counters
 
     def report_fields(self) -> Mapping[str, object]:
-        """Return the fields that mark a simulation, and those that the script falsifies."""
+        """Return the field that marks a simulation, and the fields that the script falsifies."""
         return {"simulated": True, **dict.fromkeys(MISREPORTED[self._script.misreport], "f" * 64)}
 
     def notes(self) -> tuple[str, ...]:
-        """Return a sentence about the simulated parts."""
+        """Return a sentence that describes what is simulated."""
         card, script = self._card, self._script
         speed = "" if script.time_scale == 1 else f", a simulated second takes {script.time_scale:g} s"
         return (
@@ -80,18 +80,19 @@ class SimEngine:
         )
 
     def load(self, progress: Progress) -> None:
-        """Take the scripted time, or fail for the scripted reason."""
+        """Wait for the scripted load time, or raise the error that the script sets in `failLoad`."""
         self._clock.spend(self._script.load_seconds)
         progress()
         if reason := self._faults.script.fail_load:
-            # The reason of the report selects the error. An unknown reason is a crash, as in a real engine.
+            # The script names the reason that the report must show. Raise the error class with this reason. Raise
+            # RuntimeError for an unknown reason, like a crash in a real engine.
             known = {error.reason: error for error in errors.RuntimeStartError.__subclasses__()}
             error = known.get(reason, RuntimeError)
             raise error(f"The simulated checkpoint cannot be loaded: this is simulated by failLoad={reason}.")
         self._fit(self._card.weights, "the weights")
 
     def profile(self) -> DeviceMemory:
-        """Return the card's memory after weights and workspace."""
+        """Return the card's memory after the weights and the workspace are allocated."""
         self._fit(self._card.workspace, "the workspace of the profile run")
         return self._memory.now()  # not memory(), which would call the other ranks of a group
 
@@ -100,7 +101,7 @@ class SimEngine:
         return self._card.block
 
     def recipe_key(self) -> RecipeKey:
-        """Return the key of the described card and model."""
+        """Return the recipe key of the simulated card and model."""
         return recipe_key(self._config, "sim", self._card.name, self._card.model)
 
     def allocate(self, kv_blocks: int) -> None:
@@ -114,7 +115,7 @@ class SimEngine:
         self._plan = plan
 
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
-        """Take the time of one compile, less with a cached recipe, or raise the scripted fault."""
+        """Wait for the time of one compile, which is shorter with a cached recipe, or raise the scripted fault."""
         more = self._faults.compiling(phase)
         self._memory.use(self._script.leak_bytes_per_bucket)
         seconds = self._card.cost(phase).compile_seconds
@@ -126,7 +127,7 @@ class SimEngine:
         self._warm.add((phase, bucket))
 
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
-        """Take the time and bytes of one graph. Raises DeviceOutOfMemory if script or card require it."""
+        """Count the time and bytes of one graph. Raises DeviceOutOfMemory by script or if the memory is full."""
         self._faults.capturing(phase)
         graph_bytes = self._card.graph_bytes(phase, bucket, self._config.limits.block_size)
         self._memory.use(graph_bytes)
@@ -134,16 +135,16 @@ class SimEngine:
         return graph_bytes
 
     def use_warm(self, plan: BucketPlan) -> None:
-        """Pad requests only to these buckets."""
+        """Use only these buckets as padding targets of requests."""
         self._plan = plan
 
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
-        """Count the runs; there is no sampler."""
+        """Report progress for each sampler run; the simulation has no sampler."""
         for _ in SAMPLER_RUNS:
             progress()
 
     def warm_defragmenter(self, progress: Progress) -> bool:
-        """Count the swaps; there is no cache."""
+        """Report progress for each block swap; the simulation has no cache."""
         for _ in warmup_swaps():
             progress()
         return True
@@ -153,7 +154,7 @@ class SimEngine:
         return self._memory.now()
 
     def start_serving(self) -> None:
-        """Start the counters at zero."""
+        """Start serving with counters at zero."""
         self._serving = self._new_serving()
         self._served_since = time.monotonic()
 
@@ -162,15 +163,15 @@ class SimEngine:
         return self._serving.stream(prompt, sampling)
 
     def admissible(self, prompt_tokens: int, max_tokens: int) -> str | None:
-        """Return a sentence if prompt and answer exceed the model's length or the whole KV cache."""
+        """Return an error sentence if prompt and answer exceed the model's length or the whole KV cache; else None."""
         return self._serving.admissible(prompt_tokens, max_tokens)
 
     def load_now(self) -> EngineLoad:
-        """Return the current numbers of sequences and blocks."""
+        """Return the current numbers of sequences and KV blocks."""
         return self._serving.load_now()
 
     def heartbeat_seconds(self) -> float:
-        """Return 0, unless the script stalls the engine. An idle loop is always alive."""
+        """Return 0, or the seconds since serving started if the script stalls the engine."""
         return time.monotonic() - self._served_since if self._script.stall_serving else 0.0
 
     async def close(self) -> None:
@@ -197,29 +198,30 @@ class SimEngine:
 
 
 def _card(config: RuntimeConfig, script: SimScript) -> SimCard:
-    """Return the described card or the imaginary one, with the deployment's memory and the script's values."""
+    """Return the card that the script names, or an imaginary card, with the values of the script."""
     if script.card is None and script.model is not None:
         raise errors.ConfigError("engine.simScript.model needs a card: name one, such as gaudi2.")
     if script.card is None:
         return with_script(imaginary_card(config.engine.device_memory_bytes or DEFAULT_MEMORY), script)
-    # Imported here, because the catalog takes memory and time, and hundreds of pods may run on one machine.
+    # Import the catalog only if a script needs it. The import takes memory and time, and one machine may run hundreds
+    # of simulated pods.
     from gaudi_runtime.engines.sim.catalog_card import card_from_catalog
 
     return with_script(card_from_catalog(config, script.card, script.model), script)
 
 
 class SimRecipes:
-    """The recipe cache of the sim engine: an empty file for each recipe of one key below `folder`; without it, none."""
+    """The recipe cache of the sim engine: one empty file for each compiled recipe; no files without `folder`."""
 
     def __init__(self, folder: str | None, key: RecipeKey) -> None:
         self._folder = Path(folder) / f"sim-{key.digest}" if folder else None
 
     def holds(self, phase: BucketPhase, bucket: Bucket) -> bool:
-        """Return whether this shape was compiled before, in this container or an earlier one."""
+        """Return whether this container or an earlier one has compiled this shape."""
         return self._folder is not None and self._file(self._folder, phase, bucket).exists()
 
     def keep(self, phase: BucketPhase, bucket: Bucket) -> None:
-        """Record that this shape is compiled. If the folder is not writable, the next start only takes more time."""
+        """Record that this shape is compiled. If the folder is read-only, the next start compiles the shape again."""
         if self._folder is not None:
             with suppress(OSError):
                 self._folder.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""The sim engine over several pods: all ranks execute each call, and a step counts when all ranks have done it.
+"""The sim engine over several pods. All ranks execute each call, and a step ends when all ranks have ended it.
 
-The leader alone answers requests (docs/how-to/several-nodes.md).
+Only the leader answers requests (docs/how-to/several-nodes.md).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ class SimLeader(SimEngine):
     """Rank 0 of a group of sim engines, which sends each call to the other ranks and executes it at the same time."""
 
     def span(self, others: OtherPods) -> None:
-        """Run as one engine together with the engines of these pods. Call it before `load`."""
+        """Combine this engine with the engines of the other pods. Call this method before `load`."""
         self._others = others
 
     def load(self, progress: Progress) -> None:
@@ -31,11 +31,11 @@ class SimLeader(SimEngine):
         self._all(Verb.LOAD, partial(super().load, progress))
 
     def profile(self) -> DeviceMemory:
-        """Return the memory that the fullest rank has left after its largest dummy forward."""
+        """Return the device memory after the profile run, on the rank with the least free memory."""
         return least_memory(*self._all(Verb.PROFILE, super().profile))
 
     def block_bytes(self) -> int:
-        """Return the bytes of one KV block on the rank where it is largest."""
+        """Return the largest KV block of any rank, in bytes."""
         return most(*self._all(Verb.BLOCK_BYTES, super().block_bytes))
 
     def allocate(self, kv_blocks: int) -> None:
@@ -51,44 +51,45 @@ class SimLeader(SimEngine):
         self._all(Verb.WARM, partial(super().warm, phase, bucket), phase, bucket)
 
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
-        """Capture on every rank and return the bytes of the largest graph. Raises DeviceOutOfMemory or GraphRefused."""
+        """Capture a graph on every rank and return the largest size. Raises DeviceOutOfMemory or GraphRefused."""
         return most(*self._all(Verb.CAPTURE, partial(super().capture, phase, bucket), phase, bucket))
 
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
-        """Run the sampler's settings for one batch size."""
+        """Run all sampler settings for one batch size."""
         self._all(Verb.SAMPLER, partial(super().warm_sampler, batch_size, progress), batch_size)
 
     def warm_defragmenter(self, progress: Progress) -> bool:
-        """Run the block swaps. Return False if a rank swaps no blocks."""
+        """Run the block swaps on all ranks. Return False if any rank swaps no blocks."""
         own, others = self._all(Verb.DEFRAGMENTER, partial(super().warm_defragmenter, progress))
         return own and all(others)
 
     def memory(self) -> DeviceMemory:
-        """Return the device memory of the fullest rank now."""
+        """Return the current device memory of the rank with the least free memory."""
         return least_memory(*self._all(Verb.MEMORY, super().memory))
 
     def start_serving(self) -> None:
-        """Accept requests from here on. Called on the event loop, so it waits for nothing."""
+        """Accept requests from now on. This method runs on the event loop and does not block."""
         self._others.serve()
         super().start_serving()
 
     def _all(self, verb: Verb, own: Callable[[], T], *arguments: object) -> tuple[T, list[Any]]:
-        """Return the answers of this rank and of the others. Raises the failure of this rank, or that of another."""
+        """Return the answer of this rank and the answers of the other ranks. Raises the failure of any rank."""
         asked = self._others.send_command(verb, *arguments)
         try:
             answer = own()
         finally:
-            # Wait even if this rank has failed, because a late answer would be read as the answer to the next call.
+            # Wait for the other ranks even if this rank has failed. Otherwise a late answer would be read as the answer
+            # to the next call.
             updates = {rank: each.result() for rank, each in asked.items()}
         raise_first_failure(updates)
         return answer, [each.answer for each in updates.values()]
 
 
 class SimRank(SimEngine):
-    """A rank above 0 of a group of sim engines, which executes the calls of the leader."""
+    """A rank above 0 in a group of sim engines. It executes the calls of the leader."""
 
     def do(self, verb: Verb, arguments: Sequence[Any], progress: Progress) -> Any:
-        """Execute a call and return its answer as plain data; this blocks. Raises the errors of the engine."""
+        """Execute a call and return its answer as plain data. The method blocks and raises the engine's errors."""
         match verb:
             case Verb.LOAD:
                 self.load(progress)
@@ -116,11 +117,11 @@ class SimRank(SimEngine):
 
 
 def least_memory(own: DeviceMemory, others: Iterable[Sequence[int]]) -> DeviceMemory:
-    """Return the least memory that any rank of a group of sim engines has, in bytes."""
+    """Return the smallest free and the smallest total memory of all ranks, in bytes."""
     all_ranks = [own, *(DeviceMemory(*each) for each in others)]
     return DeviceMemory(min(each.free for each in all_ranks), min(each.total for each in all_ranks))
 
 
 def most(own: int, others: Iterable[int]) -> int:
-    """Return the largest figure that any rank of a group of sim engines reports."""
+    """Return the largest of the values that the ranks report."""
     return max(own, *others)

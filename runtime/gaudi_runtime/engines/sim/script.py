@@ -1,4 +1,4 @@
-"""The script of a simulated card, read from `engine.simScript`: its costs and faults (docs/reference/sim.md)."""
+"""The script of a simulated card: its costs and faults, read from `engine.simScript` (docs/reference/sim.md)."""
 
 import os
 import threading
@@ -22,14 +22,14 @@ Name = Annotated[str, Field(min_length=1, max_length=128)]
 
 
 class Misreport(StrEnum):
-    """A wrong digest that the script puts into the report, as from a runtime with another plan."""
+    """A report field that the script replaces with a wrong digest, as if the runtime had another plan."""
 
     PLAN_HASH = "planHash"
     BUCKETS_DIGEST = "bucketsDigest"
 
 
 class SimScript(Wire):
-    """The script of a simulated card. A fault at "prompt:3" occurs at the third prompt bucket in order of warm-up."""
+    """The script of a simulated card. A fault at "prompt:3" occurs at the third prompt bucket of the warm-up."""
 
     card: Name | None = Field(None, description="A described card, such as gaudi2: its memory and measured rates.")
     model: Name | None = Field(
@@ -79,7 +79,7 @@ class SimScript(Wire):
 
 
 def read_script(script: dict[str, str | int | float]) -> SimScript:
-    """Read and check the script. Raises ConfigError that names the wrong key."""
+    """Read and check the script. Raises ConfigError, which names the wrong key."""
     try:
         return SimScript.model_validate(script)
     except ValidationError as error:
@@ -90,22 +90,22 @@ def read_script(script: dict[str, str | int | float]) -> SimScript:
 
 
 class Faults:
-    """Raises the faults of the script in warm-up. The steps of each phase are counted from 1, as in the script."""
+    """The scripted faults of the warm-up. The steps of each phase are counted from 1, as in the script."""
 
     def __init__(self, script: SimScript, rank: int = 0) -> None:
-        """The faults are empty if `script` limits them to another rank."""
+        """Create the faults; there are none if the script limits the faults to another rank."""
         spared = script.only_rank is not None and script.only_rank != rank
         self.script = SimScript() if spared else script
         self._steps: Counter[tuple[str, BucketPhase]] = Counter()
 
     def compiling(self, phase: BucketPhase) -> float:
-        """Count a compile and return its additional seconds. Raises, stalls or ends the process by script."""
+        """Count a compile and return its additional seconds. The script may make it raise, block or end the process."""
         at, script = self._next("compile", phase), self.script
         if at == script.stall_at_bucket:
-            # Never set, because only the stall timeout of the runtime may end this wait.
+            # Nothing ever sets this event, so the thread blocks until the runtime's stall timeout ends the process.
             threading.Event().wait()
         if at == script.crash_at_bucket:
-            # Like a fault in a library: no exception, no clean-up, no last report.
+            # Exit like a fault in a native library: without an exception, a clean-up or a last report.
             os._exit(SEGFAULT_EXIT)
         if at == script.raise_at_bucket:
             raise RuntimeError(f"simulated by raiseAtBucket={at}")
@@ -114,7 +114,7 @@ class Faults:
         return script.slow_seconds if at == script.slow_at_bucket else 0.0
 
     def capturing(self, phase: BucketPhase) -> None:
-        """Count a capture. Raises DeviceOutOfMemory by script."""
+        """Count a capture. Raises DeviceOutOfMemory if the script sets it for this bucket."""
         at = self._next("capture", phase)
         if at == self.script.oom_at_bucket:
             raise DeviceOutOfMemory(f"simulated by oomAtBucket={at}")

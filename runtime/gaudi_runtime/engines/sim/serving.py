@@ -1,4 +1,4 @@
-"""Answers of the sim engine: the prompt, echoed at the card's speed through the plan's buckets."""
+"""The answers of the sim engine. It echoes each prompt at the card's speed and counts the plan's buckets."""
 
 import asyncio
 import codecs
@@ -21,16 +21,16 @@ from gaudi_runtime.units import plural
 
 
 class ByteTokenizer:
-    """The tokenizer of the sim engine's answers: its tokens are the bytes of UTF-8, so every text has tokens."""
+    """The tokenizer of the sim engine. Each byte of the UTF-8 text is one token, so any text can be encoded."""
 
     longest_token = 1
 
     def encode(self, text: str) -> list[int]:
-        """Return one token per byte. An empty text becomes one space, because a prompt needs a token."""
+        """Return one token per byte. An empty text becomes one space, because a prompt needs at least one token."""
         return list(text.encode() or b" ")
 
     def apply_chat_template(self, messages: Sequence[dict[str, object]]) -> list[int]:
-        """Return `role: content` lines and the assistant's opening. Raises ValueError if the assistant is first."""
+        """Return `role: content` lines and the start of the answer. Raises ValueError if the assistant is first."""
         if messages[0]["role"] == "assistant":
             raise ValueError("a conversation cannot begin with the assistant")
         lines = "".join(f"{message['role']}: {message['content']}\n" for message in messages)
@@ -39,7 +39,7 @@ class ByteTokenizer:
 
 @dataclass(eq=False)
 class Seat:
-    """The place of a sequence that the sim engine serves: KV blocks `reserved` until its end, and those in use."""
+    """The place of a served sequence in the sim engine: its reserved KV blocks and the KV blocks that it uses now."""
 
     reserved: int
     turn: asyncio.Future[None]
@@ -47,7 +47,7 @@ class Seat:
 
 
 class SimScheduler:
-    """Admits the sequences that the sim engine serves, in order of arrival, as batch size and KV blocks allow.
+    """The scheduler of the sim engine. It admits sequences in order of arrival while batch size and KV blocks allow.
 
     It is used only on the event loop.
     """
@@ -58,13 +58,13 @@ class SimScheduler:
         self._queue: deque[Seat] = deque()
 
     def load(self) -> EngineLoad:
-        """Return the sequences with a place and without, and the KV blocks that are reserved."""
+        """Return the number of admitted and of waiting sequences, and the number of reserved KV blocks."""
         reserved = sum(seat.reserved for seat in self.seats)
         return EngineLoad(len(self.seats), len(self._queue), reserved, self.total_blocks)
 
     @asynccontextmanager
     async def place(self, blocks: int) -> AsyncIterator[Seat]:
-        """Reserve a place in the batch and `blocks` KV blocks for the block of code."""
+        """Reserve a place in the batch and `blocks` KV blocks until the context ends."""
         seat = Seat(blocks, asyncio.get_running_loop().create_future())
         self._queue.append(seat)
         self._start_next()
@@ -79,19 +79,19 @@ class SimScheduler:
 
     def _start_next(self) -> None:
         while self._queue and len(self.seats) < self._places:
-            # Later sequences never overtake the first. Otherwise a long prompt would wait for ever behind short
-            # ones that always fit.
+            # Later sequences never overtake the first sequence in the queue. Otherwise short prompts, which always fit,
+            # would keep a long prompt waiting forever.
             if self.load().used_blocks + self._queue[0].reserved > self.total_blocks:
                 return
             seat = self._queue.popleft()
             self.seats.add(seat)
-            # A consumer that has disconnected has cancelled its turn and frees the place itself.
+            # If the consumer has disconnected, the turn is already cancelled, and the consumer frees the place.
             if not seat.turn.done():
                 seat.turn.set_result(None)
 
 
 class SimServing:
-    """The answers of the sim engine to one batch of sequences. `warm` are the shapes that need no compile.
+    """The sim engine while it serves. `warm` contains the shapes that need no compile.
 
     It is used only on the event loop.
     """
@@ -117,7 +117,7 @@ class SimServing:
         self._requests = 0
 
     async def stream(self, prompt: Sequence[int], sampling: SamplingParams) -> AsyncGenerator[GenerationChunk, None]:
-        """Echo the prompt byte by byte. The answer ends with the prompt."""
+        """Stream the prompt back byte by byte. The answer ends after the last byte of the prompt."""
         async with self._scheduler.place(self.blocks(len(prompt) + sampling.max_tokens)) as seat:
             self._requests += 1
             self._memory.use(self._script.leak_bytes_per_request)
@@ -128,7 +128,7 @@ class SimServing:
                     raise RuntimeError(f"simulated by failAtToken={position}")
                 await self._decode_step(seat, len(prompt) + position)
                 piece = stops.push(text.decode(bytes([token % 256])))
-                # A model would produce its stop token at the end of the prompt.
+                # The echo ends after the last token of the prompt, where a real model would produce its stop token.
                 reason = _finish_reason(position, prompt, sampling, stops.stopped)
                 if reason is not None and not stops.stopped:
                     piece += stops.flush()
@@ -137,7 +137,7 @@ class SimServing:
                     return
 
     def admissible(self, prompt_tokens: int, max_tokens: int) -> str | None:
-        """Return a sentence if prompt and answer exceed the model's length or the whole KV cache."""
+        """Return an error sentence if prompt and answer exceed the model's length or the whole KV cache; else None."""
         wanted = prompt_tokens + max_tokens
         if wanted > self._limits.max_model_len:
             return (
@@ -149,11 +149,11 @@ class SimServing:
         return None
 
     def load_now(self) -> EngineLoad:
-        """Return the current numbers of sequences and blocks."""
+        """Return the current numbers of sequences and KV blocks."""
         return self._scheduler.load()
 
     def blocks(self, tokens: int) -> int:
-        """Return the KV blocks of this many tokens."""
+        """Return the number of KV blocks that this many tokens need."""
         return -(-tokens // self._limits.block_size)
 
     async def _prefill(self, seat: Seat, tokens: int) -> None:
@@ -170,17 +170,18 @@ class SimServing:
         await self._clock.wait(1 / self._card.answer_speed if self._card.answer_speed else 0)
 
     async def _count_or_compile(self, phase: BucketPhase, batch: int, query: int, blocks: int) -> None:
-        """Count a hit, or compile a cold shape while the request waits."""
+        """Count a batch with a warm shape. For a cold shape, also compile it while the request waits."""
         real = Bucket(batch, query, blocks)
         padded = self._pad(phase, real)
-        # Checked before counting, because a request that fails counts no shape.
+        # Check before the shape is counted, because a request that fails must not change the counters.
         if not padded.warm and self._fail_on_cold_shapes:
             shape = tuple(padded.bucket)
             raise RuntimeError(f"{phase} {shape} was not warmed up, and warmup.failOnColdShapes forbids compiling it")
         self.counters.observe(phase, real, padded)
         if not padded.warm:
             self.counters.compiled(phase, padded.bucket)
-            # Added before the wait, so that other requests with this shape are not further recompilations.
+            # Add the shape before the wait. Otherwise another request with the same shape would count as another
+            # recompilation.
             self._warm.add((phase, padded.bucket))
             await self._clock.wait(self._card.cost(phase).compile_seconds)
 
@@ -188,7 +189,7 @@ class SimServing:
         return (phase, bucket) in self._warm and not self._forgotten(phase)
 
     def _forgotten(self, phase: BucketPhase) -> bool:
-        """Return whether the script makes this request's prompt cold."""
+        """Return whether the script makes the prompt shape of this request cold."""
         every = self._script.recompile_every
         return phase is BucketPhase.PROMPT and every > 0 and self._requests % every == 0
 

@@ -1,18 +1,18 @@
-"""Allocation of KV blocks. This module does not import torch."""
+"""The allocator of KV blocks. This module does not import torch."""
 
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
 
 class BlockManager:
-    """Free and used KV blocks of one cache."""
+    """The free and the used KV blocks of one cache."""
 
     def __init__(self, kv_blocks: int) -> None:
-        # The last block belongs to no sequence, because padding is written there.
+        # The last block is reserved for padding, so no sequence can use it.
         self.total = kv_blocks - 1
         self._free = list(range(self.total))
         self._used: set[int] = set()
-        # The lowest free id is taken first, which keeps the range in use short.
+        # The heap returns the lowest free id first, which keeps the used range of the cache short.
         heapify(self._free)
 
     @property
@@ -27,11 +27,11 @@ class BlockManager:
 
     @property
     def highest_used(self) -> int:
-        """The largest id in use; -1 if no block is in use."""
+        """The largest block id in use; -1 if no block is in use."""
         return max(self._used, default=-1)
 
     def allocate(self, count: int) -> list[int]:
-        """Take `count` blocks. Raises MemoryError if fewer are free. Callers check `free` first."""
+        """Allocate `count` blocks. Raises MemoryError if fewer blocks are free. Callers check `free` first."""
         if count > len(self._free):
             raise MemoryError(f"{count} KV blocks are needed, but {len(self._free)} are free")
         blocks = [heappop(self._free) for _ in range(count)]
@@ -47,9 +47,9 @@ class BlockManager:
             heappush(self._free, block)
 
     def compact(self, threshold: int, most: int) -> dict[int, int]:
-        """Move the highest used ids to the lowest free ones if the used range is `threshold` wider than needed.
+        """Move blocks from the highest ids to the lowest free ids, if the gap in the used range exceeds `threshold`.
 
-        Returns old id -> new id, at most `most` pairs.
+        Returns at most `most` pairs: old id -> new id.
         """
         moves: dict[int, int] = {}
         if self.highest_used - threshold <= self.used:

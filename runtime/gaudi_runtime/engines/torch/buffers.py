@@ -1,6 +1,6 @@
 """The tensors of a model: its KV cache, and Buffers, the fixed-shape tensors of one bucket.
 
-A graph reads and writes only these.
+A captured graph reads and writes only these tensors.
 """
 
 import math
@@ -38,7 +38,7 @@ class Geometry:
 
     @property
     def block_bytes(self) -> int:
-        """Bytes of one KV block over all layers (docs/internals/warmup.md, Memory split)."""
+        """The bytes of one KV block in all layers (docs/internals/warmup.md, Memory split)."""
         key_and_value = 2 * self.kv_heads * self.head_dim * self.dtype.itemsize
         return self.layers * self.block_size * key_and_value
 
@@ -48,8 +48,9 @@ KVCache = list[tuple[torch.Tensor, torch.Tensor]]
 
 
 def padding_block(cache: KVCache, geometry: Geometry) -> int:
-    """Return the id of the KV block to which buffers write their padding."""
-    # The last block, because contiguous attention reads a prefix of the cache, which must hold only sequences.
+    """Return the id of the KV block that receives the padding of all buffers."""
+    # Padding uses the last block. Contiguous attention reads the cache from the first block on and must read only
+    # blocks of sequences.
     return cache[0][0].shape[0] // geometry.block_size - 1
 
 
@@ -66,13 +67,13 @@ def empty_cache(geometry: Geometry, kv_blocks: int, device: torch.device) -> KVC
 class Buffers(NamedTuple):
     """The fixed-shape tensors of one bucket: B rows, Q tokens per row, N KV blocks of size S.
 
-    N is B * context blocks for a prompt, and the blocks of the whole batch for decode.
+    For a prompt, N is B * context blocks. For decode, N is the number of blocks of the whole batch.
 
-    Inputs: `tokens` and `positions` (B, Q); `slots` (B*Q) where each token's key and value go; `last` (B) index of
-    each row's last token in B*Q; `blocks` (N) block ids; `owners` (N) row of each block, decode only; `lengths`
-    tokens that count: per row in its context (prompt, B), per block (decode, N).
-    Workspace: `hidden` (B*Q, hidden); `keys` and `values` (N, S, kv heads, head dim), gathered blocks.
-    Output: `logits` (B, vocabulary) in float32.
+    Inputs: `tokens` and `positions` (B, Q); `slots` (B*Q), the cache slot for the key and value of each token; `last`
+    (B), the index in B*Q of each row's last token; `blocks` (N), block ids; `owners` (N), the row of each block (decode
+    only); `lengths`, the number of valid tokens: in the context of each row (prompt, B) or in each block (decode, N).
+    Workspace: `hidden` (B*Q, hidden); `keys` and `values` (N, S, kv heads, head dim), gathered blocks. Output: `logits`
+    (B, vocabulary) in float32.
     """
 
     tokens: Tensor
@@ -89,11 +90,11 @@ class Buffers(NamedTuple):
 
 
 def _layout(geometry: Geometry, phase: BucketPhase, bucket: Bucket) -> Iterator[tuple[tuple[int, ...], torch.dtype]]:
-    """Return shape and type of each field of Buffers, in order."""
+    """Return the shape and the dtype of each field of Buffers, in order."""
     rows, query, blocks = bucket
     prompt = phase is BucketPhase.PROMPT
     blocks *= rows if prompt else 1
-    # Contiguous decode reads the cache in place, so it needs no window to gather blocks into.
+    # Contiguous decode reads the KV cache in place, so it needs no buffer for gathered blocks.
     gathered = 0 if geometry.contiguous and not prompt else blocks
     window = (gathered, geometry.block_size, geometry.kv_heads, geometry.head_dim)
     yield from [((rows, query), INDEX)] * 2
@@ -113,13 +114,13 @@ def buffer_bytes(geometry: Geometry, phase: BucketPhase, bucket: Bucket) -> int:
 
 
 def empty_buffers(geometry: Geometry, phase: BucketPhase, bucket: Bucket, device: torch.device) -> Buffers:
-    """Return buffers of zeros: one token in slot 0, and no context counts."""
+    """Return buffers filled with zeros: each token has slot 0, and no context token is valid."""
     layout = _layout(geometry, phase, bucket)
     return Buffers(*(torch.zeros(shape, dtype=dtype, device=device) for shape, dtype in layout))
 
 
-# Arrays on the host, because numpy writes single elements much faster than torch. Each field is copied to the device
-# once.
+# The arrays are on the host, because numpy writes single elements much faster than torch does. Each array is then
+# copied to the device in one operation.
 Inputs = dict[str, NDArray[np.int64]]
 """Host copies of the inputs, by field of Buffers."""
 
@@ -127,7 +128,7 @@ INPUT_FIELDS = ("tokens", "positions", "slots", "last", "blocks", "owners", "len
 
 
 def fill(buffers: Buffers, phase: BucketPhase, works: tuple[Work, ...], geometry: Geometry, padding: int) -> None:
-    """Write a batch into buffers. Everything else in them is padding, which goes to the block `padding`.
+    """Write a batch into the buffers and fill the rest with padding, which uses the KV block `padding`.
 
     The rules are in docs/internals/torch-engine.md, Padding.
     """
@@ -155,7 +156,7 @@ def _fill_row(inputs: Inputs, row: int, work: Work, block_size: int) -> None:
 
 
 def _fill_contexts(inputs: Inputs, works: tuple[Work, ...], block_size: int) -> None:
-    """Write the block tables of computed tokens: row after row, each as wide as the bucket's context."""
+    """Write the block tables of the computed tokens row by row. Each row is as wide as the bucket's context."""
     width = len(inputs["blocks"]) // len(inputs["tokens"])
     for row, work in enumerate(works):
         used = -(-work.start // block_size)
@@ -164,7 +165,7 @@ def _fill_contexts(inputs: Inputs, works: tuple[Work, ...], block_size: int) -> 
 
 
 def _fill_decode(inputs: Inputs, works: tuple[Work, ...], geometry: Geometry) -> None:
-    """Write one entry per block with its row and its tokens; with contiguous blocks at the index of the block's id."""
+    """Write the row and the token count of each block. With contiguous attention, the index is the block id."""
     end = 0
     for row, work in enumerate(works):
         blocks = np.array(work.blocks)

@@ -1,6 +1,6 @@
-"""Checkpoint: a folder with config.json, safetensors files and a tokenizer, checked before its weights are loaded.
+"""A checkpoint: config.json, safetensors files and a tokenizer, checked before the weights are loaded.
 
-Before the engine was created, sources/weights.py has checked that the safetensors files are complete.
+sources/weights.py has checked that the safetensors files are complete before the engine was created.
 """
 
 import json
@@ -21,13 +21,13 @@ from gaudi_runtime.errors import ModelNotFound, ModelUnreadable, UnsupportedMode
 WEIGHTS_FILE = "model.safetensors"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model")
 ARCHITECTURES = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
-# The other types change with the length of a sequence, which a graph cannot do.
+# Other RoPE types change their frequencies with the sequence length. A captured graph cannot do this.
 ROPE_TYPES = ("default", "linear", "llama3", "yarn")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The contents of a checkpoint's small files. `stop_tokens` end an answer."""
+    """The small files of a checkpoint after parsing. `stop_tokens` are the tokens that end an answer."""
 
     folder: Path
     config: PreTrainedConfig
@@ -35,10 +35,10 @@ class Checkpoint:
 
 
 def open_checkpoint(path: str) -> Checkpoint:
-    """Check the files of a checkpoint and read the small ones.
+    """Check the files of a checkpoint and read the small files.
 
-    Raises ModelNotFound for a missing file, ModelUnreadable for one that cannot be parsed, and UnsupportedModel for a
-    model type that transformers does not support.
+    Raises ModelNotFound for a missing file, ModelUnreadable for a file that cannot be parsed, and UnsupportedModel for
+    a model type that transformers does not support.
     """
     folder = Path(path)
     if not folder.is_dir():
@@ -76,10 +76,10 @@ def _read_json(folder: Path, name: str) -> dict[str, Any]:
 
 
 def _stop_tokens(folder: Path, config: PreTrainedConfig) -> frozenset[int]:
-    """Return the end-of-sequence ids of generation_config.json, otherwise of config.json."""
+    """Return the end-of-sequence ids of generation_config.json, or of config.json if that file has none."""
     wanted = config.eos_token_id
     if (folder / "generation_config.json").exists():
-        # Read here for an error of our own, because transformers would silently ignore a file that it cannot parse.
+        # Parse the file here to raise an error, because transformers silently ignores a file that it cannot parse.
         _read_json(folder, "generation_config.json")
         wanted = GenerationConfig.from_pretrained(folder, local_files_only=True).eos_token_id or wanted
     if wanted is None:
@@ -114,7 +114,7 @@ def check_architecture(config: PreTrainedConfig) -> None:
 
 
 def load_network(checkpoint: Checkpoint, dtype: Dtype, device: torch.device) -> Network:
-    """Read a checkpoint's weights onto the device. Raises ModelUnreadable for a tensor that is missing or differs."""
+    """Load a checkpoint's weights onto the device. Raises ModelUnreadable if a tensor is missing or differs."""
     disable_progress_bar()
     try:
         loader: Any = AutoModelForCausalLM

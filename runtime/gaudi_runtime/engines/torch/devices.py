@@ -1,7 +1,7 @@
 """The devices of the torch engine, CPU and HPU: memory, compilation and graphs.
 
-Both devices run the same steps over fixed buffers. A CPU counts memory against a budget, and its graphs are Dynamo's
-fixed-shape callables. A card reports its own memory and records graphs.
+Both devices run the same steps on fixed buffers. The CPU device counts memory against a budget, and its graphs are
+fixed-shape functions that Dynamo compiled. The HPU device reads the card's memory and records graphs.
 """
 
 import os
@@ -29,45 +29,45 @@ RECOMPILES_BEFORE_GIVING_UP = 64
 
 
 class Device(ABC):
-    """The interface of a device, the part of the torch engine that depends on it."""
+    """The interface between the torch engine and a device."""
 
     torch_device: torch.device
 
     @abstractmethod
     def memory(self) -> DeviceMemory:
-        """Return the bytes of device memory now."""
+        """Return the current device memory in bytes."""
 
     @abstractmethod
     def profile(self, step: Step, buffer_bytes: int) -> DeviceMemory:
-        """Run the largest forward and return the memory that it leaves free."""
+        """Run the largest forward and return the memory that is left free during this forward."""
 
     @abstractmethod
     def specialize(self, forward: Forward, name: str) -> Forward:
-        """Return the forward compiled for the one shape of its calls, or the forward itself."""
+        """Return the forward, compiled for one shape if the execution mode compiles."""
 
     @abstractmethod
     def capture(self, step: Step) -> Step:
-        """Run the step, record it, and return its replay."""
+        """Run the step, record it as a graph, and return the function that replays the graph."""
 
     @abstractmethod
     def is_out_of_memory(self, error: Exception) -> bool:
-        """Return whether this error of the device means that an allocation failed."""
+        """Return whether this error means that the device is out of memory."""
 
     def compiles(self) -> int:
-        """Return the number of graphs that this process has compiled, by Dynamo's count."""
+        """Return the number of graphs that Dynamo has compiled in this process."""
         return counters["stats"]["unique_graphs"]
 
     def adapt(self, weight_bytes: int) -> None:  # noqa: B027 - most have nothing to do
         """Apply the settings that depend on the size of the model."""
 
     def reserve(self, nbytes: int) -> None:  # noqa: B027
-        """Count an allocation before it is made. Raises DeviceOutOfMemory if the device itself would not raise it."""
+        """Count an allocation before it is made. Raises DeviceOutOfMemory if a memory budget is exceeded."""
 
     def release(self, nbytes: int) -> None:  # noqa: B027
-        """Subtract an allocation that was freed."""
+        """Subtract the bytes of an allocation that was freed."""
 
     def synchronize(self) -> None:  # noqa: B027 - nothing runs behind the caller's back on a CPU
-        """Wait until all started work has ended."""
+        """Wait until all queued work has ended."""
 
 
 def open_device(config: EngineConfig) -> Device:
@@ -76,19 +76,20 @@ def open_device(config: EngineConfig) -> Device:
 
 
 def specialized(forward: Forward, name: str, backend: str) -> Forward:
-    """Return `forward` as a device compiles it by `backend`: at its first call, as a whole, for its shapes."""
-    # Without this, guards on anything but shapes could switch compilation off silently.
+    """Return `forward` as a function that Dynamo compiles as a whole at its first call, for the shapes of this call."""
+    # Without these settings, Dynamo could silently stop compiling if guards on other things than shapes fail.
     torch._dynamo.config.recompile_limit = RECOMPILES_BEFORE_GIVING_UP
     torch._dynamo.config.fail_on_recompile_limit_hit = True
-    # Dynamo stores compiled code with a function's code object and searches the entries one by one. Each bucket has its
-    # own code object with one entry, so a second entry is always a real recompile and never another bucket.
+    # Dynamo stores compiled code in a list for each code object and searches the list entry by entry. Here each bucket
+    # has its own code object with one entry. A second entry is therefore always a recompilation and never another
+    # bucket.
     original = cast(FunctionType, forward)
     own = FunctionType(original.__code__.replace(co_name=name), original.__globals__, name)
     return cast(Forward, torch.compile(own, backend=backend, dynamic=False, fullgraph=True))
 
 
 class CpuDevice(Device):
-    """The processor as a device of the torch engine, with `engine.deviceMemoryBytes` of memory."""
+    """The CPU as a device of the torch engine. Its memory budget is `engine.deviceMemoryBytes`."""
 
     def __init__(self, config: EngineConfig) -> None:
         if config.device_memory_bytes is None:
@@ -100,18 +101,18 @@ class CpuDevice(Device):
         self._compiled = config.execution_mode in GRAPH_MODES
 
     def memory(self) -> DeviceMemory:
-        """Return the rest of the budget."""
+        """Return the free and the total bytes of the memory budget."""
         return DeviceMemory(free=self._total - self._used, total=self._total)
 
     def adapt(self, weight_bytes: int) -> None:
-        """Use the threads that the container has and the model can use, unless OMP_NUM_THREADS sets another number."""
+        """Set the number of threads by the container's cores and the model's size, unless OMP_NUM_THREADS is set."""
         if "OMP_NUM_THREADS" not in os.environ:
             torch.set_num_threads(threads(weight_bytes, usable_cores()))
 
     def reserve(self, nbytes: int) -> None:
-        """Count `nbytes`. Raises DeviceOutOfMemory if the budget has less left."""
-        # Called before the allocation, because a CPU has no device memory that could run out, and the kernel would
-        # kill the process.
+        """Count `nbytes` as used. Raises DeviceOutOfMemory if the budget has fewer free bytes."""
+        # Reserve the memory before it is allocated. A CPU has no limited device memory, so the kernel would kill the
+        # process instead of failing the allocation.
         free = self._total - self._used
         if nbytes > free:
             raise DeviceOutOfMemory(
@@ -124,8 +125,8 @@ class CpuDevice(Device):
         self._used -= nbytes
 
     def profile(self, step: Step, buffer_bytes: int) -> DeviceMemory:
-        """Return the memory that the buffers of the largest forward leave free."""
-        # The buffers stay reserved, because batches without a graph allocate them again.
+        """Reserve the buffers of the largest forward, run it, and return the rest of the budget."""
+        # Keep the buffers reserved after the step, because each later batch without a graph allocates such buffers.
         self.reserve(buffer_bytes)
         step()
         return self.memory()
@@ -135,25 +136,26 @@ class CpuDevice(Device):
         return specialized(forward, name, self._backend) if self._compiled else forward
 
     def capture(self, step: Step) -> Step:
-        """Run the step and return it: the compiled step on its static buffers is the graph."""
+        """Run the step and return it. On a CPU, the compiled step with its static buffers is the graph."""
         step()
         return step
 
     def is_out_of_memory(self, error: Exception) -> bool:
-        """Return whether the machine itself has run out of memory."""
-        # torch's allocator of a CPU raises a plain RuntimeError.
+        """Return whether an allocation failed because the machine is out of memory."""
+        # torch raises a plain RuntimeError if an allocation on the CPU fails.
         return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
 
 
 class HpuDevice(Device):
     """An Intel Gaudi card as a device of the torch engine.
 
-    hpuGraphs needs PT_HPU_LAZY_MODE=1 and torchCompile PT_HPU_LAZY_MODE=0, both set before this process starts.
+    Execution mode hpuGraphs needs PT_HPU_LAZY_MODE=1, and torchCompile needs PT_HPU_LAZY_MODE=0. The variable must be
+    set before this process starts.
     """
 
     def __init__(self, config: EngineConfig) -> None:
-        # Imported by name, because only Intel's image contains the bridge. Its import registers the device
-        # "hpu" in torch.
+        # Import by name, because only Intel's image contains habana_frameworks. The import registers the device "hpu"
+        # in torch.
         try:
             bridge: Any = import_module("habana_frameworks.torch")
             self._metrics: Any = import_module("habana_frameworks.torch.hpu.metrics")
@@ -168,39 +170,41 @@ class HpuDevice(Device):
         self._compiled = config.execution_mode is ExecutionMode.TORCH_COMPILE
 
     def memory(self) -> DeviceMemory:
-        """Return free and total bytes, as the driver reports them."""
+        """Return the free and the total bytes that the driver reports."""
         self.synchronize()
         free, total = self._driver.mem_get_info()
         return DeviceMemory(free=free, total=total)
 
     def profile(self, step: Step, buffer_bytes: int) -> DeviceMemory:
-        """Return free memory less the peak of the forward; its buffers are allocated already."""
+        """Return the free memory minus the peak use of the forward. The forward's buffers are already allocated."""
         before = self.memory()
         self._driver.reset_peak_memory_stats()
         held = self._driver.memory_allocated()
         step()
-        # The step is only queued when it returns, and its peak comes later.
+        # The step is only queued when `step()` returns. Wait for the card, because the step reaches its peak memory
+        # later.
         self.synchronize()
         peak = self._driver.max_memory_allocated() - held
         return DeviceMemory(free=before.free - peak, total=before.total)
 
     def synchronize(self) -> None:
-        """Wait for the card."""
+        """Wait until the card has finished all queued work."""
         self._driver.synchronize()
 
     def specialize(self, forward: Forward, name: str) -> Forward:
-        """Compile in torch.compile mode; lazy mode itself compiles a recipe for each new shape."""
+        """Compile in torch.compile mode. In lazy mode the bridge itself compiles a recipe for each new shape."""
         return specialized(forward, name, "hpu_backend") if self._compiled else forward
 
     def capture(self, step: Step) -> Step:
-        """Return an HPU graph of the step; in torch.compile mode the compiled step itself."""
-        # The first run compiles, which a graph must not record.
+        """Return an HPU graph of the step. In torch.compile mode, return the compiled step."""
+        # Run the step once before the capture. The first run compiles the step, and a graph must not record the
+        # compilation.
         step()
         self.synchronize()
         if self._compiled:
             return step
         graph, stream = self._driver.HPUGraph(), self._driver.Stream()
-        # A capture records only the work of its own stream, not of the default stream.
+        # A capture records only the work of its own stream. Work of the default stream would be missing from the graph.
         with self._driver.stream(stream):
             graph.capture_begin()
             step()
@@ -210,10 +214,10 @@ class HpuDevice(Device):
         return replay
 
     def is_out_of_memory(self, error: Exception) -> bool:
-        """Check the text of the error, because the bridge raises plain RuntimeErrors."""
+        """Return whether the text of the error mentions memory, because the bridge raises plain RuntimeErrors."""
         return isinstance(error, RuntimeError) and "memory" in str(error).lower()
 
     def compiles(self) -> int:
-        """Return the number of recipes that the graph compiler has made in this process."""
-        # Dynamo's count is not used, because in lazy mode the bridge makes recipes that Dynamo does not know.
+        """Return the number of recipes that the graph compiler has compiled in this process."""
+        # Do not use Dynamo's count. In lazy mode the bridge compiles recipes, and Dynamo does not count them.
         return int(dict(self._metrics.metric_global("graph_compilation").stats())["TotalNumber"])

@@ -1,6 +1,6 @@
-"""TorchEngine: the Engine protocol over a model runner, a serving loop and one worker thread.
+"""TorchEngine: the Engine protocol, implemented with a model runner, a serving loop and one device thread.
 
-All device work, including the start-up methods, runs in that thread.
+All device work runs in that thread, including the work of the start-up methods.
 """
 
 import gc
@@ -28,7 +28,7 @@ from gaudi_runtime.engines.torch.tokenizer import TransformersTokenizer
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
 
-# One block is for padding, and one to use.
+# The cache needs one block for padding and at least one block for sequences.
 LEAST_BLOCKS = 2
 
 
@@ -43,43 +43,43 @@ class TorchEngine:
         self._config = config
         self._runner = ModelRunner(config)
         self.captures_graphs = self._runner.captures_graphs
-        # The same thread is used from the first call on, because compiled code is bound to its thread's settings. In
-        # another thread it would be compiled again. The event loop stays free.
+        # All calls use the same thread, because compiled code depends on settings of its thread. Another thread would
+        # compile it a second time. A separate thread also keeps the event loop free.
         self._thread = DeviceThread()
         self._blocks: BlockManager
         self._plan: BucketPlan
         self._serving: ServingLoop | None = None
 
     def report_fields(self) -> Mapping[str, object]:
-        """Return nothing, because the report has no further fields for a real model."""
+        """Return an empty mapping, because the report has no further fields for a real model."""
         return {}
 
     def notes(self) -> tuple[str, ...]:
-        """Return nothing, because this engine has no notes."""
+        """Return an empty tuple, because this engine has no notes."""
         return ()
 
     def load(self, progress: Progress) -> None:
-        """Read weights and tokenizer. Raises a RuntimeStartError."""
+        """Load the weights and the tokenizer. Raises a RuntimeStartError."""
         self._thread.call(lambda: self._runner.load(progress))
         self.tokenizer = TransformersTokenizer(self._runner.checkpoint.folder)
 
     def profile(self) -> DeviceMemory:
-        """Run the largest prompt and return the memory that it leaves free, in bytes."""
+        """Run the largest prompt and return the memory that is left free, in bytes."""
         return self._thread.call(self._runner.profile)
 
     def block_bytes(self) -> int:
-        """Return the bytes of one KV block over all layers."""
+        """Return the bytes of one KV block in all layers."""
         return self._runner.geometry.block_bytes
 
     def recipe_key(self) -> RecipeKey | None:
-        """Return the key of compiled code on disk; None if no code is kept."""
-        # Besides the Gaudi bridge, only Inductor keeps files of compiled code.
+        """Return the recipe key of the compiled code on disk; None if no code is stored on disk."""
+        # Two compilers keep their code in files: the Gaudi bridge, which `kept_recipe_key` checks, and Inductor.
         inductor = self._config.engine.compile_backend is CompileBackend.INDUCTOR
         keeps_files = inductor and self.captures_graphs
         return kept_recipe_key(self._config, f"torch {torch.__version__}", keeps_files=keeps_files)
 
     def allocate(self, kv_blocks: int) -> None:
-        """Allocate the cache, whose last block is for padding. Raises DeviceOutOfMemory or PlanImpossible."""
+        """Allocate the cache; its last block is for padding. Raises DeviceOutOfMemory or PlanImpossible."""
         if kv_blocks < LEAST_BLOCKS:
             raise PlanImpossible(
                 f"The device has memory for {kv_blocks} KV blocks, but at least {LEAST_BLOCKS} are needed (one is for "
@@ -94,33 +94,34 @@ class TorchEngine:
         self.counters = self._new_histogram()
 
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
-        """Compile this shape with a real forward."""
+        """Compile this shape by running a forward."""
         self._thread.call(lambda: self._runner.graphs.warm(phase, bucket))
 
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
-        """Capture the graph of this shape and return its bytes. Raises DeviceOutOfMemory."""
+        """Capture the graph of this shape and return its size in bytes. Raises DeviceOutOfMemory."""
         return self._thread.call(lambda: self._runner.graphs.capture(phase, bucket))
 
     def use_warm(self, plan: BucketPlan) -> None:
-        """Pad requests only to these buckets."""
+        """Use only these buckets as padding targets of requests."""
         self.use_plan(plan)
 
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
-        """Run the sampler's settings for one batch size."""
+        """Run all sampler settings for one batch size."""
         self._thread.call(lambda: self._runner.warm_sampler(batch_size, progress))
 
     def warm_defragmenter(self, progress: Progress) -> bool:
-        """Run the block moves of every size."""
+        """Run the block moves of every size and return True."""
         self._thread.call(lambda: self._runner.warm_defragmenter(progress))
         return True
 
     def memory(self) -> DeviceMemory:
-        """Return the device memory now, in bytes."""
+        """Return the current device memory in bytes."""
         return self._thread.call(self._runner.device.memory)
 
     def start_serving(self) -> None:
-        """Start the counters at zero; `generate` may be called from here on."""
-        # Objects of warm-up live as long as the process, so full collections need not visit them under load.
+        """Start serving with counters at zero. `generate` may be called after this method."""
+        # Objects from warm-up live as long as the process. `gc.freeze()` excludes these objects from garbage
+        # collections, which are then faster under load.
         gc.freeze()
         self.counters = self._new_histogram()
         self._serving = ServingLoop(
@@ -134,7 +135,7 @@ class TorchEngine:
         )
 
     def generate(self, prompt: Sequence[int], sampling: SamplingParams) -> AsyncGenerator[GenerationChunk, None]:
-        """Stream one completion. Raises ValueError if `admissible` refuses it, RuntimeError before `start_serving`."""
+        """Stream one completion. Raises ValueError if `admissible` rejects it, RuntimeError before `start_serving`."""
         if refusal := self.admissible(len(prompt), sampling.max_tokens):
             raise ValueError(refusal)
         if self._serving is None:
@@ -142,7 +143,7 @@ class TorchEngine:
         return self._serving.stream(tuple(prompt), sampling)
 
     def admissible(self, prompt_tokens: int, max_tokens: int) -> str | None:
-        """Return None if a request of this size can be served, otherwise a sentence with the reason."""
+        """Return None if a request of this size can be served, otherwise the reason as a sentence."""
         wanted, longest = prompt_tokens + max_tokens, self._limits.max_model_len
         if prompt_tokens < 1 or max_tokens < 1:
             return "A prompt needs at least one token, and max_tokens must be at least 1."
@@ -155,15 +156,15 @@ class TorchEngine:
         return None
 
     def load_now(self) -> EngineLoad:
-        """Return running sequences and KV blocks in use."""
+        """Return the current numbers of sequences and KV blocks."""
         return self._serving.load() if self._serving else EngineLoad(0, 0, 0, 0)
 
     def heartbeat_seconds(self) -> float:
-        """Return the seconds since the last turn of the serving loop; 0 if it is idle or compiles."""
+        """Return the seconds since the last iteration of the serving loop; 0 if the loop is idle or compiles."""
         return self._serving.heartbeat_seconds() if self._serving else 0.0
 
     async def close(self) -> None:
-        """End the serving loop after its current step, and free everything."""
+        """Stop the serving loop after its current step, and end the device thread."""
         if self._serving is not None:
             await self._serving.close()
             self._serving = None

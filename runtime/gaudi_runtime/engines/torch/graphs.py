@@ -1,4 +1,4 @@
-"""GraphTable: the compiled forwards and captured graphs of buckets, and the run of a batch with or without a graph."""
+"""GraphTable: the compiled forwards and the captured graphs of buckets, and the execution of a batch."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,14 +28,14 @@ Key = tuple[BucketPhase, Bucket]
 
 @dataclass(frozen=True)
 class Graph:
-    """A captured bucket: its static buffers and the replay that works on them."""
+    """A captured bucket: its static buffers and the function that replays its graph."""
 
     buffers: Buffers
     replay: Step
 
 
 class GraphTable:
-    """Compiled forwards and captured graphs of one model and cache. It is not thread-safe."""
+    """The compiled forwards and captured graphs of one model and one cache. It is not thread-safe."""
 
     def __init__(self, device: Device, network: Network, cache: KVCache, geometry: Geometry) -> None:
         self.compiling = False
@@ -48,30 +48,30 @@ class GraphTable:
         self._graphs: dict[Key, Graph] = {}
 
     def is_compiled(self, phase: BucketPhase, bucket: Bucket) -> bool:
-        """Return whether the shape has run before."""
+        """Return whether the forward of this shape is compiled."""
         return (phase, bucket) in self._compiled
 
     def is_captured(self, phase: BucketPhase, bucket: Bucket) -> bool:
-        """Return whether the shape has a graph."""
+        """Return whether this shape has a captured graph."""
         return (phase, bucket) in self._graphs
 
     def dry_run(self, phase: BucketPhase, bucket: Bucket) -> None:
-        """Run a forward over padding without compiling anything."""
+        """Run a forward with padding only, without compiling it."""
         forward(*self._arguments(phase, self._buffers(phase, bucket)))
 
     @torch.inference_mode()
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
-        """Compile the shape by a forward over padding. Raises DeviceOutOfMemory."""
+        """Compile the shape by running a forward with padding only. Raises DeviceOutOfMemory."""
         with self._naming_out_of_memory(phase, bucket):
             self._run(phase, bucket, self._buffers(phase, bucket))
-            # A card reports that it is out of memory when the work ends, not when it is queued.
+            # Wait for the card. It reports that it is out of memory when the work ends, not when the work is queued.
             self._device.synchronize()
 
     @torch.inference_mode()
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
-        """Allocate the bucket's static buffers, capture a graph, and return the bytes of device memory that this took.
+        """Allocate the bucket's static buffers, capture its graph, and return the device memory of both, in bytes.
 
-        Raises DeviceOutOfMemory, and then keeps no memory for the bucket.
+        Raises DeviceOutOfMemory. In this case no memory of the bucket stays allocated.
         """
         before, nbytes = self._device.memory().free, buffer_bytes(self._geometry, phase, bucket)
         self._device.reserve(nbytes)
@@ -83,14 +83,14 @@ class GraphTable:
                 step = partial(self._compiled[phase, bucket], *self._arguments(phase, buffers))
                 self._graphs[phase, bucket] = Graph(buffers, self._device.capture(step))
         except BaseException:
-            # After any error, the budget must not count buffers that are freed with the error.
+            # The buffers are freed after any error, so the memory budget must no longer count them.
             self._device.release(nbytes)
             raise
         return max(0, before - self._device.memory().free)
 
     def run(self, phase: BucketPhase, bucket: Bucket, works: tuple[Work, ...]) -> torch.Tensor:
-        """Return logits (bucket rows, vocabulary) of a batch in this bucket; valid until the bucket runs again."""
-        # A graph uses fixed addresses, so a batch is copied into the buffers that the graph was captured with.
+        """Return the logits (bucket rows, vocabulary) of a batch. They are valid until the same bucket runs again."""
+        # A graph reads fixed memory addresses, so the batch is copied into the buffers that were used for the capture.
         if graph := self._graphs.get((phase, bucket)):
             fill(graph.buffers, phase, works, self._geometry, self._padding)
             graph.replay()
@@ -116,13 +116,13 @@ class GraphTable:
         return self._network, self._cache, buffers, phase is BucketPhase.PROMPT
 
     def _run(self, phase: BucketPhase, bucket: Bucket, buffers: Buffers) -> None:
-        """Run a forward without a graph; the first one of a shape compiles it."""
+        """Run a forward without a graph. The first forward of a shape compiles it."""
         if compiled := self._compiled.get((phase, bucket)):
             compiled(*self._arguments(phase, buffers))
             return
-        # Each bucket has its own name, by which logs and profiles distinguish the compiled forwards.
+        # Each bucket has its own name, so that logs and profiles distinguish the compiled forwards.
         compiled = self._device.specialize(forward, f"{phase}_" + "_".join(map(str, bucket)))
-        # This is read on the event loop, because a loop that waits for a compile does not hang.
+        # The event loop reads this flag. A serving loop that waits for a compile must not be reported as hung.
         self.compiling = True
         try:
             compiled(*self._arguments(phase, buffers))

@@ -1,7 +1,7 @@
-"""A transformers model over the buffers of a bucket: one forward, with paged attention as its attention function.
+"""The forward of a transformers model over the buffers of a bucket, with our paged attention.
 
-The attention computes the same as that of transformers, but with static shapes only. The cache is written by slot and
-read by block. Both phases mask padding, so a row's result does not depend on the bucket that it was padded to.
+The attention gives the same results as the attention of transformers, but with static shapes only. It writes the cache
+by slot and reads it by block. Both phases mask the padding, so the result of a row does not depend on its bucket.
 """
 
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ LOWEST = torch.finfo(torch.float32).min
 
 
 class PromptAttention(NamedTuple):
-    """The common inputs of all layers in a prompt forward; `mask` (B, 1, Q, context + Q) is None without context."""
+    """The attention inputs of all layers in a prompt forward. `mask` (B, 1, Q, context + Q) is None without context."""
 
     cache: KVCache
     buffers: Buffers
@@ -29,7 +29,7 @@ class PromptAttention(NamedTuple):
 
 
 class DecodeAttention(NamedTuple):
-    """The common inputs of all layers in a decode forward: `valid` (N, S) tokens, `owned` (B, N) blocks of a row."""
+    """The attention inputs of all layers in decode: `valid` (N, S), valid tokens; `owned` (B, N), blocks per row."""
 
     cache: KVCache
     buffers: Buffers
@@ -38,7 +38,7 @@ class DecodeAttention(NamedTuple):
 
 
 def prompt_attention(cache: KVCache, buffers: Buffers) -> PromptAttention:
-    """Return causal attention within the new tokens, and to all valid tokens of the context."""
+    """Return the inputs for causal attention to the new tokens and full attention to the valid context tokens."""
     rows, query = buffers.tokens.shape
     context = buffers.keys.shape[0] // rows * buffers.keys.shape[1]
     if context == 0:
@@ -51,7 +51,7 @@ def prompt_attention(cache: KVCache, buffers: Buffers) -> PromptAttention:
 
 
 def decode_attention(cache: KVCache, buffers: Buffers) -> DecodeAttention:
-    """Return attention of each row to the filled part of the blocks that it owns."""
+    """Return the inputs for attention of each row to the valid tokens of its own blocks."""
     block_size, device = buffers.keys.shape[1], buffers.tokens.device
     valid = torch.arange(block_size, device=device) < buffers.lengths[:, None]
     rows = torch.arange(buffers.tokens.shape[0], device=device)
@@ -69,10 +69,10 @@ def paged_attention(
     paged: PromptAttention | DecodeAttention,
     **_: object,
 ) -> tuple[Tensor, None]:
-    """Compute the paged attention of one layer of the model: store the new keys and values, then attend.
+    """Store the new keys and values of one layer in the cache, then compute the paged attention of this layer.
 
-    query (B, heads, Q, D), key and value (B, kv heads, Q, D) -> (B, Q, heads, D). The layer's own
-    `attention_mask` is not used, because `paged` has our mask.
+    query (B, heads, Q, D), key and value (B, kv heads, Q, D) -> (B, Q, heads, D). The function ignores
+    `attention_mask`, because `paged` contains the mask.
     """
     keys, values = paged.cache[module.layer_idx]  # type: ignore[index]
     _store(keys, key, paged.buffers.slots)
@@ -87,7 +87,7 @@ def _store(cache: Tensor, new: Tensor, slots: Tensor) -> None:
 
 
 def _gather(cache: Tensor, blocks: Tensor, window: Tensor) -> Tensor:
-    """Copy the blocks into the window (N, S, kv heads, D); without a window, return the first N blocks of the cache."""
+    """Copy the blocks into `window` (N, S, kv heads, D). If it is empty, return the first N blocks of the cache."""
     by_block = cache.view(-1, *window.shape[1:])
     if window.shape[0] == 0:
         return by_block[: blocks.shape[0]]
@@ -114,13 +114,13 @@ def _prompt(
 
 
 def _with_context(cache: Tensor, new: Tensor, blocks: Tensor, window: Tensor) -> Tensor:
-    """Return (B, kv heads, context + Q, D): each row's cached tokens before its new ones."""
+    """Return (B, kv heads, context + Q, D): the cached tokens of each row, followed by its new tokens."""
     gathered = _gather(cache, blocks, window).reshape(new.shape[0], -1, *cache.shape[1:])
     return torch.cat((gathered.transpose(1, 2), new), dim=2)
 
 
 def _decode(paged: DecodeAttention, query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
-    """Apply softmax per block against the row's largest score, then sum per row: padding blocks weigh exactly zero."""
+    """Compute softmax per block with the largest score of the row, then sum per row. Padding blocks get weight zero."""
     buffers = paged.buffers
     rows, heads, _, dim = query.shape
     key_blocks = _gather(keys, buffers.blocks, buffers.keys)
@@ -156,14 +156,15 @@ def geometry(network: Network, block_size: int, contiguous: bool) -> Geometry:
 
 
 def forward(network: Network, cache: KVCache, buffers: Buffers, prompt: bool) -> None:
-    """Run one forward of the model: read inputs in `buffers`, write logits there, keys and values into the cache."""
+    """Run one forward: read inputs from `buffers`, write logits to `buffers`, and keys and values to the cache."""
     decoder = network.model
     attention = prompt_attention(cache, buffers) if prompt else decode_attention(cache, buffers)
     flat = buffers.tokens.flatten()
     hidden = torch.index_select(decoder.embed_tokens.weight, 0, flat, out=buffers.hidden)
     hidden = hidden.view(*buffers.tokens.shape, -1)
     positions = decoder.rotary_emb(hidden, buffers.positions)
-    # The decoder's own loop is not used, because its masks depend on sequence lengths, which a graph cannot have.
+    # Run the layers here instead of calling the decoder. The decoder creates masks that depend on sequence lengths, and
+    # a graph cannot contain such masks.
     for layer in decoder.layers:
         hidden = layer(hidden, attention_mask=None, position_embeddings=positions, paged=attention)
     last = decoder.norm(hidden.flatten(0, 1)[buffers.last])

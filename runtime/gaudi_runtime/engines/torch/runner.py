@@ -1,4 +1,4 @@
-"""ModelRunner: all device work, one call after the other, in one thread."""
+"""ModelRunner, which does all device work. Its methods are called one after the other, in one thread."""
 
 import asyncio
 from collections.abc import Callable
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class ModelRunner:
-    """Weights, cache and graphs of one model on one device."""
+    """The weights, the cache and the graphs of one model on one device."""
 
     def __init__(self, config: RuntimeConfig) -> None:
         self.checkpoint: Checkpoint
@@ -47,7 +47,7 @@ class ModelRunner:
         self.cache: KVCache = []
 
     def load(self, progress: Progress) -> None:
-        """Open the device and read the checkpoint. Raises a RuntimeStartError."""
+        """Open the device and load the checkpoint. Raises a RuntimeStartError."""
         self.device = open_device(self._config.engine)
         self.checkpoint = open_checkpoint(self._config.model.path)
         check_architecture(self.checkpoint.config)
@@ -56,7 +56,7 @@ class ModelRunner:
         limits = self._config.limits
         self.geometry = geometry(self._network, limits.block_size, limits.contiguous_paged_attention)
         self._check_length(limits)
-        # torch lists tied weights once.
+        # `parameters()` lists tied weights only once, so the sum counts their memory only once.
         weights = sum(weight.nbytes for weight in self._network.parameters())
         self.device.adapt(weights)
         try:
@@ -66,8 +66,8 @@ class ModelRunner:
 
     @torch.inference_mode()
     def profile(self) -> DeviceMemory:
-        """Run the largest prompt over padding and return the memory that it leaves free."""
-        # Run over a cache of one block, because the size of the real cache depends on the result.
+        """Run the largest prompt with padding only and return the memory that is left free."""
+        # Use a cache of one block, because the size of the real cache depends on the result of this profile.
         bucket, cache = self._largest_prompt(), empty_cache(self.geometry, 1, self.device.torch_device)
         graphs = GraphTable(self.device, self._network, cache, self.geometry)
         nbytes = buffer_bytes(self.geometry, BucketPhase.PROMPT, bucket)
@@ -91,13 +91,13 @@ class ModelRunner:
         self.graphs = GraphTable(self.device, self._network, self.cache, self.geometry)
 
     def is_warm(self, phase: BucketPhase, bucket: Bucket) -> bool:
-        """Return whether a batch of this bucket needs no compile: it has a graph, or code in modes without graphs."""
+        """Return whether a batch of this bucket needs no compile. In modes with graphs, it must have a graph."""
         graphs = self.graphs
         return graphs.is_captured(phase, bucket) if self.captures_graphs else graphs.is_compiled(phase, bucket)
 
     @torch.inference_mode()
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
-        """Sample dummy logits with every setting, twice each."""
+        """Sample from dummy logits twice with each sampler setting."""
         shape = (batch_size, self.geometry.vocabulary)
         logits = torch.zeros(shape, dtype=torch.float32, device=self.device.torch_device)
         for run in SAMPLER_RUNS:
@@ -110,7 +110,7 @@ class ModelRunner:
     @torch.inference_mode()
     def warm_defragmenter(self, progress: Progress) -> None:
         """Run the block moves of every size."""
-        # The padding block is copied onto itself, which cannot damage a sequence.
+        # Copy the padding block onto itself, because this changes no block of a sequence.
         padding = padding_block(self.cache, self.geometry)
         for size in warmup_swaps():
             self._move([padding] * size, [padding] * size)
@@ -119,19 +119,19 @@ class ModelRunner:
 
     @torch.inference_mode()
     def execute(self, batch: Batch, bucket: Bucket) -> list[int]:
-        """Run a batch padded to its bucket and return one token per row, even for rows that do not sample."""
+        """Run a batch in its bucket and return one token per row. Ignore the tokens of rows that do not sample."""
         logits = self.graphs.run(batch.phase, bucket, batch.works)
         sequences = [work.sequence for work in batch.works]
         rows = [(each.sampling, sampler.draw(each.seed, each.generated)) for each in sequences]
         wanted = sampler.choice(rows, bucket.batch_size, self.device.torch_device)
-        # The only wait of a step: reading tokens waits for the device. The tokens are cut on the host, because on a
-        # card every length would be another shape.
+        # Reading the tokens waits for the device; no other line of a step does. Cut the list on the host, because on a
+        # card each length would be a new shape and need a compile.
         return list(sampler.choose(logits, wanted).tolist()[: len(rows)])
 
     @torch.inference_mode()
     def move_blocks(self, moves: dict[int, int]) -> None:
-        """Copy KV blocks, old id -> new id, at most SWAP_SIZES[-1] of them."""
-        # Padded to a size that warm-up has compiled.
+        """Copy KV blocks from old ids to new ids. `moves` has at most SWAP_SIZES[-1] entries."""
+        # Pad the moves to one of the sizes that warm-up has compiled.
         size = next(size for size in SWAP_SIZES if size >= len(moves))
         padding = [padding_block(self.cache, self.geometry)] * (size - len(moves))
         self._move([*moves.keys(), *padding], [*moves.values(), *padding])
@@ -160,22 +160,22 @@ class ModelRunner:
 
 
 class DeviceThread:
-    """The thread in which a model runner does all device work, one job after the other."""
+    """The thread that does all device work of a model runner, one job after the other."""
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._ended = in_daemon_thread(self._run, "torch-device")
 
     def call(self, work: Callable[[], T]) -> T:
-        """Run `work` and return its result or raise its exception. Not for the event loop, which it would block."""
+        """Run `work` and return its result or raise its exception. It blocks: do not call it on the event loop."""
         return self._submit(work).result()
 
     async def call_async(self, work: Callable[[], T]) -> T:
-        """Run `work` without blocking the event loop."""
+        """Run `work` in the device thread without blocking the event loop, and return its result."""
         return await asyncio.wrap_future(self._submit(work))
 
     async def close(self) -> None:
-        """End the thread after the submitted work."""
+        """End the thread after all submitted work is done."""
         self._jobs.put(None)
         await asyncio.wrap_future(self._ended)
 
@@ -183,7 +183,7 @@ class DeviceThread:
         outcome: Future[T] = Future()
 
         def job() -> None:
-            # A step whose request was cancelled before its turn is skipped.
+            # Skip the step if its request was cancelled before the step's turn.
             if outcome.set_running_or_notify_cancel():
                 settle(outcome, work)
 

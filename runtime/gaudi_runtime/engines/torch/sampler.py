@@ -1,4 +1,4 @@
-"""Sampling of tokens from logits."""
+"""The sampler, which selects tokens from logits."""
 
 from hashlib import blake2b
 from typing import NamedTuple
@@ -8,13 +8,13 @@ from torch import Tensor
 
 from gaudi_runtime.engine_protocol.engine import SamplingParams
 
-# The bits of an integer that a float32 represents exactly.
+# A float32 represents every integer of at most 24 bits exactly.
 DRAW_BITS = 24
 COLDEST = 1e-5
 
 
 class Choice(NamedTuple):
-    """The settings of each row of a sampled batch, each of shape (B)."""
+    """The sampler settings of each row of a batch; every tensor has shape (B)."""
 
     temperature: Tensor
     top_p: Tensor
@@ -23,15 +23,15 @@ class Choice(NamedTuple):
 
 
 def draw(seed: int, index: int) -> float:
-    """Return the random number in [0, 1) for sampling the token `index` of an answer."""
-    # The number depends only on seed and position, so that an answer does not depend on its batch, on preemption or on
-    # the device's random generator.
+    """Return a random number in [0, 1) to sample the token with this index in an answer."""
+    # The number depends only on the seed and the token's index. The same request therefore gets the same answer in any
+    # batch, after a preemption and on any device.
     digest = blake2b(f"{seed} {index}".encode(), digest_size=8).digest()
     return (int.from_bytes(digest) >> (64 - DRAW_BITS)) / (1 << DRAW_BITS)
 
 
 def choice(rows: list[tuple[SamplingParams, float]], batch_size: int, device: torch.device) -> Choice | None:
-    """Return settings and draws of a batch, padded with greedy rows; None if every row is greedy."""
+    """Return the settings and random numbers of a batch, padded with greedy rows; None if all rows are greedy."""
     if all(params.temperature == 0 for params, _ in rows):
         return None
     padded = rows + [(SamplingParams(temperature=0), 0.0)] * (batch_size - len(rows))
@@ -45,7 +45,7 @@ def choice(rows: list[tuple[SamplingParams, float]], batch_size: int, device: to
 
 
 def choose(logits: Tensor, wanted: Choice | None) -> Tensor:
-    """Return token ids (B) for logits (B, vocabulary): temperature, then top-k, then top-p, as in transformers."""
+    """Return token ids (B) for logits (B, vocabulary): apply temperature, top-k and top-p, as transformers does."""
     best = logits.argmax(-1)
     if wanted is None:
         return best
@@ -54,14 +54,15 @@ def choose(logits: Tensor, wanted: Choice | None) -> Tensor:
     weights = _kept(ordered, wanted).cumsum(-1)
     target = wanted.draws[:, None] * weights[:, -1:]
     rank = (weights <= target).sum(-1, keepdim=True)
-    # Rounding may leave the target above the last sum. A token outside top-k or top-p must not be chosen then.
+    # Because of rounding, the target may be larger than the last sum. Limit the rank, so that no token outside top-k or
+    # top-p is chosen.
     last_kept = (weights < weights[:, -1:]).sum(-1, keepdim=True)
     sampled = tokens.gather(-1, torch.minimum(rank, last_kept)).squeeze(-1)
     return torch.where(wanted.temperature > 0, sampled, best)
 
 
 def _kept(ordered: Tensor, wanted: Choice) -> Tensor:
-    """Return probabilities of sorted logits with zeros outside top-k and top-p; the best token always stays."""
+    """Return the probabilities of sorted logits, with zeros outside top-k and top-p. The best token is always kept."""
     ranks = torch.arange(ordered.shape[-1], device=ordered.device)
     beyond = (ranks >= wanted.top_k[:, None]) & (wanted.top_k > 0)[:, None]
     chances = ordered.masked_fill(beyond, float("-inf")).softmax(-1)

@@ -1,4 +1,4 @@
-"""Sequences and their order: prompts first, then one decode step for all. This module does not import torch."""
+"""The scheduler: prompts run first, then one decode step for all sequences. This module does not import torch."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -15,8 +15,8 @@ from gaudi_runtime.engines.torch.block_manager import BlockManager
 class Sequence:
     """A sequence that the torch engine schedules: a prompt and its growing answer.
 
-    `computed` counts the leading tokens whose keys and values are in the cache; `blocks` holds their KV blocks in
-    order of position. A preempted sequence has no such tokens and blocks, and computes all its tokens as a prompt.
+    `computed` is the number of leading tokens whose keys and values are in the cache. `blocks` are the KV blocks of
+    these tokens, in order of position. A preempted sequence has no blocks and recomputes all its tokens as a prompt.
     """
 
     prompt: tuple[int, ...]
@@ -31,20 +31,21 @@ class Sequence:
 
     @property
     def pending(self) -> int:
-        """Tokens that are not in the cache yet."""
+        """The number of tokens that are not in the cache yet."""
         return len(self.tokens) - self.computed
 
     @property
     def generated(self) -> int:
-        """Tokens of the answer so far."""
+        """The number of answer tokens so far."""
         return len(self.tokens) - len(self.prompt)
 
 
 @dataclass(frozen=True)
 class Work:
-    """One row of a scheduled batch, copied out of its sequence so that a cancellation cannot change a running forward.
+    """One row of a scheduled batch. It is a copy, so that a cancelled sequence cannot change a running forward.
 
-    `tokens` go to positions `start`, `start + 1`, ...; `samples` is False for all but the last part of a prompt.
+    `tokens` have the positions `start`, `start + 1`, and so on. `samples` is True only for the last part of a prompt
+    and for decode rows.
     """
 
     sequence: Sequence
@@ -56,7 +57,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Batch:
-    """A scheduled batch: rows of one phase, and the smallest shape that holds them (before padding to a bucket)."""
+    """A scheduled batch: rows of one phase, and the exact shape of the batch before it is padded to a bucket."""
 
     phase: BucketPhase
     works: tuple[Work, ...]
@@ -68,7 +69,7 @@ Planned = Callable[[BucketPhase, Bucket], bool]
 
 
 class Scheduler:
-    """The scheduler of the torch engine: its waiting and running sequences, oldest first."""
+    """The scheduler of the torch engine. It keeps waiting and running sequences, the oldest first."""
 
     def __init__(self, limits: Limits, blocks: BlockManager, planned: Planned) -> None:
         self.waiting: deque[Sequence] = deque()
@@ -78,7 +79,7 @@ class Scheduler:
         self._planned = planned
 
     def add(self, sequence: Sequence) -> None:
-        """Add a sequence that `admissible` has accepted to the queue."""
+        """Add a sequence to the queue. The caller has checked the sequence with `admissible`."""
         self.waiting.append(sequence)
 
     def remove(self, sequence: Sequence) -> None:
@@ -90,11 +91,11 @@ class Scheduler:
             self.waiting.remove(sequence)
 
     def next_batch(self) -> Batch | None:
-        """Return the next forward; None if there is nothing to do."""
+        """Return the next batch; None if there is no work."""
         return self._prompt_batch() or self._decode_batch()
 
     def compact(self, threshold: int, most: int) -> dict[int, int]:
-        """Renumber KV blocks as BlockManager.compact returns; the caller moves their content."""
+        """Renumber KV blocks and return the moves: old id -> new id. The caller copies the contents of the blocks."""
         moves = self.blocks.compact(threshold, most)
         if moves:
             for sequence in self.running:
@@ -102,12 +103,12 @@ class Scheduler:
         return moves
 
     def _prompt_batch(self) -> Batch | None:
-        """Return prompts in order of arrival while they fit one planned bucket; the first prompt always runs."""
+        """Return prompts in order of arrival that fit a planned bucket. The first prompt is always included."""
         works: list[Work] = []
         shape = Bucket(0, 0, 0)
         for sequence in self._prompts():
             grown = self._grown(shape, sequence)
-            # The first prompt runs even if no bucket holds it. Otherwise it would wait for ever.
+            # Accept the first prompt even if no bucket is large enough. Otherwise the prompt would wait forever.
             if works and not self._fits(grown):
                 break
             if not sequence.blocks and not self._admit(sequence):
@@ -117,12 +118,12 @@ class Scheduler:
         return Batch(BucketPhase.PROMPT, tuple(works), shape) if works else None
 
     def _prompts(self) -> Iterator[Sequence]:
-        """Yield prompts that are partly computed, then those that wait."""
+        """Yield first the prompts that are partly computed, then the waiting prompts."""
         yield from [sequence for sequence in self.running if sequence.pending > 1]
         yield from list(self.waiting)
 
     def _grown(self, shape: Bucket, sequence: Sequence) -> Bucket:
-        """Return the shape of a prompt batch with one more sequence; a long prompt is computed in chunks."""
+        """Return the shape of a prompt batch with one more sequence. Only one chunk of a long prompt is added."""
         query = min(sequence.pending, self._limits.max_num_batched_tokens)
         return Bucket(
             shape.batch_size + 1,
@@ -138,8 +139,9 @@ class Scheduler:
         )
 
     def _admit(self, sequence: Sequence) -> bool:
-        """Allocate the blocks of a waiting sequence, if there are enough."""
-        # One block stays free for each running sequence. Otherwise the new sequence would soon be preempted.
+        """Allocate the blocks of a waiting sequence. Return False if too few blocks or places are free."""
+        # Keep one free block for each running sequence. Otherwise a running sequence would soon need a block, and the
+        # new sequence would be preempted.
         needed = self._blocks_for(len(sequence.tokens))
         if len(self.running) >= self._limits.max_num_seqs or self.blocks.free < needed + len(self.running):
             return False
@@ -155,7 +157,7 @@ class Scheduler:
         return Work(sequence, tokens, start, tuple(sequence.blocks), samples=last)
 
     def _decode_batch(self) -> Batch | None:
-        """Return a batch with one token for every running sequence that has, or gets, a block for this token."""
+        """Return a decode batch with one token for each running sequence that has a block for this token."""
         ready = [sequence for sequence in list(self.running) if self._has_room(sequence)]
         if not ready:
             return None
@@ -163,14 +165,14 @@ class Scheduler:
         return Batch(BucketPhase.DECODE, works, Bucket(len(works), 1, self._decode_blocks(works)))
 
     def _has_room(self, sequence: Sequence) -> bool:
-        """Return whether the last token has a slot; take a block for it, if needed from the youngest sequence."""
+        """Return whether the last token has a slot. If needed, allocate a block and preempt the youngest sequences."""
         if sequence not in self.running:
             return False
         if self._blocks_for(len(sequence.tokens)) == len(sequence.blocks):
             return True
-        # A lack of blocks never fails a request. The youngest sequence frees its blocks, waits, and is computed again
-        # with its generated tokens as part of the prompt. The oldest sequence always finishes, because a request is
-        # only accepted if it fits the cache alone.
+        # A lack of blocks never fails a request. The youngest sequence frees its blocks and waits. Later it is
+        # recomputed, with its generated tokens as part of the prompt. The oldest sequence always finishes, because the
+        # server accepts a request only if the cache can hold it alone.
         while self.blocks.free == 0:
             youngest = self.running[-1]
             self._preempt(youngest)
@@ -190,7 +192,7 @@ class Scheduler:
         sequence.blocks = []
 
     def _decode_blocks(self, works: tuple[Work, ...]) -> int:
-        """Return the KV blocks that a decode batch reads: a prefix of the cache if contiguous, else its own."""
+        """Return the number of KV blocks that a decode batch reads: a prefix of the cache if it is contiguous."""
         if self._limits.contiguous_paged_attention:
             return 1 + max(max(work.blocks) for work in works)
         return sum(len(work.blocks) for work in works)

@@ -1,4 +1,4 @@
-"""ServingLoop: continuous batching, with every step in the device thread."""
+"""ServingLoop: continuous batching. Every step runs in the device thread."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ COMPACT_THRESHOLD = 32
 
 
 class Request:
-    """A request in the torch engine's serving loop; `chunks` carries its chunks, or the exception that ended it."""
+    """A request in the torch engine's serving loop. `chunks` receives the chunks, or the exception that ended it."""
 
     def __init__(self, sequence: Sequence, detokenizer: Detokenizer, stop_tokens: frozenset[int]) -> None:
         self.sequence = sequence
@@ -34,7 +34,7 @@ class Request:
         self._stop_tokens = frozenset() if sequence.sampling.ignore_eos else stop_tokens
 
     def accept(self, token: int) -> GenerationChunk:
-        """Append a token to the sequence and return the new text; the last chunk has a finish reason."""
+        """Append a token to the sequence and return its text. The last chunk has a finish reason."""
         self.sequence.tokens.append(token)
         if token in self._stop_tokens:
             return GenerationChunk(self._detokenizer.flush(), (token,), "stop")
@@ -46,7 +46,7 @@ class Request:
 
 
 class ServingLoop:
-    """The serving loop of the torch engine: its requests, their scheduler, and the task that produces their chunks."""
+    """The serving loop of the torch engine: its requests, the scheduler, and the task that runs batches."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class ServingLoop:
         self._turned = 0.0
 
     async def stream(self, prompt: tuple[int, ...], sampling: SamplingParams) -> AsyncGenerator[GenerationChunk, None]:
-        """Stream the chunks of one completion; closing the iterator frees the request's blocks."""
+        """Stream the chunks of one completion. If the caller closes the iterator, the request's blocks are freed."""
         request = self._submit(prompt, sampling)
         try:
             finished = False
@@ -84,7 +84,7 @@ class ServingLoop:
             self._forget(request)
 
     def load(self) -> EngineLoad:
-        """Return running sequences and KV blocks in use."""
+        """Return the current numbers of sequences and KV blocks."""
         return EngineLoad(
             running=len(self._scheduler.running),
             waiting=len(self._scheduler.waiting),
@@ -93,13 +93,13 @@ class ServingLoop:
         )
 
     def heartbeat_seconds(self) -> float:
-        """Return the seconds since the last turn of the loop; 0 if it is idle or compiles."""
+        """Return the seconds since the last iteration of the loop; 0 if the loop is idle or compiles."""
         if self._task is None or self._runner.graphs.compiling:
             return 0.0
         return time.monotonic() - self._turned
 
     async def close(self) -> None:
-        """End running requests and wait for the current step."""
+        """Fail all requests with an error and wait for the current step."""
         self._fail(list(self._requests), RuntimeError("the engine is closed"))
         if self._task is not None:
             await self._task
@@ -111,7 +111,8 @@ class ServingLoop:
         request = Request(sequence, detokenizer, self._runner.checkpoint.stop_tokens)
         self._requests[sequence] = request
         self._scheduler.add(sequence)
-        # The loop exists only while there is work, so that an idle engine uses no processor time.
+        # Start the loop with the first request and end it with the last one, so that an idle engine uses no processor
+        # time.
         if self._task is None:
             self._turned = time.monotonic()
             self._task = asyncio.create_task(self._serve(), name="torch-engine")
@@ -135,7 +136,7 @@ class ServingLoop:
             self._task = None
 
     async def _run(self, batch: Batch) -> None:
-        """Run one batch. If it fails, only its requests end with the error."""
+        """Run one batch. If the batch fails, only the requests in it end with the error."""
         try:
             chunks = await self._executed(batch)
         except Exception as error:
@@ -145,8 +146,8 @@ class ServingLoop:
             self._deliver(batch, chunks)
 
     async def _executed(self, batch: Batch) -> list[GenerationChunk | None]:
-        """Run a batch on the device and count it with the compilations that it waited for."""
-        # The device counts compilations, because a guard may compile even a warm bucket again.
+        """Run a batch on the device, and count the batch and the compilations during its step."""
+        # Read the number of compilations from the device, because a failed guard may recompile even a warm bucket.
         bucket, before = self._histogram.count_batch(batch.phase, batch.shape), self._runner.device.compiles()
         try:
             return await self._thread.call_async(partial(self._step, batch, bucket))
@@ -155,7 +156,7 @@ class ServingLoop:
                 self._histogram.compiled(batch.phase, bucket, made)
 
     def _step(self, batch: Batch, bucket: Bucket) -> list[GenerationChunk | None]:
-        """Run a forward in the device thread and return its tokens as chunks; None for a row without a token."""
+        """Run a forward in the device thread and return its tokens as chunks; None for a row without a new token."""
         tokens = self._runner.execute(batch, bucket)
         return [
             request.accept(token) if work.samples and (request := self._requests.get(work.sequence)) else None
@@ -163,10 +164,10 @@ class ServingLoop:
         ]
 
     def _deliver(self, batch: Batch, chunks: list[GenerationChunk | None]) -> None:
-        """Send chunks to their consumers; an ended sequence frees its blocks at once."""
+        """Send the chunks to their consumers. A finished sequence frees its blocks immediately."""
         for work, chunk in zip(batch.works, chunks, strict=True):
             work.sequence.computed = work.start + len(work.tokens)
-            # A consumer may have disconnected while the step ran.
+            # The request is missing if its consumer disconnected during the step.
             request = self._requests.get(work.sequence)
             if request is None or chunk is None:
                 continue
@@ -181,8 +182,9 @@ class ServingLoop:
                 self._forget(request)
 
     async def _defragment(self) -> None:
-        """Move KV blocks to lower ids if that is useful."""
-        # Contiguous attention reads up to the highest block in use; other attention reads only its own blocks.
+        """Move KV blocks to lower ids if contiguous attention would otherwise read too many unused blocks."""
+        # Contiguous attention reads all blocks up to the highest block in use, so a lower highest block makes it
+        # faster. Other attention reads only the blocks of its sequences.
         if not self._limits.contiguous_paged_attention:
             return
         if moves := self._scheduler.compact(COMPACT_THRESHOLD, SWAP_SIZES[-1]):

@@ -1,4 +1,4 @@
-"""Conversion of text to tokens by the checkpoint's own tokenizer, and of tokens to text, one at a time."""
+"""Conversion of text to tokens, and of tokens to text one token at a time, with the checkpoint's tokenizer."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,33 +12,33 @@ from gaudi_runtime.errors import ModelUnreadable
 
 
 class TransformersTokenizer:
-    """Converts text to tokens and back by the checkpoint's own tokenizer."""
+    """The checkpoint's own tokenizer, which converts text to tokens and back."""
 
     def __init__(self, folder: Path) -> None:
         try:
             self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         except Exception as error:
-            # The tokenizers library raises a bare Exception for a damaged file.
+            # Catch Exception, because the tokenizers library raises no more specific error for a damaged file.
             raise ModelUnreadable(f"the tokenizer in {folder} cannot be loaded: {error}") from error
-        # The vocabulary's notation has one or more characters for each character of text.
+        # A vocabulary entry has at least as many characters as the text of its token, so its length is an upper limit.
         self.longest_token = max(len(token) for token in self._tokenizer.get_vocab())
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids of a plain prompt, with the model's special tokens."""
+        """Return the token ids of a prompt, including the model's special tokens."""
         return list(self._tokenizer.encode(text))
 
     def apply_chat_template(self, messages: Sequence[dict[str, object]]) -> list[int]:
-        """Return the token ids of a chat and the assistant's opening. Raises ValueError if the template refuses it."""
+        """Return the token ids of a chat and the start of the answer. Raises ValueError if the template rejects it."""
         try:
             text = self._tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
         except (TemplateError, TypeError, KeyError) as error:
             raise ValueError(f"the model's chat template refuses these messages: {error}") from error
-        # The template has added the special tokens itself.
+        # The chat template has already added the special tokens.
         return list(self._tokenizer.encode(text, add_special_tokens=False))
 
     def decode(self, tokens: list[int]) -> str:
-        """Return the text of token ids without special tokens."""
-        # Not cleaned up, because the next token could then change text that was already sent.
+        """Return the text of these token ids, without special tokens."""
+        # Do not clean up spaces. Otherwise the next token could change text that was already sent.
         return str(self._tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
 
@@ -49,10 +49,10 @@ INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
 
 
 class Detokenizer:
-    """Converts the tokens of one answer to text, without text that may be part of a stop string.
+    """A converter of one answer's tokens to text. It holds back text that may be part of a stop string.
 
-    Every returned part has complete characters only.
-    All returned parts together are the decoded answer up to the first stop string.
+    Every returned part contains only complete characters. All returned parts together are the decoded answer up to the
+    first stop string.
     """
 
     def __init__(self, decode: Decode, stop: tuple[str, ...]) -> None:
@@ -66,22 +66,23 @@ class Detokenizer:
         return self._stops.stopped
 
     def push(self, token: int) -> str:
-        """Return the new text that is certain after this token, often empty; sets `stopped` at a stop string."""
+        """Return the text that is final after this token; it is often empty. Sets `stopped` at a stop string."""
         self._tokens.append(token)
         text = self._decode(self._tokens)
-        # A character of several tokens decodes to the replacement character until its last token arrives.
+        # A character may consist of several tokens. The text ends with the replacement character until the last of
+        # these tokens arrives.
         return "" if text.endswith(INCOMPLETE) else self._stops.push(self._advance(text))
 
     def flush(self) -> str:
-        """Return the rest at the end of the answer, including incomplete characters."""
+        """Return the remaining text at the end of the answer, including incomplete characters."""
         text = self._stops.push(self._advance(self._decode(self._tokens)))
         return text if self.stopped else text + self._stops.flush()
 
     def _advance(self, text: str) -> str:
-        """Return the new text since the last call."""
+        """Return the text that is new since the last call."""
         new = text[len(self._shown) :]
-        # Older tokens are dropped, because decoding a whole long answer each time would take quadratic time. The last
-        # token is kept, because the text of a token depends on the token before it.
+        # Keep only the last token. Decoding the whole answer for each new token would take quadratic time. The last
+        # token is needed, because the text of the next token depends on it.
         self._tokens = self._tokens[-1:]
         self._shown = self._decode(self._tokens)
         return new

@@ -1,7 +1,8 @@
-"""The engine cores of vLLM: one for each copy of the weights (spec.parallelism.data), and calls to all of them.
+"""The engine cores of vLLM, one for each copy of the weights (spec.parallelism.data), and calls to all of them.
 
-With several cores, vLLM's own calls return only the answer of the first core. So this module calls each core through
-private names of vLLM's client. No other module uses these names, and they are checked before the first call.
+With several cores, vLLM's own calls return only the answer of the first core. Therefore this module calls each core
+through private names of vLLM's client. No other module uses these names, and the module checks them before the first
+call.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ CALL, IDENTITIES = "_call_utility_async", "core_engines"
 
 
 class SilentCores(Exception):
-    """Engine cores `numbers` of `count` did not answer before the deadline."""
+    """The error that the engine cores `numbers` of `count` did not answer before the deadline."""
 
     def __init__(self, numbers: Sequence[int], count: int) -> None:
         super().__init__(numbers)
@@ -25,21 +26,21 @@ class SilentCores(Exception):
 
 
 class Cores:
-    """Calls to the engine cores of `engine`, vLLM's AsyncLLM that was started with `count` cores."""
+    """The engine cores of `engine`, which is vLLM's AsyncLLM with `count` cores, and calls to these cores."""
 
     def __init__(self, engine: Any, count: int = 1) -> None:
-        """Raise EngineUnsupported if there are several cores and this release of vLLM cannot call each of them."""
+        """Check the private names for calls to several cores. Raises EngineUnsupported if vLLM lacks one."""
         self._engine, self._count = engine, count
         if count > 1:
             _check_names(engine.engine_core, count)
 
     async def call(self, method: str, arguments: tuple[Any, ...], deadline: float) -> list[list[Any]]:
-        """Call this method of every worker and return the answers by core and rank. `deadline` is in seconds.
+        """Call a method of every worker and return the answers by core and rank. `deadline` is in seconds.
 
         Raises SilentCores, or the error of the first core that fails.
         """
-        # All cores are called at once: in each forward, the ranks of a mixture-of-experts model wait for the
-        # ranks of the other cores.
+        # Call all cores at the same time. In each forward of a mixture-of-experts model, the ranks of one core wait for
+        # the ranks of the other cores.
         calls = [asyncio.ensure_future(each) for each in self._calls(method, arguments)]
         try:
             done, _ = await asyncio.wait(calls, timeout=deadline, return_when=asyncio.FIRST_EXCEPTION)
@@ -53,7 +54,8 @@ class Cores:
                 each.cancel()
 
     def _calls(self, method: str, arguments: tuple[Any, ...]) -> Iterator[Awaitable[list[Any]]]:
-        # vLLM's own timeout is not used, because it leaves late answers in a queue, where the next call receives them.
+        # Do not use the timeout of vLLM's RPC. After a timeout, vLLM leaves the late answer in a queue, and the next
+        # call would receive that answer.
         if self._count == 1:
             yield self._engine.collective_rpc(method, args=arguments)
             return
@@ -63,7 +65,7 @@ class Cores:
 
 
 def exit_codes(engine: Any) -> Mapping[str, int]:
-    """Return the exit code of each engine core of vLLM by name; empty if this release keeps them elsewhere."""
+    """Return the exit code of each engine core by name. The mapping is empty if this vLLM release has another API."""
     try:
         codes: Mapping[str, int] = engine.engine_core.resources.engine_manager.finished_procs()
     except AttributeError:

@@ -1,7 +1,7 @@
-"""VllmEngine: the Engine protocol over vLLM's AsyncLLM, whose workers run one bucket per call.
+"""VllmEngine: the Engine protocol, implemented with vLLM's AsyncLLM. Its workers run one bucket per call.
 
-The start-up methods run in the worker thread of start-up and wait for calls to the workers. Serving is vLLM's own
-application on our event loop. See docs/internals/vllm.md.
+The start-up methods run in the start-up thread and wait for calls to the workers. During serving, vLLM's own
+application runs on our event loop. See docs/internals/vllm.md.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cac
 
 
 class VllmEngine(Processes):
-    """The vLLM engine: methods in the order of the engine protocol. `loop` serves; vLLM is watched at `pace`."""
+    """The vLLM engine. `loop` is the event loop that serves, and `pace` sets how often vLLM is checked."""
 
     counters: ServingHistogram
 
@@ -73,17 +73,18 @@ class VllmEngine(Processes):
         self._shapes: WarmShapes
 
     def notes(self) -> tuple[str, ...]:
-        """Return the features that do not work because this release of vLLM or of its plugin lacks something."""
+        """Return the features that do not work because this release of vLLM or its plugin lacks something."""
         return self._degradations
 
     def span(self, others: OtherPods) -> None:
-        """Run as one engine together with vLLM's processes in these pods."""
+        """Combine this engine with vLLM's processes in the other pods. Call this method before `load`."""
         self._others = others
 
     def load(self, progress: Progress) -> None:
-        """Start vLLM's processes. They have loaded the weights when this returns. Raises a RuntimeStartError."""
+        """Start vLLM's processes and wait until they have loaded the weights. Raises a RuntimeStartError."""
         if isinstance(self._memory, CpuLedger) and os.environ.get(WORKERS_APART) == "0":
-            # vLLM divides the cores itself only if workers have processes of their own.
+            # vLLM divides the cores between its workers only if the workers run in their own processes. Otherwise set
+            # the number of threads here.
             os.environ.setdefault("OMP_NUM_THREADS", str(threads(self._memory.weight_bytes(), usable_cores())))
         others = self._others
         meeting = others.start(progress) if others else None
@@ -96,7 +97,7 @@ class VllmEngine(Processes):
             self._ranks = Ranks(self._engine, self._loop, note=note, cores=self._config.parallelism.data)
             self._learn()
         except BaseException:
-            # An engine that failed to load is not closed by its caller, so its processes are ended here.
+            # The caller does not close an engine that failed to load, so end vLLM's processes here.
             self._end()
             raise
 
@@ -117,11 +118,11 @@ class VllmEngine(Processes):
         )
 
     def divided_memory(self) -> tuple[Split, DeviceBlocks]:
-        """Return the memory split of the fullest rank, in bytes, and the KV blocks that all ranks have."""
+        """Return the memory split of the rank with the least free memory, in bytes, and the common KV blocks."""
         return self._memory.divided()
 
     def use_plan(self, plan: BucketPlan) -> None:
-        """Hand the buckets to the workers, which prepare themselves.
+        """Send the buckets to the workers, which prepare for the warm-up.
 
         Raises PlanImpossible for a bucket that the attention kernel cannot compute.
         """
@@ -131,33 +132,37 @@ class VllmEngine(Processes):
         self._shapes = WarmShapes(self.captures_graphs)
         self.counters = ServingHistogram(pad_by(plan, limits, self._shapes.is_warm))
         answers = self._ask("plan", *_lists(plan), deadline=self._step_seconds)
-        # All ranks of all cores have the same answer, because they have one model and one environment.
+        # Read the first answer. All ranks of all cores return the same vision buckets, because they have the same model
+        # and the same environment.
         self._vision = tuple(VisionBucket(*each) for each in answers[0].get("vision", ()))
         self._degradations = tuple(dict.fromkeys((*self._degradations, *fold_sentences(answers))))
         self._memory.planned(self._ask("memory"))
 
     def vision_buckets(self) -> tuple[VisionBucket, ...]:
-        """Return the vision buckets of the plugin's warm-up; none on a CPU or for a model without a tower."""
+        """Return the vision buckets of the plugin's warm-up; empty on a CPU or for a model without a vision tower."""
         return self._vision
 
     def warm_vision(self, bucket: VisionBucket) -> int:
-        """Run the tower on every rank and return the most bytes of a rank. Raises DeviceOutOfMemory or ShapeRefused."""
+        """Run the vision tower on every rank and return the largest number of bytes that a rank allocated.
+
+        Raises DeviceOutOfMemory or ShapeRefused.
+        """
         if full := self._memory.why_full():
             raise DeviceOutOfMemory(full)
         return self._outcome("warm_vision", *bucket)["bytes"]
 
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
-        """Compile this shape with a real forward. Raises DeviceOutOfMemory or ShapeRefused."""
+        """Compile this shape by running a forward. Raises DeviceOutOfMemory or ShapeRefused."""
         self._run("warm", phase, bucket)
 
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
-        """Capture the graph of this shape on every rank and return the bytes of the largest graph.
+        """Capture the graph of this shape on every rank and return the size of the largest graph in bytes.
 
         Raises DeviceOutOfMemory, or GraphRefused if vLLM runs the shape without a graph.
         """
         if full := self._memory.why_full():
             raise DeviceOutOfMemory(full)
-        # vLLM may run a shape without a graph, such as a prompt above the plugin's own limit of tokens.
+        # vLLM may run a shape without a graph, for example a prompt with more tokens than the plugin's own limit.
         outcome = self._run("capture", phase, bucket)
         if not outcome["graph"]:
             raise GraphRefused("vLLM runs this shape without a graph")
@@ -165,15 +170,16 @@ class VllmEngine(Processes):
         return outcome["bytes"]
 
     def use_warm(self, plan: BucketPlan) -> None:
-        """Restrict the workers' lookup to these buckets. On a CPU, vLLM knows only compiled numbers of tokens."""
+        """Restrict the workers' bucket lookup to these buckets. On a CPU, vLLM uses every compiled number of tokens."""
         limits = self._memory.divided()[1].limits(self._config.limits)
         self.counters = ServingHistogram(pad_by(plan, limits, self._shapes.is_warm))
         if self._config.engine.device != "cpu":
             self._ask("use_warm", *_lists(plan))
 
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
-        """Run the sampler's settings: on a card for all sizes at once, on a CPU for one batch size."""
-        # The plugin's own sampler warm-up has no argument for a size, so one call runs all of them.
+        """Run the sampler settings: on a card for all batch sizes in one call, on a CPU for this batch size."""
+        # On a card, one call is enough: the plugin's sampler warm-up has no argument for the batch size and runs all
+        # sizes.
         if self._config.engine.device == "cpu":
             if batch_size:
                 self._ask("sampler", batch_size, deadline=self._step_seconds)
@@ -189,15 +195,15 @@ class VllmEngine(Processes):
         return done
 
     def memory(self) -> DeviceMemory:
-        """Return the memory of the fullest rank now, in bytes."""
+        """Return the current memory of the rank with the least free memory, in bytes."""
         return self._memory.now(self._ask("memory"))
 
     def start_serving(self) -> None:
-        """Do nothing, because `application` informs the workers, on the event loop."""
+        """Do nothing, because `application` starts serving in the workers, on the event loop."""
 
     @asynccontextmanager
     async def application(self) -> AsyncIterator[ASGIApp]:
-        """Run vLLM's own OpenAI application. From here on, the workers count the shapes of requests."""
+        """Run vLLM's own OpenAI application. From now on, the workers count the shapes of requests."""
         await self._ranks.ask("start_serving", deadline=ANSWER_SECONDS)
         if self._others:
             self._others.serve()
@@ -207,7 +213,8 @@ class VllmEngine(Processes):
             try:
                 app = await stack.enter_async_context(openai_application(self._parsed, self._engine))
             except Exception as error:
-                # vLLM reads adapters and chat templates only here.
+                # vLLM reads adapters and chat templates only while it builds the application, so errors in these files
+                # occur here.
                 raise why_not_started(error, None) from error
             yield app
 
@@ -221,20 +228,19 @@ class VllmEngine(Processes):
         def absorb(counts: Mapping[str, Any]) -> None:
             self.counters.absorb(counts["met"], counts.get("vision"), counts.get("compile_times", ()))
 
-        # Work in another pod, such as a compile, shows that this pod does not hang but waits.
+        # If another pod works, for example on a compile, this pod is waiting and is not hung.
         moves = self._others.moves if self._others else lambda: 0
         return await Watch(self._engine, self._ranks, absorb, self._step_seconds, moves, self._pace).until_lost()
 
     def load_now(self) -> EngineLoad:
-        """Return requests running and waiting, and KV blocks in use, by vLLM's own metrics after its last step."""
+        """Return running and waiting requests and used KV blocks, from vLLM's metrics after its last step."""
         wanted = dict.fromkeys(GAUGES, 0.0)
-        # Restricted to three gauges, because this is read on every request and the whole registry has
-        # hundreds of series.
+        # Collect only three gauges. This method runs for every request, and the whole registry has hundreds of series.
         for family in REGISTRY.restricted_registry(GAUGES).collect():
             for sample in family.samples:
                 wanted[sample.name] = wanted.get(sample.name, 0.0) + sample.value
         running, waiting, used = (wanted[name] for name in GAUGES)
-        # Each engine core has a KV cache and gauges of its own.
+        # Each engine core has its own KV cache and its own gauges.
         cores, blocks = self._config.parallelism.data, self._memory.divided()[1].count
         return EngineLoad(int(running), int(waiting), round(min(cores, used) * blocks), cores * blocks)
 
@@ -243,16 +249,16 @@ class VllmEngine(Processes):
         return 0.0
 
     async def close(self) -> None:
-        """End vLLM's processes. Running requests were drained or cancelled before."""
+        """End vLLM's processes. The caller has already drained or cancelled all requests."""
         await asyncio.to_thread(self._end)
 
     def _end(self) -> None:
         self._engine.shutdown(timeout=0)
-        # vLLM's core does not end its workers if it does not answer, so the whole process tree is ended.
+        # If vLLM's core does not answer, it does not end its workers. Therefore end all child processes here.
         end_children()
 
     def _refuse_other_drafts(self, described: Sequence[Mapping[str, Any]]) -> None:
-        """Raise ConfigError if vLLM drafts a number of tokens for which the plan has no steps."""
+        """Raise ConfigError if vLLM drafts a number of tokens that the plan does not cover."""
         planned = self._config.limits.draft_tokens or 0
         if any(each.get("draft_tokens", 0) != planned for each in described):
             raise ConfigError(
@@ -276,13 +282,13 @@ class VllmEngine(Processes):
 
 
 def _lists(plan: BucketPlan) -> list[list[list[int]]]:
-    """Return the buckets of prompt and decode, and the seeds if there are any, in the form of JSON."""
+    """Return the buckets of prompt and decode as JSON lists, followed by the seeds if there are any."""
     lists = [plan.prompt, plan.decode, *([plan.seeds] if plan.seeds else [])]
     return [[list(each) for each in buckets] for buckets in lists]
 
 
 def _other_blocks(found: DeviceBlocks, config: RuntimeConfig) -> Iterator[str]:
-    """Yield a sentence if KV blocks have another size than configured, because bucket settings count blocks."""
+    """Yield a sentence if vLLM uses another block size than configured, because bucket settings count in blocks."""
     asked = config.limits.block_size
     if found.size != asked:
         yield (
@@ -292,7 +298,7 @@ def _other_blocks(found: DeviceBlocks, config: RuntimeConfig) -> Iterator[str]:
 
 
 def _unequal_caches(found: DeviceBlocks, largest: int) -> Iterator[str]:
-    """Yield a sentence if the KV caches of engine cores differ. vLLM makes the caches of the ranks of a core equal."""
+    """Yield a sentence if the engine cores have KV caches of different sizes. Ranks of one core have equal caches."""
     if largest > found.count:
         yield (
             f"the KV caches of the engine cores have {found.count} to {largest} blocks. The buckets are planned for "
@@ -301,12 +307,12 @@ def _unequal_caches(found: DeviceBlocks, largest: int) -> Iterator[str]:
 
 
 class _VllmMetrics(Collector):
-    """vLLM's own metrics in the registry of our process."""
+    """A collector that adds vLLM's own metrics to the registry of our process."""
 
     def describe(self) -> list[Metric]:
-        """Return nothing, because registering must not scrape."""
+        """Return an empty list, because the registration must not collect metrics."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Return the current metric families."""
+        """Return the current metric families of vLLM."""
         return (family for family in REGISTRY.collect() if family.name.startswith("vllm:"))

@@ -1,7 +1,7 @@
-"""Refuses requests that sample while drafts are on, because they would end the plugin's model runner.
+"""Rejects requests that sample while speculative decoding is on, because they would end the plugin's model runner.
 
-vllm-gaudi 0.26 compares drafts with the most likely tokens only. A batch with a request that samples fails an assertion
-in the process that holds the card, and all its requests fail (docs/internals/vllm.md, Speculative decoding).
+vllm-gaudi 0.26 compares drafts only with the most likely tokens. A batch with a sampling request fails an assertion in
+the process that uses the card, and all requests of this process fail (docs/internals/vllm.md, Speculative decoding).
 """
 
 from typing import Any
@@ -12,10 +12,10 @@ LOGPROBS = "logprobs"
 
 
 def refuse_sampling(engine: Any) -> None:
-    """Make `engine`, vLLM's AsyncLLM, raise ValueError for requests that are not greedy; they are answered with 400."""
+    """Make vLLM's AsyncLLM raise ValueError for requests that are not greedy. The client receives status 400."""
     generate = engine.generate
 
-    # Not a coroutine, so that the error is raised before a stream begins.
+    # This is a plain function and not a coroutine, so that it raises the error before a stream begins.
     def generate_greedily(prompt: Any, sampling_params: Any, *rest: Any, **named: Any) -> Any:
         if found := beyond_greedy(sampling_params):
             raise ValueError(
@@ -28,8 +28,8 @@ def refuse_sampling(engine: Any) -> None:
 
 
 def beyond_greedy(sampling: Any) -> str | None:
-    """Return the parameter of vLLM's `sampling` that a step with drafts does not support; None if there is none."""
-    # vLLM treats a temperature below this as 0 (its _SAMPLING_EPS).
+    """Return the parameter of vLLM's `sampling` that a step with drafts does not support; None if all are supported."""
+    # vLLM treats a temperature below 1e-5 as 0 (its constant _SAMPLING_EPS).
     if sampling.temperature > 1e-5:
         return SAMPLES
     if getattr(sampling, "structured_outputs", None) is not None:

@@ -1,4 +1,4 @@
-"""The launch of vLLM's processes: their arguments, the settings of their workers, and the wait for their start."""
+"""The launch of vLLM's processes: their arguments, the settings of the workers, and the wait for the start."""
 
 import os
 import shutil
@@ -53,11 +53,11 @@ def launch(
     look: Callable[[], None] = lambda: None,
     look_seconds: float = LOOK_SECONDS,
 ) -> tuple[Namespace, Any]:
-    """Start vLLM, and return the arguments as vLLM parsed them and the result of `build`; takes a minute or more.
+    """Start vLLM and return its parsed arguments and the result of `build`. The start takes a minute or more.
 
-    The workers receive from `config` their execution mode and the handling of cold shapes. `look` is called every
-    `look_seconds` and raises if the start cannot succeed. Raises a RuntimeStartError, or what `progress` and `look`
-    raise; no process of vLLM is left then.
+    The workers get their execution mode and the handling of cold shapes from `config`. `look` is called every
+    `look_seconds` and raises an error if the start cannot succeed. Raises a RuntimeStartError, or any error of
+    `progress` and `look`. After an error, no process of vLLM is left.
     """
     with tempfile.TemporaryDirectory(prefix="vllm-start-") as folder:
         failures = Path(folder) / "failure.json"
@@ -80,16 +80,17 @@ def launch(
 
 
 def stand_in_for_git(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """Make a git in `folder` that knows no repository, and return the variables for it; empty if git is installed.
+    """Create a `git` in `folder` that always fails, and return the variables to use it; empty if git is installed.
 
-    vLLM's plugin calls git for its revision as it starts. It accepts a failure of git, but ends if the program is
-    missing.
+    vLLM's plugin calls git for its revision during its start. The plugin accepts a failure of git, but exits if the
+    program is missing.
     """
     path = environment.get("PATH", os.defpath)
     refuses = shutil.which("false", path=path)
     if shutil.which("git", path=path) or not refuses:
         return {}
-    # A link and not a script, because files in the folder for temporary files may not be executable.
+    # Create a link and not a script, because the folder for temporary files may be mounted without permission to
+    # execute files.
     folder.joinpath("git").symlink_to(refuses)
     return {"PATH": f"{path}{os.pathsep}{folder}"}
 
@@ -101,18 +102,18 @@ def _built(
     look: Callable[[], None],
     look_seconds: float,
 ) -> Any:
-    """Return the result of `work`. An error of vLLM is converted by `explained` and raised."""
+    """Return the result of `work`. Errors of vLLM are converted with `explained` and raised."""
     starting, before = in_daemon_thread(work, "vllm-start"), None
     try:
         while wait([starting], look_seconds).not_done:
             look()
-            # vLLM reports no progress of its start, so activity of its processes counts as progress.
+            # vLLM does not report the progress of its start. Therefore count any activity of its processes as progress.
             if (now := measure_activity()) != before:
                 before = now
                 progress()
         return starting.result()
     except Exception as error:
-        # vLLM's core does not end its workers if a start fails, and they hold the memory of the card.
+        # If a start fails, vLLM's core does not end its workers, and the workers keep the card's memory allocated.
         end_children()
         vllms_own = starting.done() and error is starting.exception()
         raise (explained(error) if vllms_own else error) from error
@@ -121,15 +122,16 @@ def _built(
 def engine_arguments(
     config: RuntimeConfig, kv_cache_bytes: int | None, environment: Mapping[str, str] = os.environ
 ) -> tuple[str, ...]:
-    """Return all arguments with which vLLM is launched.
+    """Return all arguments that vLLM is launched with.
 
-    `kv_cache_bytes` is the KV cache of one rank; None if vLLM's plugin divides the memory.
-    `environment` may name a collector of traces. Raises ConfigError that names every wrong setting.
+    `kv_cache_bytes` is the KV cache size of one rank; None if vLLM's plugin divides the memory. `environment` may set a
+    trace collector. Raises ConfigError, which names every wrong setting.
     """
     engine = config.engine
     arguments = [*render_engine_options(config).args, f"--worker-cls={WORKERS[engine.device]}"]
     if not any(each.replace("_", "-").startswith(MEDIA_DOMAINS) for each in arguments):
-        # vLLM would fetch images from the address in a request, with the pod's access to the cluster's network.
+        # By default, vLLM fetches images from any address in a request. A client could then reach services in the
+        # cluster network through the pod.
         arguments.append(f"{MEDIA_DOMAINS}={NO_DOMAIN}")
     traces = collector(environment)
     if traces and traces.is_understood and not any(each.startswith(TRACES) for each in arguments):
@@ -137,13 +139,14 @@ def engine_arguments(
     if kv_cache_bytes is not None:
         arguments.append(f"--kv-cache-memory-bytes={kv_cache_bytes}")
     if engine.device == "cpu" and engine.execution_mode is ExecutionMode.TORCH_COMPILE:
-        # vLLM's own graph on a CPU has symbolic sizes; workers/cpu.py compiles the graphs of our sizes.
+        # vLLM's own graph on a CPU has symbolic sizes. We disable this graph, and workers/cpu.py compiles one graph for
+        # each size of the plan.
         arguments.append("--enforce-eager")
     return tuple(arguments)
 
 
 def meeting_arguments(meeting: Meeting, nodes: int, rank: int) -> tuple[str, ...]:
-    """Return the arguments with which vLLM is launched in pod `rank`, to join the processes of `nodes` pods."""
+    """Return the arguments to launch vLLM in pod `rank`, so that it joins the processes of `nodes` pods."""
     return (
         f"--nnodes={nodes}",
         f"--node-rank={rank}",
@@ -153,14 +156,14 @@ def meeting_arguments(meeting: Meeting, nodes: int, rank: int) -> tuple[str, ...
 
 
 def set_own_address(meeting: Meeting) -> None:
-    """Set the variable for the address of vLLM's processes in this pod, before they are launched."""
-    # vLLM would guess it by a route to the internet. A value that the user set (`engine.env`) is kept.
+    """Set the variable for the address of vLLM's processes in this pod. Call this function before the launch."""
+    # vLLM would choose the address by a route to the internet. A value that the user set in `engine.env` is kept.
     os.environ.setdefault(HOST_VARIABLE, address_towards(meeting))
 
 
 def address_towards(meeting: Meeting) -> str:
-    """Return the address of launched processes: that of this machine on the route to the meeting point."""
-    # Connecting a datagram socket sends nothing: it only reads the route from the kernel.
+    """Return the address of this machine's network interface on the route to the meeting point."""
+    # `connect` on a datagram socket sends no packet. The kernel only selects the route and the local address.
     family = socket.AF_INET6 if ":" in meeting.address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as way:
         way.connect(meeting)
@@ -168,7 +171,7 @@ def address_towards(meeting: Meeting) -> str:
 
 
 def set_trace_protocol(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Set the variable for the protocol of vLLM's traces before its launch, if variables name a collector."""
+    """Set the protocol of vLLM's traces if variables configure a collector. Call this function before the launch."""
     if found := collector(environment):
         environment.setdefault(PROTOCOL_VARIABLE, found.protocol)
 
@@ -176,7 +179,8 @@ def set_trace_protocol(environment: MutableMapping[str, str] = os.environ) -> No
 class Orders(BaseModel):
     """The settings that a worker of vLLM receives at its launch.
 
-    `failures` is the file that the worker writes if it cannot start. The worker ends when process `runtime_pid` ends.
+    `failures` is the file to which the worker writes an error of its start. The worker exits when process `runtime_pid`
+    ends.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -188,11 +192,12 @@ class Orders(BaseModel):
 
 
 def give_orders(orders: Orders) -> dict[str, str]:
-    """Return the environment that carries the settings of workers from the launch to each of them."""
-    # All processes of vLLM inherit a variable, however they are started; vLLM has no argument for this.
+    """Return the environment variable that passes the settings to all workers."""
+    # Use an environment variable, because all processes of vLLM inherit it, no matter how vLLM starts them. vLLM has no
+    # argument for these settings.
     return {ORDERS_VARIABLE: orders.model_dump_json()}
 
 
 def read_orders(environment: Mapping[str, str] = os.environ) -> Orders:
-    """Return the settings that this worker got at its launch. Raises KeyError if the runtime did not start it."""
+    """Return the settings of this worker. Raises KeyError if the runtime did not start the worker."""
     return Orders.model_validate_json(environment[ORDERS_VARIABLE])

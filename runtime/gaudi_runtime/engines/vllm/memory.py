@@ -23,12 +23,12 @@ Answers = Sequence[dict[str, Any]]
 
 
 def memory_of(config: RuntimeConfig) -> "CardMemory | CpuLedger":
-    """Return the memory of vLLM's ranks, on cards or on a CPU. Its figures are those of the fullest rank, in bytes."""
+    """Return the memory of vLLM's ranks. Its values are those of the rank with the least free memory, in bytes."""
     return CpuLedger(config) if config.engine.device == "cpu" else CardMemory()
 
 
 class CardMemory:
-    """The memory of vLLM's ranks on Gaudi cards, which the plugin measures and divides."""
+    """The memory of vLLM's ranks on Gaudi cards. The plugin measures and divides this memory."""
 
     def __init__(self) -> None:
         self._split: Split
@@ -37,13 +37,14 @@ class CardMemory:
         self._free: list[int] = []
 
     def before_start(self) -> None:
-        """Return no KV cache size for vLLM, because the plugin measures it in its own profile run."""
+        """Return None instead of a KV cache size, because the plugin calculates the size in its own profile run."""
         return
 
     def started(self, profile: Answers) -> None:
-        """Take the split: free memory after weights and KV cache, less the margin, is for graphs."""
+        """Store the memory split. Graphs get the memory that is free after weights and KV cache, minus the margin."""
         self._margins = [int(each["margin"]) for each in profile]
-        # All figures are from one rank, because the minimum of each figure would describe a card that does not exist.
+        # Take all values from the rank with the least free memory. Separate minimums of each value would describe a
+        # card that does not exist.
         fullest = min(profile, key=lambda each: int(each["free"]))
         free, margin, kv_cache = (int(fullest[name]) for name in ("free", "margin", "kv_cache"))
         graphs = max(0, free - margin)
@@ -52,20 +53,21 @@ class CardMemory:
         self._blocks = _blocks(profile)
 
     def planned(self, memory: Answers) -> None:
-        """Do nothing, because the card measures its memory itself."""
+        """Do nothing, because the memory of a card is measured."""
 
     def divided(self) -> tuple[Split, DeviceBlocks]:
-        """Return the split, and the KV blocks that every rank has."""
+        """Return the memory split, and the number of KV blocks that every rank has."""
         return self._split, self._blocks
 
     def now(self, memory: Answers) -> DeviceMemory:
-        """Return the memory of the card that has the least free."""
+        """Return the memory of the card with the least free memory."""
         self._free = [int(each["free"]) for each in memory]
         return DeviceMemory(free=least(memory, "free"), total=least(memory, "total"))
 
     def why_full(self) -> str | None:
-        """Return why no more graphs may be captured, by the last measured free memory; None if they may."""
-        # Decided here for all ranks. If one rank refused on its own, the others would wait for it in a collective.
+        """Return why no more graphs may be captured, by the last measured free memory; None if captures are allowed."""
+        # Decide for all ranks in one place. If a single rank refused a capture, the other ranks would wait for that
+        # rank in a collective.
         for rank, (free, margin) in enumerate(zip(self._free, self._margins, strict=False)):
             if free <= margin:
                 return f"The card of rank {rank} has {size(free)} free, and {size(margin)} are kept as margin"
@@ -73,7 +75,7 @@ class CardMemory:
 
 
 def figures(config: RuntimeConfig) -> str:
-    """Return the memory that vLLM's ranks have and that weights take, as a clause; empty if both are unknown."""
+    """Return the memory of vLLM's ranks and the size of the weight files as a clause; empty if both are unknown."""
     files = [each.stat().st_size for each in Path(config.model.path).glob("*.safetensors")]
     ranks = config.parallelism.tensor * config.parallelism.pipeline
     weights = [f"the weight files have {size(sum(files))} for {plural(ranks, 'rank')}"] if files else []
@@ -88,10 +90,10 @@ def _device(engine: EngineConfig) -> Iterator[str]:
 
 
 class CpuLedger:
-    """The memory of vLLM's ranks on a CPU: a budget of weights, KV cache and graphs.
+    """The memory of vLLM's ranks on a CPU: a budget for weights, KV cache and graphs.
 
-    A graph on a CPU is code without tensors, so it takes 0 bytes of the budget. The compiler's own memory is part of
-    the container's memory, not of the model's.
+    A graph on a CPU is code without tensors, so it takes 0 bytes of the budget. The memory of the compiler belongs to
+    the container's memory, not to the model's budget.
     """
 
     def __init__(self, config: RuntimeConfig) -> None:
@@ -101,24 +103,24 @@ class CpuLedger:
         self._blocks: DeviceBlocks
 
     def before_start(self) -> int:
-        """Return the bytes that weights and graphs leave for the KV cache of vLLM. Raises PlanImpossible."""
+        """Return the bytes for vLLM's KV cache: the budget minus weights and graphs. Raises PlanImpossible."""
         self._told = forecast(self._config)
         return self._told.blocks * self._told.block_bytes
 
     def weight_bytes(self) -> int:
-        """Return the bytes of the weights by config.json."""
+        """Return the bytes of the weights, calculated from config.json."""
         return self._told.total - self._told.split.free
 
     def started(self, profile: Answers) -> None:
-        """Replace forecast sizes by real ones."""
+        """Replace the forecast sizes by the real sizes."""
         self._weights, self._kv_cache = most(profile, "weights"), most(profile, "kv_cache")
         self._blocks = _blocks(profile)
 
     def planned(self, memory: Answers) -> None:
-        """Do nothing, because the budget already contains all memory that a plan takes."""
+        """Do nothing, because the budget already contains all memory that a plan needs."""
 
     def divided(self) -> tuple[Split, DeviceBlocks]:
-        """Return the split and the blocks. Graphs get the usable memory that the real KV cache leaves."""
+        """Return the memory split and the KV blocks. Graphs get the usable memory minus the real KV cache."""
         free = self._told.total - self._weights
         usable = min(free, self._told.split.usable)
         graphs = max(0, usable - self._kv_cache)
@@ -126,17 +128,17 @@ class CpuLedger:
         return split, self._blocks
 
     def now(self, memory: Answers) -> DeviceMemory:
-        """Return the budget less weights and KV cache."""
+        """Return the budget minus weights and KV cache."""
         used = self._weights + self._kv_cache
         return DeviceMemory(free=max(0, self._told.total - used), total=self._told.total)
 
     def why_full(self) -> None:
-        """Return None, because only the budget limits captures."""
+        """Return None, because captures on a CPU take no bytes of the budget."""
         return
 
 
 def _blocks(profile: Answers) -> DeviceBlocks:
-    """Return the blocks that every rank has. They have the same sizes on all ranks."""
+    """Return the number of KV blocks that every rank has. The block sizes are equal on all ranks."""
     one = profile[0]
     size = int(one["block_size"])
     return DeviceBlocks(
@@ -153,7 +155,7 @@ _BYTES = {Dtype.BFLOAT16: 2, Dtype.FLOAT16: 2, Dtype.FLOAT32: 4}
 
 @dataclass(frozen=True)
 class CpuMemory:
-    """The memory of a vLLM rank on a CPU before its start: total and split in bytes, and the blocks of the KV cache."""
+    """The forecast memory of a vLLM rank on a CPU: total and split in bytes, and the number of KV blocks."""
 
     total: int
     split: Split
@@ -162,8 +164,12 @@ class CpuMemory:
 
 
 def forecast(config: RuntimeConfig) -> CpuMemory:
-    """Return the memory of a vLLM rank on a CPU by config.json. Raises PlanImpossible for a model that does not fit."""
-    # Checked before vLLM starts, because on a CPU no device memory can run out, and the kernel would kill a worker.
+    """Return the memory of a vLLM rank on a CPU, calculated from config.json.
+
+    Raises ConfigError without a memory budget, and PlanImpossible for a model that does not fit.
+    """
+    # Check before vLLM starts. A CPU has no limited device memory, so the kernel would kill a worker instead of failing
+    # an allocation.
     total = config.engine.device_memory_bytes
     if total is None:
         raise ConfigError("engine.deviceMemoryBytes is missing. On a CPU it sets how much memory the model may use.")
@@ -181,7 +187,7 @@ def forecast(config: RuntimeConfig) -> CpuMemory:
 
 
 def _refuse_short_cache(config: RuntimeConfig, tokens: int) -> None:
-    # vLLM refuses this too, but in a process that cannot report the reason to us.
+    # vLLM checks this too, but in a process that cannot report the reason to the runtime.
     longest = config.limits.max_model_len
     if tokens < longest:
         raise PlanImpossible(

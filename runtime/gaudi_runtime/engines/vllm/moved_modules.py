@@ -1,7 +1,7 @@
-"""Modules that vLLM has moved between supported releases, and their places in the older ones.
+"""The modules that vLLM has moved between supported releases, and their places in older releases.
 
-0.29 moved the OpenAI server's modules to entrypoints.launchers. Modules that did not move are imported directly
-(vllm_imports.py). Delete this module when no release before 0.29 is supported any more.
+Release 0.29 moved the modules of the OpenAI server to entrypoints.launchers. Modules that did not move are imported
+directly (vllm_imports.py). Delete this module when all supported releases are 0.29 or later.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ _LAUNCHERS = "vllm.entrypoints.launchers"
 
 @dataclass(frozen=True)
 class Layout:
-    """The modules that vLLM has moved: those of `make_arg_parser`, `build_app` and `init_app_state`."""
+    """The paths of the moved modules: the modules of `make_arg_parser`, `build_app` and `init_app_state`."""
 
     arguments: str
     app: str
@@ -31,11 +31,15 @@ FROM_0_29 = Layout(
 
 
 def layout_of(has: Callable[[str], object]) -> Layout:
-    """Return where a vLLM has its moved modules. `has` returns whether vLLM has the package of this name."""
-    # A build from source may have any version, and newer releases keep one of the old modules, so neither is checked.
+    """Return the paths of the moved modules. `has` returns whether vLLM has the package of this name."""
+    # Check for the package, because a version number or the old modules are not reliable: a source build may have any
+    # version, and newer releases keep one of the old modules.
     return FROM_0_29 if has(_LAUNCHERS) else TO_0_28
 
 
 def installed_layout() -> Layout:
-    """Return where the installed vLLM has its moved modules; imports a part. Raises ImportError if vLLM is missing."""
+    """Return the paths of the moved modules in the installed vLLM. Raises ImportError if vLLM is missing.
+
+    The lookup imports a part of vLLM.
+    """
     return layout_of(find_spec)

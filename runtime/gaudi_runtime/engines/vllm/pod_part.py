@@ -1,4 +1,4 @@
-"""vLLM's processes in a pod that does not lead: the engine in the leader's pod connects to them itself.
+"""vLLM's processes in a pod that is not the leader. The engine in the leader's pod connects to them directly.
 
 See docs/how-to/several-nodes.md, vLLM.
 """
@@ -17,7 +17,7 @@ from gaudi_runtime.process.children import end_children
 
 
 class VllmPodPart(Processes):
-    """The part of vLLM in pod `rank` of the group, which does not lead; `rank` is above 0."""
+    """The part of vLLM in a pod that is not the leader; its `rank` in the group is above 0."""
 
     def __init__(self, config: RuntimeConfig, rank: int) -> None:
         super().__init__(config)
@@ -25,20 +25,20 @@ class VllmPodPart(Processes):
         self._executor: Any = None
 
     def join(self, meeting: Meeting, progress: Progress) -> None:
-        """Start the processes and wait until they have loaded the weights. Raises a RuntimeStartError."""
+        """Start vLLM's processes and wait until they have loaded the weights. Raises a RuntimeStartError."""
         _, self._executor = self._launch(build_pod_part, progress, meeting, self._rank, lambda: None)
 
     async def until_lost(self) -> EngineLost:
-        """Wait until vLLM's own monitor reports that a process has died, and return the reason."""
+        """Wait until vLLM's own monitor reports that a process has died, and return the error."""
         loop, died = asyncio.get_running_loop(), asyncio.Event()
-        # vLLM's monitor calls back in its own thread.
+        # Use `call_soon_threadsafe`, because vLLM's monitor calls back from its own thread.
         self._executor.register_failure_callback(lambda: loop.call_soon_threadsafe(died.set))
         await died.wait()
         return died_here(self._executor)
 
     async def close(self) -> None:
-        """End the processes at once, including those that are still starting."""
-        # Both run at the same time, because vLLM's own shutdown waits nine seconds for processes that are
-        # still starting.
+        """Kill the processes immediately, including processes that are still starting."""
+        # Run both at the same time. vLLM's own shutdown alone would wait nine seconds for processes that are still
+        # starting.
         shutdown = asyncio.to_thread(self._executor.shutdown if self._executor else lambda: None)
         await asyncio.gather(shutdown, asyncio.to_thread(end_children))

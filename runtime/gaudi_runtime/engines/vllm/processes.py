@@ -1,4 +1,4 @@
-"""vLLM's processes in one pod: the arguments of their start, and what every pod of a replica reports about them."""
+"""vLLM's processes in one pod: their arguments, and the report fields that are equal in all pods of a replica."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -15,12 +15,12 @@ from gaudi_runtime.knobs.attention_settings import fused_attention
 
 
 class Processes:
-    """vLLM's processes in this pod, started with our arguments."""
+    """vLLM's processes in this pod, started with the runtime's arguments."""
 
     def __init__(self, config: RuntimeConfig) -> None:
-        """Raise PlanImpossible for a model that does not fit, or the error for another fault of the configuration."""
-        # Checked before any import or load, because an unsupported release of vLLM may fail late, with an error that
-        # does not help.
+        """Check the configuration. Raises PlanImpossible for a model that does not fit, or another start error."""
+        # Check the release before anything is imported or loaded. Otherwise an unsupported release of vLLM may fail
+        # late, with an error that does not show the cause.
         here = installed(cards=config.engine.device == "hpu")
         check_release(here)
         self._standing = here.describe_support()
@@ -31,17 +31,17 @@ class Processes:
         self._arguments = engine_arguments(config, self._memory.before_start())
 
     def report_fields(self) -> Mapping[str, object]:
-        """Return the report's fields: a real model, the releases that drive a card, and the arguments of vLLM."""
+        """Return the report fields: the releases that run on a card, and the arguments of vLLM."""
         return {"releases": self._standing, "engine_arguments": self._arguments}
 
     def recipe_key(self) -> RecipeKey | None:
-        """Return the key of compiled code on disk, equal in all pods of a replica; None if no code is kept."""
+        """Return the recipe key of the code on disk, which is equal in all pods; None if no code is stored on disk."""
         return vllm_recipe_key(self._config)
 
     def _launch(
         self, build: Build, progress: Progress, meeting: Meeting | None, rank: int, look: Callable[[], None]
     ) -> tuple[Any, Any]:
-        """Call `launch`. If `meeting` is given, the processes join those of other pods as pod `rank`."""
+        """Call `launch`. If `meeting` is given, the processes join the processes of other pods as pod `rank`."""
         arguments = self._arguments
         if meeting:
             set_own_address(meeting)

@@ -1,9 +1,9 @@
-"""Calls to all workers of one engine, from the worker thread of start-up or from the event loop.
+"""Calls to all workers of one engine, from the start-up thread or from the event loop.
 
-Every call has a deadline. After a missed deadline the engine is lost (docs/internals/vllm.md, Deadlines). The answers
-of all ranks are combined into one: a bucket counts when every rank has it, with the bytes of the largest one. With data
-parallelism the ranks of all engine cores are numbered from the first rank of the first core. This module also reports
-how a process ended, because vLLM reports only that it is dead.
+Every call has a deadline. After a missed deadline the engine counts as lost (docs/internals/vllm.md, Deadlines). The
+answers of all ranks are combined: a bucket is complete when every rank has it, and its size is the size on the largest
+rank. With data parallelism, ranks are numbered across all engine cores, from the first rank of the first core. This
+module also reports how a process ended, because vLLM reports only that it died.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ LOOK_SECONDS = 0.5
 
 
 class Outcome(TypedDict):
-    """The outcome of a call for one bucket, on one of vLLM's ranks or on all.
+    """The outcome of a call for one bucket, on one of vLLM's ranks or on all ranks.
 
-    `bytes` is the device memory that the bucket took. `out_of_memory` is the reason if memory ran out. `ran_as` is
-    present if the bucket ran as another bucket or not at all; it is the reason why the bucket is cold.
+    `bytes` is the device memory that the bucket took. `out_of_memory` is the error if the device is out of memory.
+    `ran_as` is set if the bucket ran as another bucket or did not run. It is the reason why the bucket is cold.
     """
 
     bytes: int
@@ -35,33 +35,33 @@ class Outcome(TypedDict):
 
 
 class Note:
-    """A file in which one of vLLM's ranks leaves an error for the leader, because its answer may never arrive.
+    """A file in which one of vLLM's ranks writes an error for the leader, because the rank's answer may never arrive.
 
-    A rank that runs out of memory within a forward answers at once. But vLLM hands over the answers of all ranks
-    together, and the other ranks wait for the failed one in a collective. `runtime_pid` is the leader's process.
+    A rank that runs out of memory within a forward answers immediately. But vLLM returns the answers of all ranks
+    together, and the other ranks wait for the failed rank in a collective. `runtime_pid` is the leader's process id.
     """
 
     def __init__(self, runtime_pid: int, folder: str | None = None) -> None:
         self._file = Path(folder or tempfile.gettempdir()) / f"gaudi-runtime-{runtime_pid}-rank"
 
     def leave(self, rank: int, why: str) -> None:
-        """Write the error of this rank; it replaces the note of another rank."""
+        """Write the error of this rank. It replaces an earlier note of any rank."""
         self._file.write_text(f"rank {rank} says that {why}", encoding="utf-8")
 
     def read(self) -> str | None:
-        """Return the last note; None if no rank has left one."""
+        """Return the last note; None if no rank has written a note."""
         return self._file.read_text(encoding="utf-8") if self._file.exists() else None
 
     def remove(self) -> None:
-        """Remove the note. An earlier process may have had the same process number."""
+        """Remove the note, because an earlier process with the same process id may have written it."""
         self._file.unlink(missing_ok=True)
 
 
 class Ranks:
-    """Calls to all ranks of one engine: to the workers of `engine`, vLLM's AsyncLLM.
+    """Calls to all ranks of `engine`, which is vLLM's AsyncLLM.
 
     `loop` is the event loop that serves; vLLM's sockets belong to it. A call from a thread checks every `look_seconds`
-    whether the engine has died. `note` is the file in which ranks leave errors. `cores` is the number of engine cores
+    whether the engine has died. `note` is the file in which ranks write errors. `cores` is the number of engine cores
     (spec.parallelism.data).
     """
 
@@ -73,19 +73,19 @@ class Ranks:
         note: Note | None = None,
         cores: int = 1,
     ) -> None:
-        """Raise EngineUnsupported if there are several cores and this release of vLLM cannot call each of them."""
+        """Create the calls. Raises EngineUnsupported if this release of vLLM cannot call each of several cores."""
         self._cores = Cores(engine, cores)
         self._engine, self._loop, self._look_seconds = engine, loop, look_seconds
         self._note = note or Note(os.getpid())
 
     def call(self, verb: str, *arguments: Any, deadline: float) -> list[Any]:
-        """Call all workers from a thread; `deadline` is in seconds. Raises RankFailed, or EngineLost for no answer."""
+        """Call all workers from a thread; `deadline` is in seconds. Raises RankFailed, or EngineLost without answer."""
         what = describe_call(verb, *arguments)
-        # vLLM's sockets belong to the event loop.
+        # Run the call on the event loop, because vLLM's sockets belong to that loop.
         asked = asyncio.run_coroutine_threadsafe(self.ask(verb, *arguments, deadline=deadline), self._loop)
         try:
             while wait([asked], self._look_seconds).not_done:
-                # A dead worker never answers.
+                # A dead worker never answers, so raise EngineLost instead of waiting until the deadline.
                 if self._engine.errored:
                     raise died(self._engine, f"during the call {what}")
             return asked.result()
@@ -95,12 +95,12 @@ class Ranks:
             asked.cancel()
 
     async def ask(self, verb: str, *arguments: Any, deadline: float) -> list[Any]:
-        """Call all workers on the event loop; `deadline` in seconds. Raises RankFailed, or EngineLost for no answer."""
+        """Call all workers on the event loop. `deadline` is in seconds. Raises RankFailed or EngineLost."""
         answers = await self.ask_cores(verb, *arguments, deadline=deadline)
         return [each for core in answers for each in core]
 
     async def ask_cores(self, verb: str, *arguments: Any, deadline: float) -> list[list[Any]]:
-        """Call all workers as `ask` does, and return the answers by engine core and rank."""
+        """Call all workers like `ask`, and return the answers grouped by engine core and rank."""
         what = describe_call(verb, *arguments)
         try:
             answers = await self._cores.call("gaudi", (verb, list(arguments)), deadline)
@@ -116,7 +116,7 @@ class Ranks:
 
     @property
     def note(self) -> str | None:
-        """The note of a rank since all ranks answered the last time."""
+        """The note that a rank has written since the last call that all ranks answered."""
         return self._note.read()
 
     def _why_none(self) -> str:
@@ -130,7 +130,7 @@ def describe_call(verb: str, *arguments: Any) -> str:
 
 
 def unwrapped(cores: Sequence[Sequence[dict[str, Any]]], verb: str) -> list[list[Any]]:
-    """Return the answers by core and rank. Raises RankFailed with the first failure, which names its rank."""
+    """Return the answers by core and rank. Raises RankFailed for the first failed rank."""
     if not all(cores):
         raise EngineLost(f"No rank of vLLM answered the call {verb}.")
     for rank, each in enumerate(answer for core in cores for answer in core):
@@ -140,7 +140,7 @@ def unwrapped(cores: Sequence[Sequence[dict[str, Any]]], verb: str) -> list[list
 
 
 def fold_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
-    """Return the most bytes of a rank, a graph if all ranks have one, and the first reason of a rank that failed."""
+    """Combine the outcomes of all ranks: the largest size, a graph only if all ranks have one, and the first reason."""
     short = [each["out_of_memory"] for each in outcomes if each["out_of_memory"]]
     odd = [each["ran_as"] for each in outcomes if "ran_as" in each]
     folded: Outcome = {
@@ -152,17 +152,17 @@ def fold_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
 
 
 def fold_sentences(answers: Sequence[dict[str, Any]]) -> tuple[str, ...]:
-    """Return the degradations of all ranks, once each."""
+    """Return the degradations of all ranks without duplicates."""
     return tuple(dict.fromkeys(sentence for each in answers for sentence in each["degradations"]))
 
 
 def least(answers: Sequence[dict[str, Any]], name: str) -> int:
-    """Return the smallest figure of that name in the answers of vLLM's ranks; every rank has it."""
+    """Return the smallest value with this name in the answers of vLLM's ranks."""
     return min(int(each[name]) for each in answers)
 
 
 def most(answers: Sequence[dict[str, Any]], name: str) -> int:
-    """Return the largest figure of that name in the answers of vLLM's ranks; the fullest rank has it."""
+    """Return the largest value with this name in the answers of vLLM's ranks."""
     return max(int(each[name]) for each in answers)
 
 
@@ -174,25 +174,24 @@ LIKELY = {
 
 
 def died(engine: Any, when: str, note: str | None = None) -> EngineLost:
-    """Return the error for calls to ranks of an `engine` that died. `when` is a phrase such as "while it served".
+    """Return the error for a call to an engine that has died. `when` is a phrase such as "while it served".
 
-    `engine` is vLLM's AsyncLLM.
-    `note` is the note that a rank left before it ended.
+    `engine` is vLLM's AsyncLLM. `note` is the note that a rank wrote before the process ended.
     """
     why = f" ({note})" if note else ""
     return EngineLost(f"A process of vLLM died {when}: {_how(exit_codes(engine))}{why}.")
 
 
 def died_here(executor: Any) -> EngineLost:
-    """Return the error for dead ranks in a pod that does not lead; `executor` is vLLM's MultiprocExecutor."""
+    """Return the error for dead ranks in a pod that is not the leader; `executor` is vLLM's MultiprocExecutor."""
     codes = {each.proc.name: each.proc.exitcode or 0 for each in executor.workers}
     return EngineLost(f"A process of vLLM died in this pod: {_how(codes)}.")
 
 
 def _how(codes: Mapping[str, int]) -> str:
-    # The first process that failed is named, because a core whose worker died ends by itself. Processes with the same
-    # exit code are named together: when one of several cores dies, vLLM kills the others, and nothing shows which one
-    # was first.
+    # Name the first process with a nonzero exit code, because a core exits by itself after its worker died. Name all
+    # processes with the same code: if one of several cores dies, vLLM kills the other cores, and the codes do not show
+    # which core was the first.
     code = next((code for code in codes.values() if code), 0)
     names = " and ".join(name for name, each in codes.items() if each == code)
     if code < 0:

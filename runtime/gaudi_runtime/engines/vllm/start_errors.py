@@ -1,7 +1,7 @@
-"""Errors of vLLM's start, translated to our own errors with a sentence.
+"""Errors of vLLM's start, converted to the runtime's errors with an explanation.
 
-vLLM's errors are recognized by their text. An error that no row matches is reported with vLLM's text. vLLM itself
-reports only that a child process failed, so a worker leaves the reason in a file (StartFailure). See
+vLLM's errors are recognized by their text. An error that matches no row is reported with vLLM's text. vLLM itself
+reports only that a child process failed, so a worker writes the reason to a file (StartFailure). See
 docs/internals/vllm.md, When it cannot start.
 """
 
@@ -28,7 +28,7 @@ MOST_KEPT_CHARACTERS = 1500
 
 
 class StartFailure(BaseModel):
-    """The error that ended a worker's start: `step` is what it was doing, `kind` the type of the error."""
+    """The error that ended a worker's start. `step` is the step that failed, `kind` the type of the error."""
 
     step: str
     kind: str
@@ -37,23 +37,24 @@ class StartFailure(BaseModel):
 
 @contextmanager
 def recorded(file: str, step: str) -> Iterator[None]:
-    """Record the error of a worker's start, raised in the block, in `file` unless it has one, and raise it again."""
+    """Record an error of the block in `file`, unless the file already exists, and raise the error again."""
     try:
         yield
     except BaseException as error:
-        # vLLM reports only that a child process failed.
+        # Record the error in a file, because vLLM itself reports only that a child process failed.
         kind = type(error).__name__
         _write_first(Path(file), StartFailure(step=step, kind=kind, message=str(error)[:MOST_KEPT_CHARACTERS]))
         raise
 
 
 def read_failure(file: Path) -> StartFailure | None:
-    """Return the first start error that any worker of vLLM recorded; None if there is none."""
+    """Return the first start error that a worker of vLLM recorded; None if no worker recorded an error."""
     return StartFailure.model_validate_json(file.read_text()) if file.exists() else None
 
 
 def _write_first(file: Path, failure: StartFailure) -> None:
-    # Published by a hard link, which only the first failed rank can create. The other ranks fail because of the first.
+    # Publish the file with a hard link. Only the first failed rank can create this link, and the other ranks fail as a
+    # consequence of that first failure.
     own = file.with_suffix(f".{os.getpid()}")
     own.write_text(failure.model_dump_json())
     try:
@@ -76,7 +77,7 @@ NOISE = (
 
 @dataclass(frozen=True)
 class Known:
-    """A known error of vLLM's start: a pattern of its text, the error that we raise for it, and the remedy."""
+    """A known error of vLLM's start: a pattern of its text, the runtime's error for it, and the advice."""
 
     words: str
     error: type[RuntimeStartError]
@@ -94,7 +95,7 @@ CARD_FULL = r"PT_DEVMEM|No enough memory"
 
 
 def ran_out_of_memory(text: str) -> bool:
-    """Return whether a start error with this text is a lack of memory."""
+    """Return whether the text of a start error means that memory ran out."""
     return re.search(LACK_OF_MEMORY, text, re.IGNORECASE) is not None
 
 
@@ -129,11 +130,11 @@ KNOWN = (
 def why_not_started(
     error: BaseException, failure: StartFailure | None, of_memory: Callable[[], str] = lambda: ""
 ) -> RuntimeStartError:
-    """Return the error to report for a start of vLLM that failed.
+    """Return the error to report for a failed start of vLLM.
 
-    `failure` is the error that a worker left, which is more precise than `error`. `of_memory` returns further facts
-    about memory as a clause, and is called only if memory was too small. An unknown error is reported as a state and
-    does not cause a restart, which would only end in the same error.
+    `failure` is the error that a worker recorded, which is more precise than `error`. `of_memory` returns further facts
+    about memory as a clause, and is called only if memory was too small. An unknown error is only reported. It does not
+    cause a restart, because the restart would fail with the same error.
     """
     if isinstance(error, RuntimeStartError):
         return error

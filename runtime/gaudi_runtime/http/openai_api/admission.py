@@ -1,4 +1,4 @@
-"""Admission of requests to the model port: a limited number of places, and 429 if none is free."""
+"""Admission of requests to the model port: a limited number of places, and status 429 if no place is free."""
 
 from contextlib import ExitStack
 
@@ -11,9 +11,9 @@ from gaudi_runtime.http.openai_api.paths import makes_work
 
 
 class Admission:
-    """Admits sequences to a limited number of places, from arrival to the end of their answer.
+    """The admission of sequences to a limited number of places, from their arrival to the end of their answer.
 
-    It is used only on the event loop.
+    Only the event loop may use this class.
     """
 
     def __init__(self, running: int, queued: int) -> None:
@@ -21,9 +21,10 @@ class Admission:
         self.inside = 0
 
     def admit(self, sequences: int, held: int = 0) -> ExitStack:
-        """Take places for `sequences`, minus the `held` places of the request. They are freed once, after the block.
+        """Reserve places for `sequences`, minus the `held` places that the request already has.
 
-        Raises Overloaded, or InvalidRequest if there are too few places in all.
+        The places are freed once, after the block. Raises Overloaded, or InvalidRequest if `sequences` exceeds the
+        total number of places.
         """
         if sequences > self.capacity:
             raise InvalidRequest(
@@ -42,7 +43,7 @@ class Admission:
 
 
 class Queue:
-    """ASGI middleware: a request for the engine takes a place before its body is read, or gets 429 if none is free."""
+    """ASGI middleware that reserves a place for each engine request before reading its body, or answers with 429."""
 
     def __init__(self, app: ASGIApp, admission: Admission) -> None:
         self._app, self._admission = app, admission

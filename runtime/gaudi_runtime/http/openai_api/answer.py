@@ -23,11 +23,11 @@ class TextFormat:
     prefix, whole_object, chunk_object = "cmpl", "text_completion", "text_completion"
 
     def opening(self, index: int) -> dict[str, Any] | None:
-        """Return the choice of a stream's first chunk; None if this format has none."""
+        """Return the choice in the first chunk of a stream; None if this format has no opening chunk."""
         return None
 
     def delta(self, index: int, text: str, finish_reason: str | None) -> dict[str, Any]:
-        """Return the choice of one more piece of text."""
+        """Return the choice with one more piece of text."""
         return {"index": index, "text": text, "logprobs": None, "finish_reason": finish_reason}
 
     def whole(self, index: int, text: str, finish_reason: str) -> dict[str, Any]:
@@ -41,11 +41,11 @@ class ChatFormat:
     prefix, whole_object, chunk_object = "chatcmpl", "chat.completion", "chat.completion.chunk"
 
     def opening(self, index: int) -> dict[str, Any] | None:
-        """Return the choice of a stream's first chunk, with the role."""
+        """Return the choice in the first chunk of a stream, which contains the role."""
         return _chat_choice(index, {"delta": {"role": "assistant", "content": ""}}, None)
 
     def delta(self, index: int, text: str, finish_reason: str | None) -> dict[str, Any]:
-        """Return the choice of one more piece of text."""
+        """Return the choice with one more piece of text."""
         return _chat_choice(index, {"delta": {"content": text} if text else {}}, finish_reason)
 
     def whole(self, index: int, text: str, finish_reason: str) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def _chat_choice(index: int, content: dict[str, Any], finish_reason: str | None)
 
 
 class Envelope:
-    """The common fields of all chunks of one streamed answer."""
+    """The common fields of all chunks in one answer."""
 
     def __init__(self, shape: Format, model: str) -> None:
         self.shape = shape
@@ -77,20 +77,21 @@ class Envelope:
 
 
 class EventStream(StreamingResponse):
-    """An answer as server-sent events, which frees its places and cancels its generation, however it ends."""
+    """An answer as server-sent events. Its end always frees its places and cancels its generation."""
 
     def __init__(self, events: AsyncGenerator[bytes, None], ticket: AbstractContextManager[object]) -> None:
         super().__init__(events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
         self._events, self._ticket = events, ticket
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send all events, or stop if the client disconnects."""
+        """Send all events. Stop if the client disconnects."""
         with self._ticket:
             await super().__call__(scope, receive, send)
 
     async def stream_response(self, send: Send) -> None:
         """Send the events."""
-        # Closed here, because a cancelled send would leave the generator and its KV blocks to the garbage collector.
+        # The events are closed here. Otherwise a cancelled send would leave the generator and its KV blocks to the
+        # garbage collector.
         async with aclosing(self._events):
             await super().stream_response(send)
 
@@ -108,7 +109,7 @@ async def whole_answer(generation: Generation, envelope: Envelope) -> dict[str, 
 
 
 async def events(generation: Generation, envelope: Envelope, include_usage: bool) -> AsyncGenerator[bytes, None]:
-    """Yield the events of a streamed answer, with an error event if the engine fails after its beginning."""
+    """Yield the events of a streamed answer. The last event is an error if the engine fails after the first event."""
     usage: dict[str, dict[str, int] | None] = {"usage": None} if include_usage else {}
     try:
         for choice in generation.choices:

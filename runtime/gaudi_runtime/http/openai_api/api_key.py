@@ -1,4 +1,4 @@
-"""The API key that requests need if the resource names one (docs/reference/openai-api.md, API key)."""
+"""The API key that requests need if the resource references a key (docs/reference/openai-api.md, API key)."""
 
 import os
 from collections.abc import Mapping
@@ -20,13 +20,13 @@ SENTENCE = "Send the API key of this server as a bearer token: Authorization: Be
 
 
 def asked_key(environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return the key of the container's environment; None if there is none. Raises ApiKeyBlank."""
+    """Return the API key from the environment variables, or None if no key is set. Raises ApiKeyBlank."""
     value = environment.get(API_KEY_VARIABLE)
     if value is None:
         return None
     if key := value.strip():  # a Secret made from a file often ends in a line break
         return key
-    # A user who names a key does not want to publish the model without one.
+    # A blank key is an error: a user who configures a key does not want a public server.
     raise ApiKeyBlank(
         f"The API key of this server is blank ({API_KEY_VARIABLE}, which spec.server.apiKeySecretRef fills), so "
         "anyone could use the model. Write a key into the Secret and restart the pods, or leave apiKeySecretRef out."
@@ -34,7 +34,7 @@ def asked_key(environment: Mapping[str, str] = os.environ) -> str | None:
 
 
 class KeyRequired:
-    """ASGI middleware that answers a request without the key with 401. Probes need no key."""
+    """ASGI middleware that answers requests without the key with status 401. Probes need no key."""
 
     def __init__(self, app: ASGIApp, key: str) -> None:
         self._app, self._digest = app, _digest(key)
@@ -52,12 +52,13 @@ class KeyRequired:
 
     def _brings_key(self, headers: Headers) -> bool:
         kind, _, token = headers.get("authorization", "").partition(" ")
-        # Digests have a fixed length and are compared in constant time, so that the time of an answer reveals nothing.
+        # Digests have a fixed length and are compared in constant time. So the response time reveals nothing about the
+        # key.
         return compare_digest(_digest(token.strip()), self._digest) and kind.lower() == "bearer"
 
 
 def behind_key(app: ASGIApp) -> ASGIApp:
-    """Return `app` behind the key of the container's environment, if there is one."""
+    """Return `app` behind the check of the API key, if the environment has a key."""
     key = asked_key()
     return app if key is None else KeyRequired(app, key)
 

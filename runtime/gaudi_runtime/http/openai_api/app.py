@@ -35,7 +35,7 @@ DEFAULT_COMPLETION_TOKENS = 16
 
 
 class Api:
-    """The routes of OpenAI's API over one engine."""
+    """The routes of the OpenAI API for one engine."""
 
     def __init__(
         self, engine: TokenEngine, config: RuntimeConfig, metrics: RequestMetrics, admission: Admission
@@ -47,11 +47,11 @@ class Api:
         self._tokenizing = Tokenizing(engine.tokenizer, config.limits.max_model_len)
 
     async def models(self, _: Request) -> Response:
-        """Answer GET /v1/models: the served names, all of one model."""
+        """Answer GET /v1/models with the served names, which all refer to one model."""
         return JSONResponse({"object": "list", "data": [self._model(name) for name in self._names]})
 
     async def model(self, request: Request) -> Response:
-        """Answer GET of one served name."""
+        """Answer GET /v1/models/NAME for one served name."""
         return JSONResponse(self._model(request.path_params["name"]))
 
     async def complete(self, request: Request) -> Response:
@@ -80,7 +80,7 @@ class Api:
             return await self._answer(request, body, ChatFormat(), choices, [prompt], places)
 
     def _places(self, choices: int) -> ExitStack:
-        """Reserve places for all choices of a request; the first choice has its place already (admission.py)."""
+        """Reserve places for all choices of a request. The first choice already has a place (admission.py)."""
         return self._admission.admit(choices, held=1)
 
     async def _answer(
@@ -110,7 +110,10 @@ class Api:
         return {"id": name, "object": "model", "created": self._created, "owned_by": "gaudi-runtime"}
 
     def _room(self, prompt_tokens: int) -> int:
-        """Return the most tokens of an answer without a limit, by model and KV cache; at least one."""
+        """Return the most tokens of an answer to a request without a limit, by model length and KV cache.
+
+        The result is at least 1.
+        """
         cache = self._engine.load_now().total_blocks * self._limits.block_size
         return max(1, min(self._limits.max_model_len, cache) - prompt_tokens)
 
@@ -137,7 +140,7 @@ def openai_app(
     closing: Callable[[], bool],
     traced: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> ASGIApp:
-    """Return the application with the routes of the model port, with traces by `traced`."""
+    """Return the application with the routes of the model port. `traced` adds traces."""
     admission = admission_of(config)
     api = Api(engine, config, metrics, admission)
     routes = [

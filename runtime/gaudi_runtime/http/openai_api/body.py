@@ -1,8 +1,8 @@
-"""Checks of the body of a request, before any application validates it.
+"""Checks of a request body before an application validates it.
 
-A validator reports an error for every value, and vLLM's models try each value of a chat as up to sixty kinds of item.
-So the number of values is limited here, and engines/vllm/vllm_imports.py lets vLLM's models stop at the first wrong
-value of a list. Only token ids may be many, in the one field of a path that takes them.
+A validator reports an error for every wrong value, and vLLM's models try each value of a chat as up to sixty kinds of
+item. So the number of values is limited here. engines/vllm/vllm_imports.py makes vLLM's models stop at the first wrong
+value of a list. Only lists of token IDs may have many values, in the one field of a path that accepts token IDs.
 """
 
 import asyncio
@@ -43,16 +43,16 @@ FORMS = "/v1/audio/"
 MEDIA_OPTIONS = ("media_io_kwargs", "mm_processor_kwargs")
 """Options of media readers and processors by which a request could raise the limits of frames and pixels."""
 
-# A string without a closing quote ends with the text, and the match never backtracks. Otherwise a body of quotes would
-# take minutes.
+# A string without a closing quote ends at the end of the text, and the match never backtracks. Otherwise a body full of
+# quotes would take minutes.
 STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
 
 
 def check_body(path: str, body: bytes, *, media_options: bool = False, pixels: int = 0) -> None:
-    """Check a body: raise InvalidRequest if its JSON has more values, items, options or pixels than `path` allows.
+    """Raise InvalidRequest if the JSON body has more values, items, options or pixels than `path` allows.
 
-    `pixels` is the limit of all images together, 0 for no limit. A body that is not JSON passes, because the
-    application refuses it with its own message.
+    `pixels` is the limit for all images together; 0 means no limit. A body that is not JSON passes, because the
+    application rejects it with its own message.
     """
     if b"\0" in body:
         raise InvalidRequest("The body is not JSON in UTF-8.")  # the checks below would find nothing in UTF-16
@@ -75,7 +75,7 @@ def check_body(path: str, body: bytes, *, media_options: bool = False, pixels: i
 
 
 def _refuse_many_signs(body: bytes, signs: bytes) -> None:
-    """Refuse a body that parsing would refuse, by counting and without the memory of the parsed document."""
+    """Reject a body with too many signs before it is parsed, because parsing would need much memory."""
     if all(_at_most(sign, body) for sign in signs):
         return
     bare = STRING.sub(b"", body)
@@ -84,7 +84,8 @@ def _refuse_many_signs(body: bytes, signs: bytes) -> None:
 
 
 def _at_most(sign: int, text: bytes) -> bool:
-    # Each comma, bracket and brace means at least one value, so there may be as many of each kind as values.
+    # Each comma, bracket or brace implies at least one value. So each of these characters may occur at most as often as
+    # values.
     return text.count(bytes([sign])) <= MOST_VALUES
 
 
@@ -99,7 +100,7 @@ def _count(document: Any, field: str | None) -> None:
         elif found > MOST_VALUES:
             raise _too_many()
         elif isinstance(value, dict):
-            # Token ids are in a field of the document itself, or in a list in that field.
+            # Token ids are in a field of the document, or in a list inside this field.
             left += [(key if value is document else None, each) for key, each in value.items()]
         else:
             left += [(name, each) for each in inside if isinstance(each, (dict, list))]
@@ -136,7 +137,7 @@ def _check_items(items: Any) -> None:
 
 
 class Bodies:
-    """ASGI middleware that reads the whole body of a POST, checks it, and passes it on as one message.
+    """ASGI middleware that reads the whole body of a POST, checks the body, and forwards it as one message.
 
     `media_options` allows MEDIA_OPTIONS in requests. `pixels` limits the images of one request.
     """
@@ -173,11 +174,12 @@ class Bodies:
 
 
 def _takes_form(scope: Scope) -> bool:
-    """Return whether the body is a form. Raises HTTPException if the path takes another type."""
+    """Return True if the body is a form. Raises HTTPException if the path accepts another type."""
     form: bool = scope["path"].startswith(FORMS)
     expected = "multipart/form-data" if form else "application/json"
     if _media_type(scope) != expected:
-        # An application could read another type although the body was checked as JSON.
+        # The check reads a body as JSON. An application that reads another type from the same body could bypass the
+        # check.
         raise HTTPException(415, f"{scope['path']} takes Content-Type {expected}. Send the body in this type.")
     return form
 
@@ -188,7 +190,7 @@ def _media_type(scope: Scope) -> str:
 
 
 async def _whole(receive: Receive) -> Message:
-    """Return the whole body, or what was received before the client disconnected."""
+    """Return the whole body, or the part that was received before the client disconnected."""
     pieces = list[bytes]()
     while True:
         message = await receive()

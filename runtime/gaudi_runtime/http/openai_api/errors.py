@@ -1,4 +1,4 @@
-"""Errors in OpenAI's form: `{"error": {"message", "type", "param", "code"}}` with the status that clients expect."""
+"""Errors in OpenAI's form: `{"error": {"message", "type", "param", "code"}}`, with the usual HTTP status."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ CLIENT_WENT_AWAY = 499
 
 
 class ApiError(Exception):
-    """An error in OpenAI's form: a refusal with a sentence for the client."""
+    """An error in OpenAI's form, with a message for the client."""
 
     status = 500
     kind = "server_error"
@@ -28,7 +28,7 @@ class ApiError(Exception):
 
 
 class InvalidRequest(ApiError):
-    """The error for a request to the OpenAI API that cannot be served as it is."""
+    """The error for a request to the OpenAI API that the server cannot serve unchanged."""
 
     status = 400
     kind = "invalid_request_error"
@@ -41,7 +41,7 @@ class NotFound(InvalidRequest):
 
 
 class Overloaded(ApiError):
-    """The error of the OpenAI API if all places are taken; the same request may succeed later."""
+    """The OpenAI API error if no place is free. The same request may succeed later."""
 
     status = 429
     kind = "rate_limit_error"
@@ -63,12 +63,14 @@ async def _no_route(_: Request, error: HTTPException) -> Response:
 
 
 async def _crashed(_: Request, __: Exception) -> Response:
-    # The exception itself is only logged, because it may contain files and addresses of this pod.
+    # The client does not receive the text of the exception, because the text may contain files and addresses of this
+    # pod.
     return JSONResponse(error_body("The server failed to answer. Its log has the reason.", "server_error"), 500)
 
 
 async def _left(_: Request, __: Exception) -> Response:
-    # This answer is not sent. Without it, every client that disconnects within its body causes a traceback in the log.
+    # The client does not receive this answer. Without the handler, every client that disconnects during its body causes
+    # a traceback in the log.
     return Response(status_code=CLIENT_WENT_AWAY)
 
 

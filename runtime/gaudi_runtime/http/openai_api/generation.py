@@ -14,7 +14,7 @@ Piece = tuple[int, GenerationChunk]
 
 @dataclass(frozen=True)
 class Choice:
-    """One choice of a generation: its index in the answer, the prompt's token ids, and how to sample."""
+    """One choice of a generation: its index in the answer, the token IDs of its prompt, and its sampling parameters."""
 
     index: int
     prompt: Sequence[int]
@@ -24,7 +24,7 @@ class Choice:
 
 @dataclass
 class Usage:
-    """The tokens of one generation: those of the prompts, and those of all choices."""
+    """The token counts of one generation: the tokens of its prompts, and the tokens of all its choices."""
 
     prompt_tokens: int
     completion_tokens: int = 0
@@ -49,13 +49,13 @@ class Generation:
         metrics: RequestMetrics,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`clock` returns monotonic seconds."""
+        """Store the arguments. `clock` returns monotonic seconds."""
         self.choices, self.usage, self.is_broken = choices, usage, False
         self._engine, self._metrics, self._clock = engine, metrics, clock
         self._arrived = clock()
 
     async def pieces(self) -> AsyncGenerator[Piece, None]:
-        """Yield (index of the choice, chunk) in order of arrival."""
+        """Yield each chunk with the index of its choice, in order of arrival."""
         self._metrics.prompt_tokens.inc(self.usage.prompt_tokens)
         source = self._one(self.choices[0]) if len(self.choices) == 1 else self._merged()
         async with aclosing(source):
@@ -64,7 +64,7 @@ class Generation:
                 yield piece
 
     def broke_off(self) -> None:
-        """Count that the stream of this request ends with an error."""
+        """Record that the stream of this request ends with an error."""
         self.is_broken = True
         self._metrics.broke_off()
 
@@ -82,7 +82,7 @@ class Generation:
                 yield choice.index, chunk
 
     async def _merged(self) -> AsyncGenerator[Piece, None]:
-        # Limited, so that no choice runs far ahead of a client that reads slowly.
+        # The queue is limited, so that no choice runs far ahead of a slow client.
         queue: asyncio.Queue[Piece | BaseException | None] = asyncio.Queue(maxsize=64)
         tasks = [asyncio.create_task(self._feed(choice, queue)) for choice in self.choices]
         try:

@@ -1,7 +1,7 @@
-"""The guard of the model port: all limits around an application, the size of bodies, and the closing mode.
+"""The guard of the model port: all limits in front of an application, and the closing mode.
 
-A request is checked in this order: the key (api_key.py), the path (paths.py), and a free place (admission.py). Only
-then its body is read, checked (body.py) and tokenized.
+A request passes these checks in order: the key (api_key.py), the path (paths.py), and a free place (admission.py).
+After that, the body is read, checked (body.py) and tokenized.
 """
 
 from collections.abc import Callable
@@ -23,9 +23,9 @@ COUNTED = frozenset({"/v1/models", "/v1/completions", "/v1/chat/completions", "/
 
 
 class Edge:
-    """ASGI middleware that counts answers and limits bodies; while `closing`, every answer closes its connection.
+    """ASGI middleware that counts answers and limits bodies. While `closing`, every answer closes its connection.
 
-    A client then opens its next connection elsewhere.
+    The client then opens its next connection to another pod.
     """
 
     def __init__(self, app: ASGIApp, closing: Callable[[], bool], metrics: RequestMetrics) -> None:
@@ -58,7 +58,7 @@ class Edge:
 
 
 def _bounded(receive: Receive) -> Receive:
-    # Counted during reading, because a head may have no length, or a wrong one.
+    # Bytes are counted while the body is read, because the head may state no length or a wrong length.
     taken = 0
 
     async def bounded() -> Message:
@@ -80,12 +80,13 @@ def guarded(
     admission: Admission | None = None,
     traced: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> ASGIApp:
-    """Return `app` behind the guard of the model port. Pass `admission` if `app` counts sequences in it, too.
+    """Return `app` behind the guard of the model port. Pass `admission` if `app` also counts sequences with it.
 
     `traced` adds traces to an application.
     """
     pixels = most_pixels() if config.engine.name is EngineName.VLLM else 0  # built-in engines take no images
     bodies = Bodies(app, media_options=bool(config.serving.allow_media_options), pixels=pixels)
     inside = AllowedPaths(Queue(bodies, admission or admission_of(config)))
-    # Behind the key, so that a client without one causes no traces. Refusals of the queue and of bodies have spans.
+    # Tracing comes after the key check, so that a client without a key causes no traces. Requests that the queue or the
+    # body check rejects have spans.
     return Edge(behind_key(traced(inside)), closing=closing, metrics=metrics)

@@ -1,6 +1,6 @@
-"""The decoded size of a request's images, read from their headers before anything is decoded.
+"""The decoded size of a request's images, read from their headers before any image is decoded.
 
-vLLM limits only the pixels of each single image, and a file of 20 KB can have as many pixels as the limit.
+vLLM limits only the pixels of each image, and a file of 20 KB can already reach that limit.
 """
 
 import os
@@ -23,13 +23,13 @@ MOST_MEDIA = 256
 
 
 def most_pixels(environment: Mapping[str, str] = os.environ) -> int:
-    """Return the most pixels that the images of one request may have; 0 if they are not limited."""
+    """Return the most pixels that the images of one request may have together; 0 if there is no limit."""
     value = environment.get(PIXELS_VARIABLE, "")
     return max(0, int(value) if value.strip("-").isdecimal() else MOST_PIXELS) * IMAGES
 
 
 def check_media(document: Any, most: int) -> None:
-    """Raise InvalidRequest if the images in `document` have more than `most` pixels together."""
+    """Raise InvalidRequest if the images in `document` have more than `most` pixels in total."""
     pixels = 0
     for found, data in enumerate(_media(document), start=1):
         if found > MOST_MEDIA:
@@ -42,7 +42,7 @@ def check_media(document: Any, most: int) -> None:
 
 
 def _media(document: Any) -> Iterator[str]:
-    """Yield the base64 texts of data: URLs, and of sources in the form of Anthropic's API."""
+    """Yield the base64 texts of `data:` URLs and of media sources in the form of Anthropic's API."""
     left = [document]
     while left:
         value = left.pop()
@@ -53,12 +53,12 @@ def _media(document: Any) -> Iterator[str]:
         elif isinstance(value, list):
             left += value
         elif isinstance(value, str) and value[:5].lower() == "data:":
-            # A video may consist of frames with commas between them. Counting stops above the limit.
+            # The data of a video may be frames with commas between them. Counting stops above the limit.
             yield from value.split(",", MOST_MEDIA + 2)[1:]
 
 
 def _pixels(data: str) -> int:
-    """Return the pixels of an image; 0 for other data, which vLLM refuses with its own message or reads as sound."""
+    """Return the pixels of an image; 0 for other data, which vLLM rejects with its own message or reads as audio."""
     from PIL import Image  # part of vLLM's image, but not of the built-in engines' image
 
     try:

@@ -1,4 +1,4 @@
-"""The paths of the model port: which are allowed, with which method, and which make the engine work."""
+"""The paths of the model port: the allowed paths with their methods, and the paths that use the engine."""
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -35,7 +35,7 @@ MODELS = "/v1/models/"
 
 
 class AllowedPaths:
-    """ASGI middleware that passes only listed paths, whatever routes this or a later release of the application has."""
+    """ASGI middleware that passes only listed paths, even if a later release of the application adds routes."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -56,7 +56,7 @@ class AllowedPaths:
 
 
 def makes_work(scope: Scope) -> bool:
-    """Return whether the path and the method of this request make the engine work."""
+    """Return True if the path and the method of this request use the engine."""
     return scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in GENERATING
 
 

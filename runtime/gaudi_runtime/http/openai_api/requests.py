@@ -1,4 +1,4 @@
-"""The requests of the OpenAI API: fields that would change the answer are refused, others are ignored."""
+"""The requests of the OpenAI API. Unsupported fields that would change the answer are rejected; others are ignored."""
 
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -49,7 +49,7 @@ class StreamOptions(BaseModel):
 
 
 class GenerationRequest(BaseModel):
-    """The common fields of completions and chat completions. max_tokens is in tokens; temperature 0 is greedy."""
+    """The common fields of completions and chat completions. Temperature 0 means greedy sampling."""
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
@@ -70,7 +70,8 @@ class GenerationRequest(BaseModel):
     def _refuse_what_would_change_the_answer(cls, data: Any) -> Any:
         for name, harmless in HARMLESS.items():
             value = data.get(name) if isinstance(data, dict) else None
-            # The type is compared, too: True equals 1 and 0 equals False, but they mean other things here.
+            # The types are compared too, because in Python `True` equals 1 and `False` equals 0. These values have
+            # different meanings in a request.
             if not any(type(value) is type(same) and value == same for same in harmless):
                 raise PydanticCustomError(
                     "unsupported", "{param} is not supported by this server. Leave it out.", {"param": name}
@@ -79,11 +80,11 @@ class GenerationRequest(BaseModel):
 
     @property
     def includes_usage(self) -> bool:
-        """Return whether a stream ends with a chunk of usage."""
+        """Return True if the stream ends with a chunk of token counts."""
         return self.stream_options is not None and self.stream_options.include_usage
 
     def sampling(self, choice: int, max_tokens: int) -> SamplingParams:
-        """Return the sampling parameters of one choice. With a seed, every choice gets its own seed from it."""
+        """Return the sampling parameters of one choice. If the request has a seed, each choice derives its own seed."""
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
         return SamplingParams(
             temperature=1.0 if self.temperature is None else self.temperature,
@@ -108,7 +109,7 @@ class CompletionRequest(GenerationRequest):
     echo: bool = False
 
     def prompts(self) -> list[str | list[int]]:
-        """Return the prompts one by one, as text or token ids."""
+        """Return the list of prompts, each as text or token IDs."""
         if isinstance(self.prompt, str):
             return [self.prompt]
         if isinstance(self.prompt[0], int):
@@ -117,7 +118,7 @@ class CompletionRequest(GenerationRequest):
 
 
 class TextPart(BaseModel):
-    """A text part of a message. Other kinds (images, audio) are refused by the type."""
+    """A text part of a message. Validation rejects other types, such as images and audio."""
 
     type: Literal["text"]
     text: str
@@ -133,7 +134,7 @@ class Message(BaseModel):
     name: str | None = None
 
     def for_template(self) -> dict[str, object]:
-        """Return the message for chat templates: plain text, and `developer` by its older name."""
+        """Return the message for chat templates: its text, and the role `developer` by its older name."""
         parts = [TextPart(type="text", text=self.content)] if isinstance(self.content, str) else self.content
         text = "".join(part.text for part in parts or ())
         return {"role": "system" if self.role == "developer" else self.role, "content": text}

@@ -16,21 +16,25 @@ R = TypeVar("R")
 
 
 class Tokenizing:
-    """The tokenizer of one engine. `max_model_len` is in tokens, `seconds` limits one request."""
+    """The tokenizer of one engine. `max_model_len` is in tokens, and `seconds` limits the time of one request."""
 
     def __init__(self, tokenizer: ChatTokenizer, max_model_len: int, seconds: float = TOKENIZING_SECONDS) -> None:
         self._tokenizer, self._seconds = tokenizer, seconds
         self._max_model_len, self._most = max_model_len, max_model_len * tokenizer.longest_token
-        # One thread, because tokenizers are not thread-safe and a long prompt must not block the event loop.
+        # The tokenizer has one thread of its own: tokenizers are not thread-safe, and a long prompt would block the
+        # event loop.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
 
     async def prompts(self, prompts: Sequence[str | Sequence[int]]) -> list[Sequence[int]]:
-        """Return the token ids of each prompt; token ids are returned as they are."""
+        """Return the token IDs of each prompt. A prompt of token IDs is returned unchanged."""
         self._refuse_what_never_fits(max((len(each) for each in prompts if isinstance(each, str)), default=0))
         return await self._within_time(self._encode, prompts)
 
     async def chat(self, messages: Sequence[dict[str, object]]) -> list[int]:
-        """Return the token ids of a chat up to the answer. Raises InvalidRequest if the template refuses it."""
+        """Return the token IDs of a chat, up to the start of the answer.
+
+        Raises InvalidRequest if the template rejects the chat.
+        """
         self._refuse_what_never_fits(sum(len(str(each["content"])) for each in messages))
         try:
             return await self._within_time(self._tokenizer.apply_chat_template, messages)
@@ -41,7 +45,8 @@ class Tokenizing:
         return [self._tokenizer.encode(each) if isinstance(each, str) else each for each in prompts]
 
     def _refuse_what_never_fits(self, characters: int) -> None:
-        # Decided by the length alone, because tokenizing such a text would keep the one thread busy for seconds.
+        # The check uses only the number of characters. Tokenizing such a long text would block the tokenizer thread for
+        # seconds.
         if characters > self._most:
             raise InvalidRequest(
                 f"{characters} characters cannot fit into the model's length of {self._max_model_len} tokens. "

@@ -1,4 +1,4 @@
-"""The admissible shapes of a phase. Each gets a bucket (docs/internals/bucketing.md, Coverage)."""
+"""The admissible shapes of a phase. Every admissible shape gets a bucket (docs/internals/bucketing.md, Coverage)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ class Space(Protocol):
     phase: BucketPhase
 
     def steps(self) -> tuple[int, int, int]:
-        """Return the step of each dimension, of which its values should be multiples."""
+        """Return the step of each dimension. The values of a dimension should be multiples of its step."""
 
     def bounds(self) -> tuple[Row, Row, Row]:
         """Return the smallest and largest value of each dimension."""
 
     def forced(self) -> Sequence[int]:
-        """Return the batch sizes that must be values of their own."""
+        """Return the batch sizes that must be separate values."""
 
     def admits(self, shape: Bucket) -> bool:
         """Return True if a batch of this shape can occur."""
@@ -38,7 +38,8 @@ class Space(Protocol):
     def span(self, outer: tuple[Row, ...]) -> Row | None:
         """Return the smallest possible and the largest necessary value of the next dimension within `outer` rows.
 
-        Return None if one row cannot hold the requests, because the smallest one needs a value that the top forbids.
+        Return None if one row cannot hold the requests, because the smallest request needs a value that the largest
+        size forbids.
         """
 
     def corners(self) -> tuple[Bucket, ...]:
@@ -47,14 +48,14 @@ class Space(Protocol):
 
 @dataclass(frozen=True)
 class PromptSpace:
-    """The admissible prompts: batch * query <= maxNumBatchedTokens, with context only if prompts can have one."""
+    """The admissible prompts: batch * query <= maxNumBatchedTokens, and a context only if prompts can have one."""
 
     limits: Limits
     with_context: bool
     phase = BucketPhase.PROMPT
 
     def steps(self) -> tuple[int, int, int]:
-        """Return the steps of prompts: single sequences, KV blocks of tokens, and single blocks of context."""
+        """Return the steps of prompts: one sequence, the tokens of one KV block, and one block of context."""
         return 1, self.limits.block_size, 1
 
     def bounds(self) -> tuple[Row, Row, Row]:
@@ -62,7 +63,7 @@ class PromptSpace:
         return Row(1, self._most_sequences()), Row(1, self._longest(1)), Row(0, self._most_context(1))
 
     def forced(self) -> Sequence[int]:
-        """Return the batch sizes at which the longest query changes."""
+        """Return the batch sizes above which the longest query becomes shorter."""
         sizes = range(1, self._most_sequences())
         return [size for size in sizes if self._longest(size) != self._longest(size + 1)]
 
@@ -96,23 +97,23 @@ class PromptSpace:
         return min(self.limits.longest_query, self.limits.max_num_batched_tokens // batch_size)
 
     def _most_context(self, query: int) -> int:
-        """Return the blocks of the longest context of a query."""
+        """Return the number of KV blocks in the longest context of a query."""
         if not self.with_context:
             return 0
-        # A partly cached block counts.
+        # A partly filled block counts as a whole block.
         return ceil((self.limits.max_model_len - query) / self.limits.block_size)
 
 
 @dataclass(frozen=True)
 class DecodeSpace:
-    """The admissible decode shapes: the KV blocks that sequences can reference on a device with `kv_blocks`."""
+    """The admissible decode shapes, limited by the KV blocks that sequences can reference on a device."""
 
     limits: Limits
     kv_blocks: int
     phase = BucketPhase.DECODE
 
     def steps(self) -> tuple[int, int, int]:
-        """Return the steps of decode batches: one in each dimension."""
+        """Return the steps of decode batches, which are 1 in each dimension."""
         return 1, 1, 1
 
     def bounds(self) -> tuple[Row, Row, Row]:
@@ -138,7 +139,8 @@ class DecodeSpace:
         if len(outer) == 1:
             return Row(1, 1)
         top = outer[0].top
-        # Without contiguous attention, a bucket with fewer blocks than sequences is invalid.
+        # Without contiguous attention, a bucket with fewer blocks than sequences is invalid, so the row begins at
+        # `top`.
         return Row(1 if self.limits.contiguous_paged_attention else top, self._most_blocks(top))
 
     def corners(self) -> tuple[Bucket, ...]:
@@ -147,7 +149,7 @@ class DecodeSpace:
         return (Bucket(most, 1, self._most_blocks(most)),)
 
     def _most_sequences(self) -> int:
-        # Every sequence has a block of its own.
+        # Every sequence needs at least one block.
         return min(self.limits.max_num_seqs, self.kv_blocks)
 
     def _most_blocks(self, batch_size: int) -> int:

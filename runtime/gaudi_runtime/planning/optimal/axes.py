@@ -1,8 +1,8 @@
 """Axes: the values of each dimension that may become rungs of the optimal search.
 
-The search must stay below a second, so the number of values is bounded. If one dimension varies, its axis has all
-multiples of its step, coarser from 512 on. If several vary, each axis has the values that the traffic of that
-dimension alone would choose.
+The number of values is limited, so that the search takes less than a second. If only one dimension varies, its axis has
+all multiples of its step, with larger distances from 512 on. If several dimensions vary, each axis has the values that
+would be chosen for the traffic of this dimension alone.
 """
 
 from bisect import bisect_left
@@ -23,7 +23,7 @@ Axes = tuple[list[int], list[int], list[int]]
 
 
 def choose_axes(space: Space, traffic: Weights, most: Bounds = MOST_VALUES) -> Axes:
-    """Choose at most `most` sorted values per dimension; the largest value of each dimension is always included."""
+    """Choose at most `most` sorted values per dimension. The largest value of each dimension is always included."""
     bounds = zip(space.bounds(), space.steps(), strict=True)
     full = [_multiples(low, step, top) for (low, top), step in bounds]
     live = [at for at, values in enumerate(full) if len(values) > 1]
@@ -47,7 +47,7 @@ def _next(axis: Sequence[int], value: int) -> int:
 
 
 def _multiples(least: int, step: int, most: int) -> list[int]:
-    """Return `most` and the multiples of `step` below it. Of more than 512, keep those with few significant bits."""
+    """Return `most` and the multiples of `step` below it. If there are more than 512, return those with few bits."""
     multiples: Iterable[int] = range(step, most, step)
     if len(range(step, most, step)) > MOST_MULTIPLES:
         multiples = (step * each for each in _few_bits(most // step) if step * each < most)
@@ -71,7 +71,7 @@ def _marginal(traffic: Weights, dimension: int, axis: Sequence[int]) -> list[flo
 
 
 def _thin(phase: BucketPhase, values: list[int], weights: Sequence[float], count: int) -> list[int]:
-    """Return the `count` values that pad this dimension least."""
+    """Return the `count` values that cause the least padding in this dimension."""
     if len(values) <= count:
         return values
     rungs = [Rung(Bucket(1, 1, value), weight, value, 1) for value, weight in zip(values, weights, strict=True)]

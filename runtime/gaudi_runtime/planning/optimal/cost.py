@@ -1,9 +1,9 @@
-"""The cost model of strategy Optimal: the compute of a padded batch, and the price of preparing a bucket.
+"""The cost model of strategy `Optimal`: the compute of a padded batch, and the price of preparing a bucket.
 
 The cost model is a function, so that callers can pass a better one. It returns tokens, or seconds by the Roofline of a
-model's shape and a card's data sheet (docs/internals/optimal.md, Cost). A cost must not fall when a shape grows in any
-dimension. Its unit does not matter, because only ratios are used. A price is one graph, bytes of graph memory, or
-seconds of warm-up.
+model's shape and a card's data sheet (docs/internals/optimal.md, Cost). The cost must not decrease if a dimension of a
+shape increases. The unit of the cost does not matter, because only ratios are used. A price is one graph, bytes of
+graph memory, or seconds of warm-up.
 """
 
 from collections import Counter
@@ -24,9 +24,9 @@ Cost = Callable[[BucketPhase, Bucket], float]
 
 
 def token_cost(block_size: int) -> Cost:
-    """Return a cost model that counts the computed tokens and the tokens of the KV cache that attention reads.
+    """Return a cost model that counts the computed tokens and the tokens that attention reads from the KV cache.
 
-    Prompt: batch * (query + context blocks * block_size); decode: batch + KV blocks * block_size.
+    Prompt: batch * (query + context blocks * block_size). Decode: batch + KV blocks * block_size.
     """
 
     def cost(phase: BucketPhase, shape: Bucket) -> float:
@@ -36,8 +36,9 @@ def token_cost(block_size: int) -> Cost:
     return cost
 
 
-# The unit is the time to read one token of the KV cache: 35 ns for Llama 3.1 8B in bfloat16 on a Gaudi 3 (131,072 bytes
-# at 3.7 TB/s). The figures of the data sheets are for Llama 3.1 8B and 70B on Gaudi 3, and for 8B on Gaudi 2.
+# Costs are in units of the time to read one token of the KV cache. For Llama 3.1 8B in bfloat16 on a Gaudi 3, a unit is
+# 35 ns (131,072 bytes at 3.7 TB/s). The figures of the data sheets are for Llama 3.1 8B and 70B on Gaudi 3, and for 8B
+# on Gaudi 2.
 WEIGHTS_READS = 131_072
 """The cost of reading all weights once for a forward pass (data sheets: 123,000, 431,000 and 123,000 units)."""
 TOKEN_READS = 512
@@ -47,18 +48,18 @@ SEEN_TOKENS = 64
 
 
 def typical_cost(block_size: int) -> Cost:
-    """Return the cost model of a typical dense model: reading weights and KV cache, and arithmetic.
+    """Return the cost model of a typical dense model, which includes reading weights and KV cache, and computation.
 
     The unit is the time to read one token of the KV cache. The constants are rounded from the data sheets of two cards
-    and the shapes of two models. For a described model and card, Roofline is more exact.
+    and the shapes of two models. For a known model and card, Roofline is more exact.
     """
 
     def cost(phase: BucketPhase, shape: Bucket) -> float:
         tokens = shape.batch_size * shape.query_len
         blocks = shape.num_blocks if phase is BucketPhase.DECODE else shape.batch_size * shape.num_blocks
         cached = blocks * block_size
-        # Each new token attends to the cached ones of its sequence and, since a graph masks and skips nothing, to all
-        # new ones.
+        # Each new token attends to all cached tokens and all new tokens of its sequence. A graph masks later tokens but
+        # does not skip their computation.
         seen = cached * shape.query_len + tokens * shape.query_len
         return WEIGHTS_READS + TOKEN_READS * tokens + seen / SEEN_TOKENS + cached
 
@@ -67,10 +68,10 @@ def typical_cost(block_size: int) -> Cost:
 
 @dataclass(frozen=True)
 class Roofline:
-    """A cost model in seconds of a forward pass: the longer of arithmetic and memory traffic.
+    """A cost model in seconds of a forward pass: the longer of computation and memory traffic.
 
-    `matmul_weights` are the weights that a token is multiplied with. `attention_width` is layers * query heads * head
-    dimension. `weight_bytes` and `kv_bytes_per_token` are read from memory. `operations_per_second` and
+    `matmul_weights` is the number of weights that a token is multiplied with. `attention_width` is layers * query heads
+    * head dimension. `weight_bytes` and `kv_bytes_per_token` are read from memory. `operations_per_second` and
     `bytes_per_second` are the speed of the card.
     """
 
@@ -86,23 +87,25 @@ class Roofline:
         """Return the seconds of one batch of this shape."""
         tokens = shape.batch_size * shape.query_len
         cached = shape.num_blocks * self.block_size * (1 if phase is BucketPhase.DECODE else shape.batch_size)
-        # Scores and their product with the values: two matmuls. Each new token sees the cached ones and, as graphs
-        # of static shape mask instead of skipping, all new ones of its sequence.
+        # Attention has two matmuls: the scores, and the product of scores and values. Each new token attends to all
+        # cached and all new tokens of its sequence, because a graph with static shapes masks tokens but does not skip
+        # their computation.
         seen = cached * shape.query_len + tokens * shape.query_len
-        # A multiplication with an addition counts as two operations, as in the data sheets.
+        # One multiplication with one addition counts as two operations, as in the data sheets.
         operations = 2 * self.matmul_weights * tokens + 4 * self.attention_width * seen
         bytes_read = self.weight_bytes + self.kv_bytes_per_token * (cached + tokens)
         return max(operations / self.operations_per_second, bytes_read / self.bytes_per_second)
 
 
 def roofline_of(shape: ModelShape, spread: Spread, card: Card, block_size: int) -> Roofline:
-    """Return the cost model of a model on one card, as a roofline with the number formats of `spread`.
+    """Return the roofline cost model of a model on one card, with the number formats of `spread`.
 
-    The whole model is assumed to be on one card. Raises ConfigError for a card whose speed is not described.
+    The whole model is assumed to be on one card. Raises ConfigError for a card whose speed is unknown.
     """
     if card.bf16_matmul is None or card.bandwidth is None:
         raise ConfigError(f"the speed of card {card.name} is not described; a roofline needs gaudi2 or gaudi3")
-    # More ranks divide arithmetic and traffic equally, so the ratios stay the same.
+    # A single rank is assumed. More ranks divide computation and memory traffic equally, so ratios of costs stay the
+    # same.
     whole = Spread(1, 1, spread.dtype_bytes, spread.kv_dtype_bytes, spread.quantization)
     return Roofline(
         block_size=block_size,
@@ -121,7 +124,10 @@ def _layers(shape: ModelShape) -> list[tuple[Layer, int]]:
 
 
 def _visited(layer: Layer, shape: ModelShape) -> float:
-    """Return the weights of a layer that one token is multiplied with: no vectors, and only active experts."""
+    """Return the number of weights of a layer that one token is multiplied with.
+
+    Vectors and inactive experts do not count.
+    """
     return sum(tensor.parameters * _share(tensor, layer) for tensor in layer_tensors(layer, shape.hidden))
 
 
@@ -132,7 +138,7 @@ def _share(tensor: Tensor, layer: Layer) -> float:
 
 
 def _width(layer: Layer) -> float:
-    """Return query heads times head dimension; with latent attention the mean for scores and values."""
+    """Return query heads times head dimension. With latent attention, use the mean dimension of scores and values."""
     attention = layer.attention
     if isinstance(attention, Attention):
         return attention.heads * attention.head_dim
@@ -143,12 +149,12 @@ Price = Callable[[BucketPhase, Bucket], float]
 
 
 def one_graph(_phase: BucketPhase, _bucket: Bucket) -> float:
-    """Return the price of a bucket in the cost model if graphs are counted, which is always 1."""
+    """Return 1 as the price of every bucket, for a budget of graphs."""
     return 1.0
 
 
 def graph_bytes(block_size: int) -> Price:
-    """Return a price function of the cost model: the bytes of a graph, by the rates of the logged Gaudi 2.
+    """Return a price function for a budget of memory: the bytes of a graph, by the rates of the logged Gaudi 2.
 
     See docs/internals/memory.md, Cards.
     """
@@ -160,7 +166,7 @@ def graph_bytes(block_size: int) -> Price:
 
 
 def warmup_seconds(phase: BucketPhase, _bucket: Bucket) -> float:
-    """Return the price of a bucket in the cost model in warm-up seconds, by the rates of the logged Gaudi 2.
+    """Return the price of a bucket for a budget of time: its warm-up seconds, by the rates of the logged Gaudi 2.
 
     See docs/internals/memory.md.
     """
@@ -173,9 +179,9 @@ def warmup_seconds(phase: BucketPhase, _bucket: Bucket) -> float:
 class Score:
     """The score of a plan by the cost model, for traffic of one phase: its graphs, padding and coverage.
 
-    `graphs` counts the buckets of the phase. `padding` is the padded cost divided by the real cost of the traffic that
-    has a bucket; 1.0 means no padding, None no such traffic. `coverage` is the share of the traffic that has a bucket,
-    and None without traffic.
+    `graphs` counts the buckets of the phase. `padding` is the padded cost divided by the real cost, for traffic that
+    has a bucket. 1.0 means no padding; None means that no traffic has a bucket. `coverage` is the share of the traffic
+    that has a bucket, or None if there is no traffic.
     """
 
     graphs: int
@@ -184,7 +190,7 @@ class Score:
 
 
 def score(plan: BucketPlan, phase: BucketPhase, traffic: Traffic, cost: Cost) -> Score:
-    """Score a plan by the cost model for traffic of one phase; `find` returns the bucket that a shape is padded to."""
+    """Score a plan for the traffic of one phase. `find` of the plan returns the bucket that a shape is padded to."""
     padded = real = covered = 0.0
     for shape, batches in traffic.shapes_of(phase).items():
         bucket = plan.find(phase, *shape)

@@ -2,10 +2,11 @@
 
 See docs/internals/optimal.md, Rows and ladders.
 
-Each row must hold all of its requests, so every row pays for a bucket that only its largest requests need. With few
-graphs it is better to pad these requests to one bucket that holds everything. Here a plan begins with the buckets that
-every plan needs, and grows by the bucket that gains most. Then the least useful bucket is exchanged for the most useful
-one as long as that lowers the cost. `improve_plan` decides whether to try this, and returns the cheapest plan found.
+Each row must hold all of its requests, so every row needs a bucket that only its largest requests use. With few graphs,
+it is better to pad these requests to one bucket that holds everything. Here a plan starts with the buckets that every
+plan needs, and then adds the bucket with the largest gain. After that, the least useful bucket is exchanged for the
+most useful candidate while this lowers the cost. `improve_plan` decides whether to try this method, and returns the
+cheapest plan found.
 """
 
 from bisect import bisect_left
@@ -23,7 +24,7 @@ from gaudi_runtime.planning.optimal.smoothing import smooth
 from gaudi_runtime.traffic.histogram import Weights
 
 MOST_EXCHANGES = 12
-# The number of buckets whose removal is tried, least useful first.
+# The search tries to remove only this many buckets, starting with the least useful bucket.
 OFFERED = 3
 
 Buckets = tuple[Bucket, ...]
@@ -31,9 +32,9 @@ Buckets = tuple[Bucket, ...]
 
 @dataclass(frozen=True)
 class Market:
-    """The buckets to exchange: the traffic on few `cells`, candidates, shapes that need a bucket, costs and prices.
+    """The input of an exchange: traffic on few `cells`, candidate buckets, needed shapes, costs and prices.
 
-    `needed` shapes and all cells have a bucket in every plan here. Prices add up to at most `budget`.
+    In every plan here, all `needed` shapes and all cells have a bucket. The sum of prices is at most `budget`.
     """
 
     cells: Mapping[Bucket, float]
@@ -44,17 +45,17 @@ class Market:
     budget: float
 
     def cost_of(self, plan: Buckets) -> float:
-        """Return the cost of all cells with this plan."""
+        """Return the cost of all cells for this plan."""
         finder = Finder(plan)
         return sum(weight * self.cost(_found(finder, plan, cell)) for cell, weight in self.cells.items())
 
     def slack(self, plan: Buckets) -> float:
-        """Return the part of the budget that a plan leaves unused."""
+        """Return the unused part of the budget for this plan."""
         return self.budget - sum(map(self.price, plan))
 
 
 def grow_plan(market: Market) -> Buckets:
-    """Grow a plan to start exchanges from, each time by the candidate with the best gain for its price."""
+    """Return a start plan for exchanges: repeatedly add the candidate with the best gain for its price."""
     plan = tuple(sorted(market.needed))
     while step := _best_gain(market, plan, market.slack(plan)):
         plan = tuple(sorted((*plan, step[1])))
@@ -62,7 +63,7 @@ def grow_plan(market: Market) -> Buckets:
 
 
 def exchange_buckets(market: Market, plan: Buckets) -> Buckets:
-    """Exchange buckets of the plan one by one while that lowers its cost."""
+    """Exchange buckets of the plan one by one while each exchange lowers the cost."""
     for _ in range(MOST_EXCHANGES):
         better = next(_improvements(market, plan), None)
         if better is None:
@@ -72,24 +73,25 @@ def exchange_buckets(market: Market, plan: Buckets) -> Buckets:
 
 
 def _improvements(market: Market, plan: Buckets) -> Iterator[Buckets]:
-    """Yield plans with one bucket exchanged that cost less."""
+    """Yield cheaper plans in which one bucket is exchanged."""
     for loss, given in sorted(_losses(market, plan))[:OFFERED]:
         rest = tuple(bucket for bucket in plan if bucket != given)
         step = _best_gain(market, rest, market.slack(rest))
-        # The gain must exceed rounding, or two exchanges that undo each other would repeat up to the limit.
+        # The gain must exceed the rounding error. Otherwise two exchanges that undo each other would alternate up to
+        # the limit.
         if step and step[0] > loss * (1 + 1e-9):
             yield tuple(sorted((*rest, step[1])))
 
 
 def _best_gain(market: Market, plan: Buckets, slack: float) -> tuple[float, Bucket] | None:
-    """Return the (gain, candidate) with the best gain for its price within `slack`; None if none gains."""
+    """Return the gain and the candidate with the best gain for its price within `slack`; None if no candidate gains."""
     gains = {each: gain for each, gain in _gains(market, plan).items() if gain > 0 and market.price(each) <= slack}
     best = max(gains, key=lambda each: (gains[each] / market.price(each), each), default=None)
     return None if best is None else (gains[best], best)
 
 
 def _losses(market: Market, plan: Buckets) -> Iterator[tuple[float, Bucket]]:
-    """Yield by how much the cost would rise without a bucket, for buckets that others can replace."""
+    """Yield each bucket that others can replace, with the cost increase if the bucket is removed."""
     users: dict[Bucket, list[Bucket]] = defaultdict(list)
     finder = Finder(plan)
     for cell in market.cells:
@@ -106,7 +108,7 @@ def _losses(market: Market, plan: Buckets) -> Iterator[tuple[float, Bucket]]:
 
 
 def _gains(market: Market, plan: Buckets) -> Mapping[Bucket, float]:
-    """Return by how much the cost would fall with each candidate, which takes all requests that find it first."""
+    """Return the cost reduction of each candidate, which would then serve all requests that find it first."""
     gains: dict[Bucket, float] = defaultdict(float)
     costs = [market.cost(candidate) for candidate in market.candidates]
     finder = Finder(plan)
@@ -127,15 +129,19 @@ def _found(finder: Finder, plan: Buckets, shape: Bucket) -> Bucket:
     return plan[position]
 
 
-# Up to this many graphs, plans of any form beat rows; above, the search would cost more than it gains.
+# Up to this number of graphs, plans of any form are cheaper than rows. For more graphs, the search costs more than it
+# saves.
 FEW_GRAPHS = 24
 
 FEW_VALUES = {0: (), 1: (1,), 2: (12, 24), 3: (4, 8, 10)}
 
 
 def improve_plan(space: Space, traffic: Weights, cost: Worth, price: Worth, budget: float, plan: Buckets) -> Buckets:
-    """Improve a plan by exchanges and by growing from the needed buckets; return the cheapest within `budget`."""
-    # With one dimension that varies a single ladder is exact already.
+    """Improve a plan by exchanges, and try a plan grown from the needed buckets.
+
+    Returns the cheapest of the plans within `budget`.
+    """
+    # If only one dimension varies, a single ladder is already optimal.
     varying = sum(len(set(values)) > 1 for values in zip(*traffic, strict=True))
     if len(plan) > FEW_GRAPHS or varying < 2:
         return plan
@@ -144,7 +150,8 @@ def improve_plan(space: Space, traffic: Weights, cost: Worth, price: Worth, budg
     needed = space.corners()
     market = Market(_cells(space, traffic, axes), sorted({*grid, *needed, *plan}), needed, cost, price, budget)
     plans = (plan, exchange_buckets(market, plan), exchange_buckets(market, grow_plan(market)))
-    # The search uses a coarse grid and the judgement a fine one, because a coarse grid hides the cost of rounding up.
+    # The search uses a coarse grid, but the final comparison uses a fine grid. A coarse grid hides the cost of rounding
+    # up.
     fine = replace(market, cells=_cells(space, traffic, choose_axes(space, traffic)))
     return min(plans, key=fine.cost_of)
 
@@ -152,7 +159,7 @@ def improve_plan(space: Space, traffic: Weights, cost: Worth, price: Worth, budg
 def _cells(space: Space, traffic: Weights, axes: Axes) -> Weights:
     """Return smoothed traffic on the axes.
 
-    Shapes that would become inadmissible by rounding up are not rounded.
+    A shape is not rounded up if the rounded shape is inadmissible.
     """
     inside = {shape: weight for shape, weight in traffic.items() if all(map(space.admits, to_axes({shape: 1}, axes)))}
     cells = {cell: weight for cell, weight in smooth(to_axes(inside, axes), axes).items() if space.admits(cell)}

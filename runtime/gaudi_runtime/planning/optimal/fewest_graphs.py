@@ -1,4 +1,4 @@
-"""The fewest graphs that pad no kind of traffic more than strategy Exponential does."""
+"""The fewest graphs that pad each kind of traffic no more than strategy `Exponential` does."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,18 +23,18 @@ LEAST_PADDING = 0.01
 
 @dataclass(frozen=True)
 class Rival:
-    """The rival of the fewest graphs: the plan to compare with, its limits, and the cost of a batch."""
+    """The plan to compare with when searching the fewest graphs, with its limits and the cost of a batch."""
 
     plan: BucketPlan
     limits: Limits
     cost: Cost
 
     def compute(self, phase: BucketPhase, kind: Kind) -> float:
-        """Return the padded compute of a kind of traffic with the rival's plan."""
+        """Return the compute of a kind of traffic that is padded by the rival's plan."""
         return sum(weight * self.cost(phase, self._bucket(phase, shape)) for shape, weight in kind.weights.items())
 
     def _bucket(self, phase: BucketPhase, shape: Bucket) -> Bucket:
-        # The plugin's plans may have gaps; a batch in a gap is padded to its fallback shape.
+        # The plans of the plugin may have gaps. A batch in a gap is padded to its fallback shape.
         return self.plan.find(phase, *shape) or self.plan.fallback(phase, self.limits, *shape)
 
 
@@ -58,14 +58,15 @@ def fewest(phase: BucketPhase, kinds: tuple[Kind, ...], kv_blocks: int, rival: R
         )
         for weighted in _weightings(phase, kinds, computes, rival.cost)
     ]
-    # The search minimizes a weighted sum over all kinds. One of the weightings usually leads to fewer graphs.
+    # The search minimizes a weighted sum over all kinds of traffic. Several weightings are tried, because one weighting
+    # usually needs fewer graphs.
     return min(found, key=lambda each: (not is_enough(each.buckets[phase]), len(each.buckets[phase])))
 
 
 def _weightings(
     phase: BucketPhase, kinds: tuple[Kind, ...], computes: list[float], cost: Cost
 ) -> Iterable[tuple[Kind, ...]]:
-    """Yield the kinds as they are, and with more weight for those that the rival pads least."""
+    """Yield the kinds unchanged, and then with more weight for the kinds that the rival pads least."""
     yield kinds
     if len(kinds) > 1:
         real = (sum(weight * cost(phase, shape) for shape, weight in kind.weights.items()) for kind in kinds)

@@ -1,11 +1,12 @@
-"""A ladder: the exact choice of the values of one dimension to keep as rungs.
+"""A ladder: the optimal choice of the values of one dimension to keep as rungs.
 
 See docs/internals/optimal.md, Rows and ladders.
 
 Requests are padded up to the next rung. With rungs r1 < r2 < .. and W(v) requests of at most length v, the cost is the
-sum of cost(r) * (W(r) - W(previous rung)). For a fixed previous rung this is a line in cost(r). So each step of the
-dynamic programme finds the lowest of many lines, at a point that only moves right. This takes n * k steps for n values
-and k rungs, instead of n * n * k. If the rungs differ in price, a ladder within a budget is a knapsack.
+sum of cost(r) * (W(r) - W(previous rung)). For a fixed previous rung, this is a line in cost(r). So each step of the
+dynamic programme finds the lowest of many lines at a point, and the points only increase. This takes n * k steps for n
+values and k rungs, instead of n * n * k. If the rungs have different prices, a ladder within a budget is a knapsack
+problem.
 """
 
 from collections import deque
@@ -20,7 +21,10 @@ from gaudi_runtime.contract.report import BucketPhase
 
 
 class LowestLine:
-    """The lower envelope of lines: added with falling slopes, queried at rising points, in constant time on average."""
+    """The lower envelope of lines, which finds the lowest line at a point in constant time on average.
+
+    Lines are added with decreasing slopes, and queried at increasing points.
+    """
 
     def __init__(self) -> None:
         self._lines: deque[tuple[float, float, int]] = deque()
@@ -29,7 +33,7 @@ class LowestLine:
         return bool(self._lines)
 
     def add(self, slope: float, intercept: float, tag: int) -> None:
-        """Add a line whose slope is at most that of every earlier line."""
+        """Add a line. Its slope must not exceed the slope of any earlier line."""
         if self._lines and self._lines[-1][0] == slope:
             if self._lines[-1][1] <= intercept:
                 return
@@ -39,7 +43,7 @@ class LowestLine:
         self._lines.append((slope, intercept, tag))
 
     def lowest(self, point: float) -> tuple[float, int]:
-        """Return (value, tag) of the lowest line at `point`, which is at least every earlier point."""
+        """Return the value and the tag of the lowest line at `point`. Points must not decrease between calls."""
         lines = self._lines
         while len(lines) > 1 and lines[1][0] * point + lines[1][1] <= lines[0][0] * point + lines[0][1]:
             lines.popleft()
@@ -47,16 +51,17 @@ class LowestLine:
         return slope * point + intercept, tag
 
     def _is_never_lowest(self, slope: float, intercept: float) -> bool:
-        """Return True if the last line is nowhere below both its predecessor and the new line."""
+        """Return True if the last line is nowhere lower than both its predecessor and the new line."""
         (slope_a, intercept_a, _), (slope_b, intercept_b, _) = self._lines[-2], self._lines[-1]
         return (intercept - intercept_a) * (slope_a - slope_b) <= (intercept_b - intercept_a) * (slope_a - slope)
 
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """A candidate bucket of a ladder: the weight of the traffic down to the previous rung, its cost and its price.
+    """A candidate bucket of a ladder: the traffic weight between the previous rung and this rung, a cost and a price.
 
-    `cost` is the compute of one batch in this bucket, `price` the part of the budget that preparing the bucket takes.
+    `cost` is the compute of one batch in this bucket. `price` is the part of the budget that is needed to prepare the
+    bucket.
     """
 
     bucket: Bucket
@@ -66,14 +71,17 @@ class Rung:
 
 
 class _Layers(NamedTuple):
-    """The least cost and the previous rung, by number of rungs minus one and by position of the last rung."""
+    """The least cost and the previous rung, by number of rungs minus one and position of the last rung."""
 
     values: list[list[float]]
     origins: list[list[int]]
 
 
 class Ladder:
-    """The rungs of a phase in ascending order; costs must not fall from one to the next. The last rung always stays."""
+    """The rungs of a phase in ascending order. Costs must not decrease from one rung to the next.
+
+    The last rung is always selected.
+    """
 
     def __init__(self, phase: BucketPhase, rungs: Sequence[Rung]) -> None:
         self.phase = phase
@@ -83,7 +91,7 @@ class Ladder:
         self._layers: dict[float, _Layers] = {}
 
     def cheapest(self, rate: float) -> tuple[int, ...]:
-        """Return the positions of the rungs with the least cost + rate * price, for any number of rungs."""
+        """Return the positions of the rungs that minimize cost + rate * price, for any number of rungs."""
         lines, origins = LowestLine(), []
         lines.add(0.0, 0.0, -1)
         for at, rung in enumerate(self.rungs):
@@ -94,7 +102,7 @@ class Ladder:
         return _path(lambda at, _: origins[at], len(self.rungs))
 
     def exactly(self, count: int, rate: float = 0.0) -> tuple[int, ...]:
-        """Return the positions of the `count` rungs with the least cost + rate * price."""
+        """Return the positions of the `count` rungs that minimize cost + rate * price."""
         layers = self._layers.setdefault(rate, _Layers([], []))
         while len(layers.values) < count:
             self._add_layer(layers, rate)
@@ -113,7 +121,10 @@ class Ladder:
         return sum(self.rungs[at].price for at in kept)
 
     def _add_layer(self, layers: _Layers, rate: float) -> None:
-        """Compute the least cost of the ladders that end at each position, with one rung more than the layer before."""
+        """Compute the least cost of the ladders that end at each position.
+
+        These ladders have one rung more than the ladders of the previous layer.
+        """
         count = len(layers.values)
         lines, values, origins = LowestLine(), [], []
         if not count:
@@ -137,15 +148,16 @@ def _path(origin_of: Callable[[int, int], int], count: int) -> tuple[int, ...]:
     return tuple(reversed(kept))
 
 
-# The number of units of the budget. Prices are rounded up to units, so that the choice always fits.
+# The budget is divided into this many units. Prices are rounded up to whole units, so the chosen rungs never exceed the
+# budget.
 UNITS = 256
 
 
 def cheapest_within(ladder: Ladder, budget: float) -> tuple[int, ...] | None:
-    """Return the positions of the cheapest rungs of a ladder within a budget; None if the last rung is too expensive.
+    """Return the positions of the cheapest rungs within a budget, or None if the last rung exceeds the budget.
 
-    As in `Ladder`, the cheapest ladder that ends at a rung is the lowest of many lines. Here each number of units that
-    the previous rungs use has its own lines.
+    As in `Ladder`, the lowest of many lines gives the cheapest ladder that ends at a rung. Here each number of units
+    that the previous rungs use has separate lines.
     """
     units = [ceil(rung.price * UNITS / budget) for rung in ladder.rungs]
     ways = [LowestLine() for _ in range(UNITS + 1)]
@@ -155,7 +167,7 @@ def cheapest_within(ladder: Ladder, budget: float) -> tuple[int, ...] | None:
     for at, rung in enumerate(ladder.rungs):
         reached: dict[int, int] = {}
         ends = {}
-        # From many units down to few, so that a rung cannot precede itself.
+        # The loop goes from many units to few, so that it never adds the same rung twice.
         for used in range(UNITS, units[at] - 1, -1):
             way = ways[used - units[at]]
             if way:
@@ -167,7 +179,7 @@ def cheapest_within(ladder: Ladder, budget: float) -> tuple[int, ...] | None:
 
 
 def _knapsack_path(origins: list[dict[int, int]], units: list[int], used: int) -> tuple[int, ...]:
-    """Return the positions from the last rung back to the first, giving back each rung's units."""
+    """Return the positions from the last rung back to the first, subtracting the units of each rung."""
     kept, at = [], len(origins) - 1
     while at >= 0:
         kept.append(at)

@@ -25,7 +25,7 @@ BOTH = (BucketPhase.PROMPT, BucketPhase.DECODE)
 
 @dataclass(frozen=True)
 class Fit:
-    """The optimizer's selection within the budget, and the gain of one more graph (0 if there is none)."""
+    """The optimizer's selection within the budget, and the gain of one more graph, or 0 if no graph can be added."""
 
     selection: Selection
     next_gain: float
@@ -34,10 +34,10 @@ class Fit:
 def fit(choice: Choice, budget: float) -> Fit | None:
     """Return the optimizer's cheapest selection whose price is at most `budget`; None if no selection fits.
 
-    The search over rates finds the last selection within the budget and the first selection beyond it that are cheapest
-    for some rate. The former is filled up graph by graph, the latter is thinned out until it fits. If graphs differ in
-    price, the rest of the budget is also tried on one ladder first. The cheapest result is returned. For one ladder and
-    a budget of graphs, this is exact.
+    For each rate there is a cheapest selection. The search over rates finds the last of these selections within the
+    budget and the first one above the budget. The first kind is filled graph by graph; the second kind is thinned until
+    it fits. If graphs have different prices, the rest of the budget is also spent on one ladder first. The result is
+    the cheapest of all. For one ladder and a budget of graphs, the result is optimal.
     """
     within, beyond, rate = _around(choice, budget)
     if within is None:
@@ -51,7 +51,7 @@ def fit(choice: Choice, budget: float) -> Fit | None:
 
 
 def _slack_to_one(selection: Selection, budget: float) -> Iterator[Selection]:
-    """Yield selections that spend the rest of the budget on a single ladder whose rungs differ in price."""
+    """Yield selections that spend the rest of the budget on one ladder whose rungs have different prices."""
     slack = budget - selection.price
     for at, kept in enumerate(selection.ladders):
         if len({rung.price for rung in kept.ladder.rungs}) > 1:
@@ -61,15 +61,15 @@ def _slack_to_one(selection: Selection, budget: float) -> Iterator[Selection]:
 
 
 def _around(choice: Choice, budget: float) -> tuple[Selection | None, Selection | None, float]:
-    """Return the last selection within the budget, the first beyond it, and the rate between both.
+    """Return the last selection within the budget, the first selection above the budget, and the rate between them.
 
-    Both are on the convex hull of (price, cost).
+    Both selections are on the convex hull of (price, cost).
     """
     rate = 0.0
     high = choice(rate)
     if high.price <= budget:
         return high, None, rate
-    # At this rate a unit of price outweighs the whole cost.
+    # At this rate, one unit of price outweighs the whole cost, so the search returns the lowest price.
     low = choice(1e9 * max(high.cost, 1.0))
     if low.price > budget:
         return None, high, rate
@@ -84,18 +84,18 @@ def _around(choice: Choice, budget: float) -> tuple[Selection | None, Selection 
 
 @dataclass(frozen=True)
 class _Steps:
-    """Changes of a selection by one rung in one of its ladders, whose rungs are then chosen again at a rate."""
+    """Changes of a selection by one rung in one ladder. The rungs of this ladder are then chosen again for a rate."""
 
     rate: float
 
     def filled(self, selection: Selection, budget: float) -> Selection:
-        """Add the rungs with the best gain for their price as long as they fit."""
+        """Add the rungs with the best gain for their price while they fit into the budget."""
         while step := self.best(selection, budget):
             selection = step
         return selection
 
     def thinned(self, selection: Selection, budget: float) -> Selection | None:
-        """Remove the least useful rungs for their price; None if the necessary rungs exceed the budget."""
+        """Remove the rungs with the least use for their price; return None if the needed rungs exceed the budget."""
         while selection.price > budget:
             before = selection
             cheaper = [each for each in self._changed(before, -1) if each.price < before.price]
@@ -105,7 +105,7 @@ class _Steps:
         return selection
 
     def best(self, selection: Selection, budget: float) -> Selection | None:
-        """Add the rung that lowers the cost most for its price."""
+        """Add the rung that reduces the cost most for its price. Return None if no rung can be added."""
         longer = self._changed(selection, +1)
         better = [each for each in longer if each.price <= budget and each.cost < selection.cost - EPSILON]
         if not better:
@@ -113,7 +113,7 @@ class _Steps:
         return max(better, key=lambda each: (selection.cost - each.cost) / max(each.price - selection.price, EPSILON))
 
     def _changed(self, selection: Selection, more: int) -> Iterator[Selection]:
-        """Yield the selection with `more` additional rungs in one ladder."""
+        """Yield selections in which one ladder has `more` additional rungs."""
         for at, kept in enumerate(selection.ladders):
             count = len(kept.rungs) + more
             if 1 <= count <= len(kept.ladder.rungs):
@@ -135,23 +135,24 @@ UNMET_MOST = 1.25
 
 @dataclass(frozen=True)
 class Chosen:
-    """The optimizer's result: the buckets of some phases, sorted, and the reduction of padding by one more graph."""
+    """The optimizer's result: the sorted buckets by phase, and the padding that one more graph would save."""
 
     buckets: Mapping[BucketPhase, Buckets]
     next_gain: float
 
 
 class Optimizer:
-    """Chooses the buckets for one traffic under one set of limits.
+    """The optimizer, which chooses the buckets for one traffic and one set of limits.
 
-    `kv_blocks` are those of the device; `cost` is the cost of a batch, by default typical_cost().
+    `kv_blocks` is the number of KV blocks of the device. `cost` is the cost of a batch, by default typical_cost().
     """
 
     def __init__(self, traffic: Traffic, limits: Limits, kv_blocks: int, cost: Cost | None = None) -> None:
         self._limits, self._kv_blocks = limits, kv_blocks
         self._cost = cost or typical_cost(limits.block_size)
-        # With contiguous attention vllm-gaudi looks up the batch size by the blocks of the sequences, and then the
-        # blocks by the highest one in use. Both lookups meet the same bucket only if each batch size has all blocks.
+        # With contiguous attention, vllm-gaudi first looks up the batch size by the blocks of the sequences, and then
+        # the blocks by the highest block in use. Both lookups find the same bucket only if each batch size has a bucket
+        # with all blocks.
         self._only_rows = {BucketPhase.DECODE} if limits.contiguous_paged_attention else set()
         self._spaces: dict[BucketPhase, Space] = {
             BucketPhase.PROMPT: PromptSpace(limits, with_context=limits.has_context),
@@ -165,9 +166,9 @@ class Optimizer:
     def choose(self, phases: tuple[BucketPhase, ...], price: Price, budget: float, asked: str) -> Chosen:
         """Choose the buckets of `phases` that pad least within `budget`, in the unit of `price`.
 
-        With several phases, the sum of their paddings counts. Raises PlanImpossible if the limits admit no traffic of a
-        phase, or if the buckets that every plan needs exceed the budget. The latter message begins with the setting
-        `asked`.
+        For several phases, the sum of their padding is minimized. Raises PlanImpossible if the limits admit no traffic
+        of a phase, or if the buckets that every plan needs exceed the budget. The second message begins with the
+        setting `asked`.
         """
         found = fit(sum_of_choices([self._choice(phase, price) for phase in phases]), budget)
         if found is None:
@@ -177,19 +178,20 @@ class Optimizer:
                 asked,
             )
         buckets = _by_phase(found, phases)
-        # The parts of a shared budget are not known, so only a single phase is searched further.
+        # Only a plan of a single phase is improved further, because the search does not return how it divides a shared
+        # budget between phases.
         if len(phases) == 1 and phases[0] not in self._only_rows:
             buckets = {phase: self._bettered(phase, price, budget, plan) for phase, plan in buckets.items()}
         return Chosen(buckets, found.next_gain)
 
     def kinds(self, phase: BucketPhase) -> tuple[Kind, ...]:
-        """Return the kinds of traffic of a phase: its admissible traffic, similar traffic, and traffic never observed.
+        """Return the kinds of traffic of a phase: its admissible traffic, similar traffic, and unobserved traffic.
 
-        Future traffic differs from past traffic, so buckets that fit only the observed shapes are not enough. Raises
+        Future traffic differs from past traffic, so buckets for the observed shapes alone are not sufficient. Raises
         PlanImpossible if there is no traffic.
         """
         traffic = self._admitted(phase)
-        # This check comes before the traffic is spread over the cells of these axes.
+        # Too many rungs are rejected before the traffic is spread over the cells of these axes.
         check_rungs(self._spaces[phase], choose_axes(self._spaces[phase], traffic))
         unmet = prior(phase, self._limits, self._kv_blocks, self._cost)
         share = UNMET_SHARE * self._compute(phase, traffic) / sum(self._compute(phase, each.weights) for each in unmet)
@@ -203,16 +205,16 @@ class Optimizer:
         )
 
     def beyond_limits(self, phase: BucketPhase, traffic: Traffic) -> float:
-        """Return the share of the phase's traffic that the limits do not admit."""
+        """Return the share of the phase's traffic that exceeds the limits."""
         everything = total_weight(traffic.shapes_of(phase))
         return 1 - total_weight(self._traffic[phase]) / everything if everything else 0.0
 
     def fewest(self, phase: BucketPhase, is_enough: Callable[[Buckets], bool], most: int) -> Chosen:
-        """Return the fewest buckets of a phase that `is_enough` accepts, or `most` if it accepts none.
+        """Return the fewest buckets of a phase that `is_enough` accepts, or `most` if it accepts no number.
 
-        Every admissible shape always has a bucket, so the result may have more than `most` buckets.
+        Every admissible shape has a bucket, so the result may have more than `most` buckets.
         """
-        # Budgets that are close to each other are searched at the same rates.
+        # Choices are cached, because the search tries the same rates for budgets that are close to each other.
         choice = cache(self._choice(phase, one_graph))
         low = round(self.least(phase, one_graph))
         high = max(low, most)
@@ -236,7 +238,7 @@ class Optimizer:
         return found
 
     def least(self, phase: BucketPhase, price: Price) -> float:
-        """Return the price of the buckets that every admissible shape needs."""
+        """Return the total price of the buckets that every plan needs."""
         return sum(price(phase, corner) for corner in self._spaces[phase].corners())
 
     def _admitted(self, phase: BucketPhase) -> Weights:
@@ -258,7 +260,7 @@ class Optimizer:
         return sum(weight * self._cost(phase, shape) for shape, weight in traffic.items())
 
     def _share(self, phase: BucketPhase) -> Worth:
-        """Return a batch's cost as a share of the real cost of the phase's traffic, so that paddings add up."""
+        """Return the cost of a batch as a share of the real cost of its phase, so that padding can be added."""
         real = self._compute(phase, self._traffic[phase])
         return lambda bucket: self._cost(phase, bucket) / real
 

@@ -1,8 +1,8 @@
 """Prior traffic, which is assumed if no traffic is known (docs/internals/optimal.md, Without traffic).
 
-Nothing is known about a service before it serves, so the prior prefers no size. Every doubling of the prompt length,
-of the number of sequences in a step and of the context of a sequence has the same share of the compute. Sizes too
-small to matter and sizes above the limits are left out.
+Before a service runs, nothing is known about its traffic, so the prior prefers no size. Each doubling of the prompt
+length has the same share of the compute. The same applies to each doubling of the sequences in a step and of the
+context of a sequence. Negligibly small sizes and sizes above the limits are left out.
 """
 
 from collections.abc import Iterable, Iterator
@@ -35,7 +35,7 @@ CONTEXT_POINTS = 4
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of prior traffic, and the most compute it may be padded to, as a multiple of a rival's plan."""
+    """One kind of prior traffic, and the limit of its padded compute as a multiple of a rival plan's compute."""
 
     name: str
     weights: Weights
@@ -52,22 +52,22 @@ def sum_traffic(kinds: Iterable[Kind]) -> dict[Bucket, float]:
 
 
 def prior(phase: BucketPhase, limits: Limits, kv_blocks: int, cost: Cost) -> tuple[Kind, ...]:
-    """Return the prior of a phase, in batches, for a device with `kv_blocks` KV blocks.
+    """Return the prior traffic of a phase, in batches, for a device with `kv_blocks` KV blocks.
 
-    The kinds are single prompts without context, single prompts with context, batches of several prompts, and decode
-    steps for every doubling of their sequences, because the load of a server is not known.
+    The kinds of prompts are single prompts without context, single prompts with context, and batches of several
+    prompts. Decode steps have one kind for each doubling of their sequences, because the load of a server is not known.
     """
     kinds = _prompts(limits) if phase is BucketPhase.PROMPT else _decodes(limits, kv_blocks)
     names: dict[str, dict[Bucket, float]] = {}
     for name, shape, share in kinds:
         weights = names.setdefault(name, {})
-        # Shares refer to compute, weights count batches.
+        # A share refers to compute, but a weight counts batches. So the share is divided by the cost of a batch.
         weights[shape] = weights.get(shape, 0.0) + share / cost(phase, shape)
     return tuple(Kind(name, weights) for name, weights in names.items())
 
 
 def _prompts(limits: Limits) -> Iterator[tuple[str, Bucket, float]]:
-    """Yield kind, shape and share of the compute. Engines merge only prompts without context into one batch."""
+    """Yield kind, shape and compute share of prompts. Engines merge only prompts without context into one batch."""
     least = ceil(LEAST_PROMPT_BLOCKS * limits.block_size)
     for query in geometric_sizes(min(least, limits.longest_query), limits.longest_query, POINTS):
         yield "one prompt", Bucket(1, query, 0), 1.0
@@ -84,8 +84,8 @@ def _decodes(limits: Limits, kv_blocks: int) -> Iterator[tuple[str, Bucket, floa
     longest = ceil(limits.max_model_len / limits.block_size)
 
     def most_blocks(sequences: int) -> int:
-        # This holds with contiguous attention too: the plugin moves blocks down, so the highest block in use is near
-        # their number.
+        # This limit also applies to contiguous attention: the plugin moves blocks down, so the highest block in use is
+        # close to the number of blocks in use.
         return min(sequences * longest, most_decode_blocks(sequences, limits, kv_blocks))
 
     most = MOST_CONTEXT_SHARE * limits.max_model_len / limits.block_size
@@ -95,13 +95,13 @@ def _decodes(limits: Limits, kv_blocks: int) -> Iterator[tuple[str, Bucket, floa
     for asked in geometric_sizes(1, min(limits.max_num_seqs, kv_blocks), POINTS):
         low = 1 << asked.bit_length() - 1
         for context in contexts:
-            # If the device has no room for all sequences, fewer run at the same time.
+            # If the device has too few blocks for all sequences, fewer sequences run at the same time.
             fitting = max(1, min(asked, int(most_blocks(asked) / context)))
             blocks = max(fitting, min(round(fitting * context), most_blocks(fitting)))
             yield f"{low} to {2 * low - 1} sequences", Bucket(fitting, 1, blocks), 1.0
 
 
 def geometric_sizes(least: int, most: int, points: int) -> list[int]:
-    """Return the sizes in prior traffic: whole numbers from `least` to `most`, about `points` per doubling."""
+    """Return the sizes of prior traffic: whole numbers from `least` to `most`, with about `points` per doubling."""
     steps = ceil(points * log2(most / least))
     return sorted({round(least * (most / least) ** (step / steps)) for step in range(steps + 1)}) if steps else [most]

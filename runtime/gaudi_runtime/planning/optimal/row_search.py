@@ -1,9 +1,9 @@
 """The search over rows of ladders in several dimensions (docs/internals/optimal.md, Rows and ladders).
 
 `find` returns the bucket with the smallest batch size, then the smallest query, then the fewest blocks. So a plan can
-cut its outer dimension into rows, each with a ladder of its own that ends where the row's requests end. Every request
-then finds its row and its rung by its numbers alone. Rows and rungs are chosen together: a graph costs `rate`, and the
-cheapest rows are a shortest path over all ways to cut.
+cut its outer dimension into rows. Each row has its own ladder, which ends at the largest request of the row. The
+dimensions of a request then determine its row and its rung. Rows and rungs are chosen together: each graph costs
+`rate`, and the cheapest rows are a shortest path over all ways to cut.
 """
 
 from bisect import bisect_left
@@ -29,12 +29,12 @@ from gaudi_runtime.traffic.histogram import Weights
 
 Worth = Callable[[Bucket], float]
 
-# The most rungs of all ladders together. They take up to half a minute and a quarter of a GiB.
+# The most rungs of all ladders together. This many rungs take up to half a minute and a quarter of a GiB.
 MAX_RUNGS = 300_000
 
 
 def check_rungs(space: Space, axes: Axes) -> None:
-    """Raise PlanImpossible if a row search has so many rungs that it would take too much time and memory."""
+    """Raise PlanImpossible if a row search has too many rungs, which would take too much time and memory."""
     sizes, queries, blocks = axes
     rungs = 0
     for row in _batch_rows(space, sizes):
@@ -56,14 +56,15 @@ def _batch_rows(space: Space, sizes: Sequence[int]) -> Iterator[Row]:
     lows = [1, *(size + 1 for size in sizes[:-1])]
     for at, low in enumerate(lows):
         rows = (Row(low, top) for top in sizes[at:])
-        # A row that is too long stays too long if it ends later.
+        # If a row is too long, every row that ends later is too long as well.
         yield from takewhile(lambda row: space.span((row,)) is not None, rows)
 
 
 class Search:
     """The search over all ways to cut an admissible space into rows of ladders.
 
-    `cells` holds traffic on the values of `axes`; `cost` is that of one batch, `price` that of preparing a bucket.
+    `cells` contains traffic on the values of `axes`. `cost` is the cost of one batch, and `price` is the price of
+    preparing a bucket.
     """
 
     def __init__(self, space: Space, axes: Axes, cells: Mapping[Bucket, float], cost: Worth, price: Worth) -> None:
@@ -72,7 +73,7 @@ class Search:
         self._cost = cost
         self._price = price
         self._sums = _prefix_sums(axes, cells)
-        # If blocks do not vary, the queries form the ladder.
+        # If all shapes have the same blocks, the queries form the ladder.
         self._ladder_dimension = 2 if len(axes[2]) > 1 else 1
 
     def choice(self) -> Choice:
@@ -83,7 +84,7 @@ class Search:
         return found
 
     def _choice(self, outer: tuple[Row, ...], places: tuple[Row, ...]) -> Choice | None:
-        """Return the choice within `outer` rows at the axis positions `places`; None if they cannot be rows."""
+        """Return the choice within `outer` rows at the axis positions `places`; None if these rows are impossible."""
         span = self._space.span(outer)
         if span is None:
             return None
@@ -98,11 +99,11 @@ class Search:
         for start in range(len(values)):
             for end in range(start + 1, len(values) + 1):
                 row = Row(values[start - 1] + 1 if start else span.low, values[end - 1])
-                # The last row of a span takes the shapes that were rounded up beyond its end.
+                # The last row of a span also takes shapes that were rounded up to a value above the end of the span.
                 place = Row(start, end if end < len(values) else len(axis))
                 inner = self._choice((*outer, row), (*places, place))
                 if inner is None:
-                    # A longer row is not possible either.
+                    # If this row is impossible, every longer row is impossible as well.
                     break
                 rows[start, end] = inner
         return choice_of_rows(len(values), rows)
@@ -122,13 +123,13 @@ class Search:
         )
 
     def _weights(self, places: tuple[Row, ...]) -> Sequence[float]:
-        """Return the weight of the cells within `places` of the outer axes, per value of the ladder's axis."""
+        """Return the weight of the cells within `places` of the outer axes, for each value of the ladder's axis."""
         if len(places) == 2:
             return self._within(*places)
         return [sum(self._within(places[0], Row(at, at + 1))) for at in range(len(self._axes[1]))]
 
     def _within(self, batches: Row, queries: Row) -> Sequence[float]:
-        """Return the weight of the cells between both pairs of positions, per number of blocks."""
+        """Return the weight of the cells within both ranges of positions, for each number of blocks."""
         sums = self._sums
         corners = (
             sums[batches.top][queries.top],
@@ -136,12 +137,12 @@ class Search:
             sums[batches.top][queries.low],
             sums[batches.low][queries.low],
         )
-        # Rounding of large sums could make a weight negative.
+        # A rounding error in large sums could otherwise make a weight negative.
         return [max(0.0, a - b - c + d) for a, b, c, d in zip(*corners, strict=True)]
 
 
 def _prefix_sums(axes: Axes, cells: Mapping[Bucket, float]) -> list[list[Sequence[float]]]:
-    """Return sums[i][j]: the weight per value of the last axis over the first i batch sizes and j queries."""
+    """Return sums[i][j]: the weight of the first i batch sizes and j queries, for each value of the last axis."""
     batches, queries, blocks = (({value: at for at, value in enumerate(axis)}) for axis in axes)
     grid = [[[0.0] * len(blocks) for _ in queries] for _ in batches]
     for (batch, query, block), weight in cells.items():
@@ -158,7 +159,7 @@ def _prefix_sums(axes: Axes, cells: Mapping[Bucket, float]) -> list[list[Sequenc
 
 
 def search_rows(space: Space, traffic: Weights, cost: Worth, price: Worth) -> Choice:
-    """Search the rows of buckets of one phase and return the choice; `traffic` has admissible shapes only."""
+    """Search the rows of buckets of one phase, and return the choice. All shapes of `traffic` must be admissible."""
     everything = _rows(space, traffic, cost, price)
     if not isinstance(space, PromptSpace) or not space.with_context:
         return everything
@@ -172,8 +173,8 @@ def _rows(space: Space, traffic: Weights, cost: Worth, price: Worth) -> Choice:
 
 
 def _context_in_corners(space: PromptSpace, traffic: Weights, cost: Worth, price: Worth) -> Choice:
-    """Return rows for prompts without context; all others share the few buckets that hold everything."""
-    # This is best if context is rare, because no row pays for a bucket that only rare requests need.
+    """Return rows for prompts without context. Prompts with context share the few buckets that hold everything."""
+    # This choice is best if context is rare: no row has an additional bucket that only rare requests need.
     plain = {shape: weight for shape, weight in traffic.items() if not shape.num_blocks}
     with_context = {shape: weight for shape, weight in traffic.items() if shape.num_blocks}
     rows = _rows(replace(space, with_context=False), plain, cost, price)

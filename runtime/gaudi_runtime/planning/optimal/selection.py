@@ -1,4 +1,4 @@
-"""Selections of rungs, and choices that return the cheapest selection at a price per graph."""
+"""Selections of rungs, and choices. A choice returns the cheapest selection for a price per graph."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Kept(NamedTuple):
 
     @property
     def cost(self) -> float:
-        """The cost of the ladder's traffic."""
+        """The cost of the traffic of this ladder."""
         return self.ladder.cost(self.rungs)
 
     @property
@@ -31,7 +31,7 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """Ladders with their kept rungs, and the total cost and price."""
+    """Several ladders with their selected rungs, and their total cost and price."""
 
     ladders: tuple[Kept, ...] = ()
     cost: float = 0.0
@@ -41,7 +41,7 @@ class Selection:
         return Selection(self.ladders + other.ladders, self.cost + other.cost, self.price + other.price)
 
     def total(self, rate: float) -> float:
-        """Return the cost if every unit of price costs `rate`."""
+        """Return the cost plus the price, if each unit of price costs `rate`."""
         return self.cost + rate * self.price
 
 
@@ -50,7 +50,7 @@ Choice = Callable[[float], Selection]
 
 
 def choice_of_rungs(ladder: Ladder) -> Choice:
-    """Return the choice that selects which rungs of one ladder to keep."""
+    """Return the choice of the rungs of one ladder."""
 
     def cheapest(rate: float) -> Selection:
         kept = Kept(ladder, ladder.cheapest(rate))
@@ -60,11 +60,12 @@ def choice_of_rungs(ladder: Ladder) -> Choice:
 
 
 def choice_of_rows(size: int, rows: Mapping[tuple[int, int], Choice]) -> Choice:
-    """Return the choice that selects how to cut `size` values into rows; `rows[i, j]` has the values i to j - 1."""
+    """Return the choice of the rows into which `size` values are cut. `rows[i, j]` contains the values i to j - 1."""
     by_end = sorted(rows.items(), key=lambda item: item[0][1])
 
     def cheapest(rate: float) -> Selection:
-        # This is a shortest path over the cuts. Every row ends after its start, so one pass in this order is enough.
+        # The loop finds a shortest path over the cuts. One pass in this order is sufficient, because every row ends
+        # after its start.
         best: dict[int, Selection] = {0: Selection()}
         for (start, end), row in by_end:
             if start in best:
@@ -77,10 +78,10 @@ def choice_of_rows(size: int, rows: Mapping[tuple[int, int], Choice]) -> Choice:
 
 
 def cheaper_of(*choices: Choice) -> Choice:
-    """Return the choice that returns the cheapest selection of several choices, the first one among equals."""
+    """Return a choice that returns the cheapest selection of several choices, or the first of equal selections."""
     return lambda rate: min((choice(rate) for choice in choices), key=lambda found: found.total(rate))
 
 
 def sum_of_choices(choices: Sequence[Choice]) -> Choice:
-    """Return the choice that adds up choices with a common budget."""
+    """Return a choice that combines the selections of several choices with a common budget."""
     return lambda rate: sum((choice(rate) for choice in choices), Selection())

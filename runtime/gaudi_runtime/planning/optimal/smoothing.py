@@ -1,8 +1,8 @@
 """Smoothing of traffic, because future traffic differs from past traffic.
 
-A share of the learned weight is spread over shapes of about the same size (docs/internals/optimal.md, Smoothing, which
-has figures of what this gains and costs). So a plan does not depend on a peak that may be gone tomorrow, and has rungs
-for sizes that were not observed yet.
+A share of the learned weight is spread over shapes of similar size (docs/internals/optimal.md, Smoothing, which has
+figures of the gain and the cost). So a plan does not depend on a temporary peak, and also has rungs for sizes that were
+not observed yet.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,14 +17,15 @@ from gaudi_runtime.traffic.histogram import Weights
 SPREAD_SHARE = 0.2
 """The share of the weight that is spread. Most weight stays, because lengths repeat, as those of system prompts do."""
 
-# The standard deviation of the natural logarithm of a size: two thirds lie between 0.74 and 1.35 times the size.
+# The standard deviation of the natural logarithm of a size. Two thirds of the weight lie between 0.74 and 1.35 times
+# the size.
 SPREAD_WIDTH = 0.3
 
 NEGLIGIBLE = 1e-4
 
 
 def smooth(traffic: Mapping[Bucket, float], axes: Axes) -> dict[Bucket, float]:
-    """Return traffic on the values of `axes` with a share of its weight spread; the total stays the same."""
+    """Return traffic on the values of `axes`, with a share of its weight spread. The total weight stays the same."""
     spread = _spread({cell: weight * SPREAD_SHARE for cell, weight in traffic.items()}, axes)
     for cell, weight in traffic.items():
         spread[cell] = spread.get(cell, 0.0) + weight * (1 - SPREAD_SHARE)
@@ -32,7 +33,7 @@ def smooth(traffic: Mapping[Bucket, float], axes: Axes) -> dict[Bucket, float]:
 
 
 def similar(space: Space, traffic: Weights) -> dict[Bucket, float]:
-    """Return `traffic` with all of its weight spread over admissible shapes of about the same sizes."""
+    """Return `traffic` with all of its weight spread over admissible shapes of similar sizes."""
     axes = choose_axes(space, traffic)
     return {cell: weight for cell, weight in _spread(to_axes(traffic, axes), axes).items() if space.admits(cell)}
 
@@ -45,7 +46,8 @@ def _spread(traffic: dict[Bucket, float], axes: Axes) -> dict[Bucket, float]:
 
 def _spread_along(traffic: Mapping[Bucket, float], dimension: int, axis: tuple[int, ...]) -> dict[Bucket, float]:
     spread: dict[Bucket, float] = {}
-    # The cache is for this traffic only, because every axis has as many kernels as values, each with as many shares.
+    # The kernels are cached for this call only, to save memory: an axis has one kernel for each value, and each kernel
+    # has one share for each value.
     kernels = {centre: _kernel(axis, centre) for centre in {cell[dimension] for cell in traffic}}
     for cell, weight in traffic.items():
         for value, share in kernels[cell[dimension]]:
@@ -56,7 +58,8 @@ def _spread_along(traffic: Mapping[Bucket, float], dimension: int, axis: tuple[i
 
 def _kernel(axis: tuple[int, ...], centre: int) -> Sequence[tuple[int, float]]:
     """Return the shares of a log-normal distribution around the middle of the cell that ends at `centre`."""
-    # Shapes without context are a separate kind: 0 neither gives nor receives weight.
+    # Shapes without context are a separate kind of traffic, so the value 0 neither gives weight to other values nor
+    # receives weight.
     if centre == 0:
         return ((0, 1.0),)
     positive = [value for value in axis if value > 0]

@@ -1,8 +1,8 @@
-"""Strategy Optimal: returns the buckets for traffic and a budget (docs/internals/optimal.md).
+"""Strategy `Optimal`: returns the buckets for traffic and a budget (docs/internals/optimal.md).
 
-Every admissible shape has a bucket, whatever the traffic; the budget decides how many more there are. Without traffic
-the prior is used (prior.py). Without a budget, the plan has the fewest graphs that pad the traffic no more than
-strategy Exponential does (fewest_graphs.py).
+Every admissible shape has a bucket for any traffic; the budget determines the number of additional buckets. Without
+traffic, the prior is used (prior.py). Without a budget, the plan has the fewest graphs that pad the traffic no more
+than strategy `Exponential` (fewest_graphs.py).
 """
 
 from collections.abc import Callable
@@ -26,10 +26,10 @@ PhaseBuckets = dict[BucketPhase, Buckets]
 def optimal_buckets(
     policy: BucketPolicy, limits: Limits, kv_blocks: int, exponential: Callable[[], BucketPlan]
 ) -> tuple[PhaseBuckets, list[str]]:
-    """Return the buckets of strategy Optimal per phase, and warnings.
+    """Return the buckets of strategy `Optimal` by phase, and warnings.
 
-    `exponential` makes the plan of strategy Exponential. It is called at most once, and only if a phase has no budget.
-    Raises PlanImpossible that names the setting at fault.
+    `exponential` makes the plan of strategy `Exponential`. It is called at most once, and only if a phase has no
+    budget. Raises PlanImpossible that names the wrong setting.
     """
     settings = policy.optimal or OptimalSettings()
     _check_budget(settings)
@@ -76,7 +76,7 @@ def _check_budget(settings: OptimalSettings) -> None:
 
 
 def _shared_budgets(settings: OptimalSettings, limits: Limits) -> tuple[tuple[str, int | None, Price], ...]:
-    """Return the budgets that both phases share: name, amount, and the price of a bucket in its unit."""
+    """Return the budgets that both phases share, each with its name, its amount, and the price function in its unit."""
     return (
         ("graphBytes", settings.graph_bytes, graph_bytes(limits.block_size)),
         ("warmupSeconds", settings.warmup_seconds, warmup_seconds),
@@ -84,7 +84,7 @@ def _shared_budgets(settings: OptimalSettings, limits: Limits) -> tuple[tuple[st
 
 
 def learned_padding(policy: BucketPolicy, limits: Limits, plan: BucketPlan) -> dict[BucketPhase, Padding]:
-    """Return the padding by phase that strategy Optimal forecasts; empty if the plan was not learned from traffic."""
+    """Return the padding by phase that strategy `Optimal` forecasts; empty if the plan was not learned from traffic."""
     if policy.strategy is not Strategy.OPTIMAL or policy.optimal is None or policy.optimal.traffic is None:
         return {}
     traffic, cost = read_traffic(policy.optimal.traffic), typical_cost(limits.block_size)

@@ -64,7 +64,7 @@ def test_trial_does_not_warn_of_what_the_class_allows(limits: Object, spec: Obje
 
 def test_policy_evaluates_the_spec_and_operator_the_rendered_pod() -> None:
     limits = {"images": ["registry.example.com/"]}
-    # The image of the installation is only in the pod.
+    # The spec names no image, so only the rendered pod has the image of the installation, which the class forbids.
     rendered = desired_revision(inference(), (), DEFAULTS)
     assert (refused(limits), warned(limits)) == ([], [])
     problem = judged(limits, rendered)

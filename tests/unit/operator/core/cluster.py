@@ -116,7 +116,8 @@ class Cluster:
         plan = decide(self.observed(), self.defaults, answers)
         self.perform(*plan.actions)
         self.show(plan)
-        # Own writes do not wake the operator, so all that follows from them must be done or scheduled now.
+        # The operator's own writes do not start a reconcile. So if no requeue is scheduled, a second decision must find
+        # nothing to do.
         if plan.requeue_after is None and plan.question is None:
             again = decide(self.observed(), self.defaults, answers)
             assert again.actions == ()

@@ -46,7 +46,7 @@ class Generator:
         schema, target = _SCHEMA, spec
         for name in path[:-1]:
             schema = schema["properties"][name]
-            # A missing section needs more than one field. A section that is None is missing too.
+            # Create a missing section with its required fields. A section that is None counts as missing.
             if not isinstance(target.get(name), dict):
                 target[name] = self._object(schema, required_only=True)
             target = target[name]

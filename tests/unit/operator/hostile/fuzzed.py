@@ -130,7 +130,7 @@ async def _fuzz_all(seed: int, specs: int, plan_seconds: float) -> Found:
     async with Planner(256 * 2**20, plan_seconds) as planner:
         for number in range(specs):
             spec = generator.spec()
-            # Write immediately, because the kernel may kill the process during the next spec.
+            # Write the number immediately, because the kernel may kill the process during this spec.
             os.write(1, f"spec {number} of seed {seed}\n".encode())
             found.specs += 1
             cost = Cost(f"spec {number} of seed {seed}", "", spec)
@@ -169,7 +169,8 @@ async def _reconcile_twice(planner: Planner, cost: Cost, found: Found) -> None:
     for manifest in cluster.objects.values():
         if reduce_foreign(kind_of(manifest), manifest) is not manifest:
             raise AssertionError(f"a {manifest['kind']} that the operator makes is larger than it reads")
-    # A plan that takes nearly `plan_seconds` may be accepted in doubt, depending on the speed of the machine.
+    # Compare the reason with the children, because a plan that takes nearly `plan_seconds` may be accepted or refused,
+    # depending on the speed of the machine.
     if (reason in ("Accepted", "AcceptedAgainstEstimate")) != bool(cluster.kind("ReplicaSet")):
         raise AssertionError(f"PlanAccepted has reason {reason}, and there are {len(cluster.objects)} children")
 

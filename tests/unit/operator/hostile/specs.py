@@ -12,7 +12,7 @@ LARGEST = {
     "maxNumPrefillSeqs": 5_000,
     "maxNumBatchedTokens": 16_777_216,
     "prefixCaching": True,
-    # Otherwise buckets of this size are refused, because a card computes NaN for them.
+    # Without this setting, buckets of this size are refused, because a card would compute NaN for them.
     "settings": {"VLLM_HPU_FSDPA_Q_TILE_ENABLE": "true"},
 }
 

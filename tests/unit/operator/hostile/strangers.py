@@ -142,7 +142,7 @@ def _object(objects: Objects, name: str) -> Iterator[bytes]:
 
 def _content(objects: Objects, name: str) -> bytes:
     times = objects.size // len(objects.repeated.encode())
-    # The operator stores equal texts once.
+    # Put the name into the text, because the operator stores equal texts only once.
     return (objects.start + name * objects.named + objects.repeated * times + objects.end).encode()
 
 

@@ -29,7 +29,7 @@ def test_deepest_object_stops_neither_watch_nor_reconcile() -> None:
 
 def _see_deep_objects() -> None:
     sys.setrecursionlimit(DEEPEST)
-    # Decisions run in a thread, whose stack is smaller than that of the main thread.
+    # Run in a separate thread, as decisions do, because its stack is smaller than the stack of the main thread.
     thread = threading.Thread(target=_see_each)
     thread.start()
     thread.join()

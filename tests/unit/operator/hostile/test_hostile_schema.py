@@ -14,5 +14,5 @@ def test_any_spec_of_the_schema_leads_to_a_status(seed: int) -> None:
     assert found.wrong == []
     assert found.specs == 60
     assert {"Accepted", "PlanImpossible"} <= found.reasons.keys()
-    # This process only decides; plans are computed in another one.
+    # The memory of this process stays small, because plans are computed in another process.
     assert found.grown < 64 * 2**20

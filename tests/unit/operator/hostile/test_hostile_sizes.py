@@ -64,7 +64,7 @@ def document(spec: dict[str, Any]) -> str:
 )
 def test_gaudi_plan_prints_the_largest_plan(arguments: list[str]) -> None:
     ended = gaudi_plan(*arguments, "-f", "-", stdin=document(BOTH_FULL))
-    # Exit code 5: the model is unknown.
+    # The forecast ends with exit code 5, because the model is unknown.
     assert ended.returncode == (5 if arguments == ["forecast"] else 0), ended.stderr[-500:]
 
 

@@ -32,7 +32,8 @@ def test_stop_string_across_pieces_is_found() -> None:
     assert stream(["hello st", "op world"], ["stop"]) == "hello "
 
 
-# Pieces are processed one at a time, as tokens arrive. Of two stops that end in the same piece, the earlier start wins.
+# The text is processed in pieces of one character, as tokens arrive. If two stop strings end in the same piece, the one
+# that starts earlier is used.
 @given(st.text("ab"), st.lists(st.text("ab", min_size=1, max_size=3), max_size=2))
 def test_stream_of_characters_ends_where_a_stop_string_first_ends(text: str, stops: list[str]) -> None:
     ends = [text.find(stop) + len(stop) for stop in stops if stop in text]

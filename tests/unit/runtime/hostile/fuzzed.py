@@ -69,7 +69,7 @@ def _changed(content: bytes, reader: Reader, chance: random.Random) -> bytes:
     start = chance.randrange(len(content) + 1)
     end = min(len(content), start + chance.choice((0, 1, 1, 4, 30)))
     words = (*reader.words, *_BYTES, *_JSON)
-    # Complete JSON values and numbers are replaced more often than single bytes.
+    # In half of the cases, replace a complete JSON value or number instead of arbitrary bytes.
     if chance.random() < 0.5:
         start, end = _token(content, start)
     repeated = min(chance.choice((1, 2, 1000)), reader.most // (end - start + 1))
@@ -102,7 +102,7 @@ def _fuzz(name: str, seed: int, contents: int) -> None:
         reader.read(example)
     for number in range(contents):
         content = content_of(reader, chance)
-        # Write immediately, because the kernel may end the process at any time.
+        # Write the number immediately, because the kernel may kill the process during this content.
         os.write(1, f"content {number} of seed {seed}\n".encode())
         signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
         try:

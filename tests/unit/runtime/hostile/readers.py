@@ -45,7 +45,7 @@ class Reader:
 
 
 def _manifest(content: bytes) -> object:
-    # The author of a manifest also writes its checksum.
+    # Add a correct checksum, because an attacker who writes a manifest also writes its checksum.
     text = content.decode("utf-8", "replace")
     return parse_manifest(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}", KEY)
 

@@ -65,7 +65,7 @@ def _prompts(limits: Limits) -> list[tuple[int, int, int]]:
     """Yield every prompt batch. Batches of several prompts are only formed if a bucket holds them."""
     if limits.steps_by_tokens:
         return [(1, query, 0) for query in range(1, limits.max_num_batched_tokens + 1)]
-    # A piece of a split prompt starts anywhere. Cached prefixes are whole blocks.
+    # A piece of a split prompt may have a context of any length. A cached prefix consists of whole blocks.
     least = 1 if limits.splits_prompts else limits.block_size
     has_context = limits.prefix_caching or limits.splits_prompts
     contexts = range(limits.max_model_len + 1) if has_context else range(1)
@@ -82,7 +82,8 @@ def _decodes(limits: Limits, kv_blocks: int) -> list[tuple[int, int, int]]:
     longest = ceil(limits.max_model_len / limits.block_size)
     found = []
     for size in range(1, min(limits.max_num_seqs, kv_blocks) + 1):
-        # Sequences that share blocks reference them once each, up to three times all blocks.
+        # Sequences that share blocks may reference at most three times the number of all blocks, because each sequence
+        # counts a shared block.
         most = min(size * longest, 3 * kv_blocks if limits.prefix_caching else kv_blocks)
         blocks = kv_blocks if limits.contiguous_paged_attention else most
         found += [(size, 1, count) for count in range(size, blocks + 1)]

@@ -30,7 +30,7 @@ def test_failed_stage_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_memory_of_this_process_counts() -> None:
     before = host_memory()
-    # The heap may still have resident memory of an earlier test, so this memory is mapped separately.
+    # Map new memory instead of allocating it, because the heap may still have resident memory of an earlier test.
     with mmap.mmap(-1, 64 * 2**20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as held:
         held.write(b"x" * len(held))
         assert host_memory() - before > 32 * 2**20

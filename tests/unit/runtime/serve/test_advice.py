@@ -40,7 +40,8 @@ def test_server_reports_the_savings_of_a_learned_plan(tmp_path: Path) -> None:
         assert advice.now.graphs == ready.prompt.planned + ready.decode.planned
         assert advice.learned.graphs < advice.now.graphs / 3
         assert advice.learned.warmup_seconds < advice.now.warmup_seconds / 3
-        # The duration of the whole start in the same report, without the parts that are not warm-up.
+        # The elapsed time of the report is an upper bound, because it also contains the parts of the start that are not
+        # warm-up.
         assert advice.now.warmup_seconds <= ready.elapsed_seconds
         runtime.signal(signal.SIGTERM)
         assert runtime.exit_code() == 0

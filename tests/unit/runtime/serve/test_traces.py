@@ -193,7 +193,7 @@ def test_unresponsive_collector_does_not_delay_the_runtime(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("traced", [False, True], ids=["without", "with"])
 def test_library_is_imported_only_with_a_collector(tmp_path: Path, traced: bool) -> None:
-    # The interpreter logs all imports. Nothing listens at the address.
+    # With this variable, the interpreter writes all imports to the log. No collector listens at the address.
     trace_variables = {
         "PYTHONPROFILEIMPORTTIME": "1",
         **({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"} if traced else {}),

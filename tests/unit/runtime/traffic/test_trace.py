@@ -124,7 +124,8 @@ def peak_bytes(rows: int) -> int:
 
 
 def test_memory_does_not_grow_with_the_rows_of_a_trace() -> None:
-    # Both have all 3000 distinct lengths. Memory that grows with rows would be four times as much.
+    # Both traces have the same 3000 distinct lengths. If memory grew with the number of rows, it would be four times as
+    # large.
     assert peak_bytes(20_000) < 1.3 * peak_bytes(5_000)
 
 

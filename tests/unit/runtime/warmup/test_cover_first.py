@@ -55,7 +55,7 @@ def covered_decodes(plan: BucketPlan, room: Limits, kv_blocks: int) -> Shapes:
     """Return the admissible (batch size, blocks) for which both lookups of the plugin find a bucket of the plan."""
     return {
         (size, blocks)
-        # Each sequence of a step has its own block, to which it writes.
+        # Every sequence writes to a block of its own, so a batch has at least as many blocks as sequences.
         for size in range(1, min(room.max_num_seqs, kv_blocks) + 1)
         for blocks in range(size, most_decode_blocks(size, room, kv_blocks) + 1)
         if _found_twice(plan, size, size if room.contiguous_paged_attention else blocks, blocks)
@@ -177,7 +177,7 @@ def test_order_of_an_8b_plan_equals_the_manual() -> None:
     assert (prompt.covering, decode.covering) == (1, 1)
     assert [each.query_len for each in prompt.buckets[:4]] == [8192, 2048, 4096, 768]
     assert decode.buckets[0] == (128, 1, 4353)
-    # With contiguous attention, a batch size begins with its largest bucket.
+    # With contiguous attention, the first bucket of each batch size is its largest.
     firsts = {each.batch_size: each for each in reversed(decode.buckets)}
     assert {each.num_blocks for each in firsts.values()} == {4353}
 

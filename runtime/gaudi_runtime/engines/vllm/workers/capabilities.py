@@ -1,11 +1,9 @@
-"""Capabilities of a worker's model runner, checked by attribute before the first bucket.
+"""The capabilities of a worker's model runner, checked by attribute before the first bucket.
 
 None of these names is a stable interface. A missing name is either an error, which names the supported releases, or a
-degradation, which has a sentence about a feature that does not work. The contract tests compare each name with the
-recorded plugin.
+degradation, which says what does not work. The contract tests compare each name with the recorded plugin.
 
-The bridge has the functions of the Gaudi software in addition to the plugin: memory, synchronization, compile-only
-mode.
+The bridge provides the functions of the Gaudi software: memory, synchronization and compile-only mode.
 """
 
 import inspect
@@ -33,10 +31,10 @@ NO_COMPILE_METRIC = (
 
 @dataclass(frozen=True)
 class Bridge:
-    """The capabilities of the Gaudi software on one card.
+    """The functions of the Gaudi software on one card.
 
-    `memory` returns (free, total) in bytes; `compile_only` is None if the software has no such mode.
-    `compiled` returns the compiles of the bridge in this process; it is None if the bridge has no such metric.
+    `memory` returns (free, total) in bytes. `compile_only` is None if the software has no such mode. `compiled` returns
+    the compiles of the bridge in this process; it is None if the bridge has no such metric.
     """
 
     memory: Callable[[], tuple[int, int]]
@@ -47,7 +45,7 @@ class Bridge:
 
 
 def open_bridge(load: Callable[[str], Any] = import_module) -> Bridge:
-    """Return the capabilities of a worker's Gaudi software; `load` imports by name. Raises DeviceUnavailable."""
+    """Return the functions of the Gaudi software. `load` imports a module by name. Raises DeviceUnavailable."""
     try:
         torch = load("torch")
         return Bridge(
@@ -63,7 +61,7 @@ def open_bridge(load: Callable[[str], Any] = import_module) -> Bridge:
 
 def _compile_only(load: Callable[[str], Any]) -> Callable[[], AbstractContextManager[Any]] | None:
     try:
-        # Entered once as a test, because the setting raises KeyError if the bridge does not know the mode.
+        # Enter the setting once as a test. It raises KeyError if the bridge does not support compile-only mode.
         setting = load("habana_frameworks.torch.internal.bridge_config").env_setting
         with setting(_COMPILE_ONLY, True):
             pass
@@ -74,7 +72,7 @@ def _compile_only(load: Callable[[str], Any]) -> Callable[[], AbstractContextMan
 
 def _compiles(load: Callable[[str], Any]) -> Compiles | None:
     try:
-        # The metric counts from the moment when this module is imported.
+        # The metric counts only the compilations after the import of this module.
         metric = load("habana_frameworks.torch.hpu.metrics").metric_global("graph_compilation")
         _read_metric(metric)
     except (ImportError, AttributeError, KeyError, TypeError, ValueError):
@@ -93,16 +91,16 @@ def _left_in_any_case(mode: AbstractContextManager[Any]) -> Iterator[None]:
     try:
         yield
     finally:
-        # Called without the error, because the bridge's own context has no finally. It would stay in compile-only mode,
-        # in which nothing is computed and every answer is garbage.
+        # Call `__exit__` without the error, because the bridge's context has no `finally`. With the error it would stay
+        # in compile-only mode, in which nothing is computed and every answer is wrong.
         mode.__exit__(None, None, None)
 
 
 @dataclass(frozen=True)
 class Name:
-    """A name that a capability of a worker needs: an attribute, or a method with the arguments that we pass.
+    """A name that a capability of a worker needs: an attribute, or a method with the arguments that are passed.
 
-    It is required if it has no `loss`.
+    The name is required if `loss` is None. Otherwise `loss` says what does not work without it.
     """
 
     name: str
@@ -114,7 +112,7 @@ _PLAIN = "the plan assumes plain attention in every layer, and shapes of other m
 UNBOUNDED = ("num_gdn", "num_mamba_like_layers", "interleaved_sliding_window")
 """Attributes that are set for a model whose decode batches may refer to as many blocks as its length allows."""
 _GUIDED_COLD = "guided decoding compiles the sampler for each number of requests in a step"
-# Names for a step with a grammar, whose joined logits are padded.
+# Names that a step with a grammar needs. Such a step pads its joined logits.
 GUIDED = (
     Name(
         "_run_sampling",
@@ -159,7 +157,7 @@ MANAGER = (
 )
 _REQUEST = ("requests", "num_scheduled_tokens", "num_computed_tokens", "total_tokens", "scheduled_tokens", "is_prompt")
 _LONG_COLD = "prompt buckets whose query and context exceed the longest sequence run as shorter ones"
-# Names for a dummy batch of a bucket that the plugin's own dummy batch would run as another bucket.
+# Names that are needed to build a dummy batch ourselves, if the plugin's own dummy batch would run as another bucket.
 PIECES = (
     Name(
         "_add_dummy_request",
@@ -168,7 +166,7 @@ PIECES = (
     ),
     Name("_execute_dummy_scenario", ("requests", "scheduled_tokens"), loss=_LONG_COLD),
 )
-# Names for a dummy step that verifies drafts; only with speculative decoding.
+# Names that are needed to run a dummy step with drafts. They are checked only with speculative decoding.
 DRAFTS = (
     Name("execute_model", ("scheduler_output", "warmup_mode")),
     Name("use_contiguous_pa"),
@@ -177,7 +175,8 @@ DRAFTS = (
     Name("_execute_dummy_scenario", ("requests", "scheduled_tokens")),
 )
 SEEDS = (Name("seed_decode_buckets"),)
-# Names of the input batch, by which drafts are made equal in number and requests of a failed dummy batch are removed.
+# Names of the plugin's input batch. They are used to give all requests the same number of drafts, and to remove the
+# requests of a failed dummy batch.
 BATCH = (
     Name("num_tokens_no_spec"),
     Name("num_reqs"),
@@ -186,7 +185,7 @@ BATCH = (
     Name("condense", ("empty_req_indices",)),
 )
 _TOWER_COLD = "the vision tower is not warmed up: the first image of every size is slow"
-# Names for a model that takes images.
+# Names that are needed only for a model with image input.
 VISION = (
     Name("model", loss=_TOWER_COLD),
     Name("get_model", (), loss=_TOWER_COLD),
@@ -199,11 +198,11 @@ VISION = (
     ),
 )
 TOWER = (Name("embed_multimodal", loss=_TOWER_COLD),)
-# Names that exist after the plugin has prepared itself.
+# Names that exist only after the plugin has prepared itself.
 VISION_BUCKETS = (Name("multimodal_buckets", loss=_TOWER_COLD), Name("is_batch_based", loss=_TOWER_COLD))
 _SWAPS_COLD = "the defragmenter is not warmed up: its first move of each size is slow"
 _SWAPS_KEPT = "the defragmenter keeps its state from warm-up"
-# Names that do not exist before the plugin has prepared itself.
+# Names that exist only after the plugin has prepared itself.
 PREPARED = (Name("defragmenter", loss=_SWAPS_COLD),)
 REMADE = (Name("kv_caches", loss=_SWAPS_KEPT), Name("block_size", loss=_SWAPS_KEPT))
 DEFRAGMENTER = (Name("warmup", (), loss=_SWAPS_COLD), *REMADE, Name("graphed", loss=_SWAPS_COLD))
@@ -218,24 +217,24 @@ _MODES = {
 
 @dataclass(frozen=True)
 class Capabilities:
-    """The capabilities of a worker: its execution, and the features that do not work because of its plugin."""
+    """The capabilities of a worker: its execution mode, and what does not work with its plugin."""
 
     mode: ExecutionMode
     degradations: tuple[str, ...]
 
     @property
     def captures_graphs(self) -> bool:
-        """Whether this mode has graphs to capture."""
+        """Whether this execution mode captures graphs."""
         return self.mode in GRAPH_MODES
 
 
 def find_capabilities(runner: Any, bridge: Bridge) -> Capabilities:
     """Return the capabilities of this worker.
 
-    Raises EngineUnsupported for a plugin that lacks a required name, and ConfigError or UnsupportedModel for a
+    Raises EngineUnsupported if the plugin lacks a required name, and ConfigError or UnsupportedModel for a
     configuration that is not supported.
     """
-    # Checked first, because the next lines read these names.
+    # Check the names before the next lines read them.
     losses(runner, SETUP)
     if not runner.enable_bucketing:
         raise ConfigError("VLLM_ENABLE_BUCKETING is off, so there are no buckets to warm up: remove the variable.")
@@ -254,18 +253,18 @@ def find_capabilities(runner: Any, bridge: Bridge) -> Capabilities:
 
 
 def tower_losses(runner: Any) -> list[str]:
-    """Return the capabilities that a worker lacks if its plugin cannot warm up the vision tower; empty if it can."""
+    """Return why the plugin cannot warm up the vision tower, as sentences; empty if it can."""
     return losses(runner, VISION) or losses(runner.model, TOWER)
 
 
 def runner_names(mode: ExecutionMode) -> tuple[Name, ...]:
-    """Return the names of the runner that a worker's capabilities in this mode need."""
+    """Return the names of the model runner that are needed in this execution mode."""
     hpu_graphs = HPU_GRAPHS if mode is ExecutionMode.HPU_GRAPHS else ()
     return (*RUNNER, *(MARGIN if mode in GRAPH_MODES else ()), *hpu_graphs)
 
 
 def losses(owner: object, names: Iterable[Name]) -> list[str]:
-    """Return the capabilities that need a name that `owner` lacks. Raises EngineUnsupported for a required name."""
+    """Return what does not work because `owner` lacks names. Raises EngineUnsupported for a required name."""
     missing = [each for each in names if not _offers(owner, each)]
     for each in missing:
         if each.loss is None:
@@ -288,7 +287,7 @@ def _offers(owner: object, wanted: Name) -> bool:
 
 
 def refuse_pooling(runner: Any) -> None:
-    """Raise UnsupportedModel for a model that vLLM's model runner (of any platform) serves without decoding."""
+    """Raise UnsupportedModel for a pooling model, which vLLM runs without decoding."""
     if runner.is_pooling_model:
         raise UnsupportedModel("Warm-up of pooling models is not supported: choose a model that generates text.")
 
@@ -306,8 +305,8 @@ def _refuse_drafts(runner: Any) -> None:
         raise UnsupportedModel(
             "Speculative decoding is not supported for models with recurrent layers: remove --speculative-config."
         )
-    # Rows of one sequence share its blocks, but contiguous attention expects one row for each block. In a test, answers
-    # had other tokens.
+    # Rows of one sequence share their blocks, but contiguous attention expects one row for each block. A test returned
+    # wrong tokens.
     if runner.use_contiguous_pa:
         raise ConfigError(
             "Speculative decoding gives wrong answers with contiguous paged attention (vllm-gaudi 0.26): set "

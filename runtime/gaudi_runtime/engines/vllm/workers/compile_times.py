@@ -1,8 +1,8 @@
-"""The compile times of a worker: recipes that the bridge compiles, and which of them count.
+"""The compile times of a worker: the recipes that the bridge compiles, and which of them are recompilations.
 
-A card does not compile Dynamo's graphs: the plugin compiles one graph with symbolic sizes, and the bridge makes a
-recipe of it for each concrete size. The bridge's metric `graph_compilation` counts those recipes in every execution
-mode. A recipe that is read from disk is not compiled, so it does not count (docs/internals/vllm.md, Counts).
+A card does not compile Dynamo's graphs. The plugin compiles one graph with symbolic sizes, and the bridge compiles a
+recipe for each concrete size. The bridge's metric `graph_compilation` counts these recipes in every execution mode. A
+recipe that is loaded from disk is not compiled, so it is not counted (docs/internals/vllm.md, Counts).
 """
 
 from bisect import bisect_left
@@ -19,7 +19,7 @@ Row = list[Any]
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """The recipes that a worker's bridge has compiled, and the compile times of all together in seconds."""
+    """The number of recipes that a worker's bridge has compiled, and their total compile time in seconds."""
 
     recipes: int = 0
     seconds: float = 0.0
@@ -32,7 +32,7 @@ class Compiled:
 
     @property
     def counts(self) -> bool:
-        """Whether this is a recompilation if a batch waited for it."""
+        """Whether these compiles take long enough to count as a recompilation of a waiting batch."""
         return self.seconds > RECOMPILATION_SECONDS
 
 
@@ -49,19 +49,19 @@ class _Stage:
 
 
 class CompileTimes:
-    """The distribution of a worker's compile times by stage of warm-up and serving, to adjust the threshold by."""
+    """The distribution of a worker's compile times by stage. It is used to adjust the recompilation threshold."""
 
     def __init__(self) -> None:
         self._stages: dict[str, _Stage] = defaultdict(_Stage)
 
     def add(self, stage: str, compiled: Compiled) -> None:
-        """Count the recipes that were compiled for one bucket or batch. Nothing is counted if there were none."""
+        """Count the recipes that were compiled for one bucket or batch, if there are any."""
         if compiled.recipes:
             found = self._stages[stage]
             found.total += compiled
             found.counts[bisect_left(COMPILE_BOUNDS, compiled.seconds)] += 1
 
     def take(self) -> list[Row]:
-        """Return a row for each stage since the last call, in the order of their beginning, and reset the counts."""
+        """Return a row for each stage since the last call, in order of the first compile, and reset the counts."""
         found, self._stages = self._stages, defaultdict(_Stage)
         return [[stage, each.total.recipes, round(each.total.seconds, 6), each.counts] for stage, each in found.items()]

@@ -1,10 +1,10 @@
-"""The calls of a worker on a CPU: real steps through vLLM's own model runner, with or without compiled graphs.
+"""The calls of a worker on a CPU: real steps of vLLM's own model runner, with or without compiled graphs.
 
-Arguments and answers are plain data, one bucket per call, as on a card (hpu.py). A bucket is run as the step that
-vLLM's scheduler would hand to a worker: with real block tables, attention, logits and sampler. Only the model's forward
-is compiled. It sees a step as a number of tokens, because attention is one opaque operation whose own shapes are not
-compiled. So a bucket needs the graph of batch size x query tokens, a step uses the smallest graph that holds it, and a
-step of decodes and prompts counts as one prompt of all its tokens (docs/internals/vllm.md, On a CPU).
+Arguments and answers are plain data, one bucket per call, as on a card (hpu.py). A bucket runs as a step like those of
+vLLM's scheduler, with real block tables, attention, logits and sampler. Only the model's forward is compiled. For the
+forward, a step is a number of tokens, because attention is one opaque operation whose own shapes are not compiled.
+Therefore a bucket needs a graph of batch size x query tokens, a step uses the smallest graph that is large enough, and
+a step with decodes and prompts counts as one prompt with all its tokens (docs/internals/vllm.md, On a CPU).
 """
 
 from bisect import bisect_left, insort
@@ -28,16 +28,16 @@ MOST_GRAPHS = 8192
 
 
 class CpuVerbs:
-    """The calls of a worker on a CPU, from one thread, between allocation of the KV cache and serving."""
+    """The calls of a worker on a CPU, from one thread, between the allocation of the KV cache and serving."""
 
     def __init__(self, worker: Any, mode: ExecutionMode) -> None:
-        """`mode` is torchCompile or eager."""
+        """Create the calls. `mode` is torchCompile or eager."""
         self._worker, self._mode = worker, mode
         self._shapes: FixedShapes | None = None
         self._met: MetShapes | None = None
 
     def describe(self) -> dict[str, object]:
-        """Return the execution mode, whether it has graphs, and notes for users. Raises UnsupportedModel."""
+        """Return the execution mode, whether it has graphs, and the degradations. Raises UnsupportedModel."""
         refuse_pooling(self._worker.model_runner)
         if self._worker.model_runner.speculative_config is not None:
             raise UnsupportedModel("Speculative decoding is not supported on a CPU: remove --speculative-config.")
@@ -48,11 +48,11 @@ class CpuVerbs:
         }
 
     def memory(self) -> dict[str, int]:
-        """Return nothing, because our own process counts the budget of a CPU (memory.py)."""
+        """Return an empty mapping, because the runtime's process counts the memory budget of a CPU (memory.py)."""
         return {}
 
     def profile(self) -> dict[str, int]:
-        """Return bytes of weights and of the KV cache, KV blocks, and tokens of a block, after the start."""
+        """Return the bytes of weights and KV cache, the number of KV blocks, and the tokens per block."""
         runner, cache = self._worker.model_runner, self._worker.cache_config
         return {
             "weights": sum(each.numel() * each.element_size() for each in runner.model.parameters()),
@@ -62,8 +62,9 @@ class CpuVerbs:
         }
 
     def plan(self, prompt: Sequence[Sequence[int]], decode: Sequence[Sequence[int]]) -> dict[str, object]:
-        """Make the KV cache resident and prepare to compile."""
-        # Linux allocates a page at the first write. Done here, so that no request pays for the pages of the KV cache.
+        """Write to the whole KV cache, so that its memory is allocated, and prepare to compile."""
+        # Linux allocates a memory page at the first write. Write to the whole KV cache now, so that no request waits
+        # for this allocation.
         for layer in self._worker.model_runner.kv_caches:
             layer.zero_()
         make_stage_buffer(self._worker.model_runner)
@@ -72,32 +73,32 @@ class CpuVerbs:
         return {"prompt": len(prompt), "decode": len(decode), "degradations": []}
 
     def warm(self, phase: str, bucket: Sequence[int]) -> Outcome:
-        """Run one bucket, compiled for exactly its number of tokens."""
+        """Compile one bucket by running it with exactly its number of tokens."""
         self._run(BucketPhase(phase), Bucket(*bucket))
         return Outcome(bytes=0, graph=False, out_of_memory=None)
 
     def capture(self, phase: str, bucket: Sequence[int]) -> Outcome:
-        """Run the compiled bucket once more; its graph exists if this run compiles nothing."""
+        """Run the compiled bucket a second time. The bucket has a graph if this run compiles nothing."""
         if self._shapes is None:
             raise ValueError(f"execution mode {self._mode} has no graphs to capture")
         before = self._shapes.compiles()
         self._run(BucketPhase(phase), Bucket(*bucket))
-        # A graph is code, so the tensors of a step are freed after it.
+        # The graph takes no device memory: it is compiled code, and the tensors of a step are freed after the step.
         return Outcome(bytes=0, graph=self._shapes.compiles() == before, out_of_memory=None)
 
     def sampler(self, batch_size: int) -> dict[str, bool]:
-        """Decode one batch with every setting of the sampler."""
+        """Decode one batch with each sampler setting."""
         for run in SAMPLER_RUNS:
             settings = {"temperature": run.temperature, "top_p": run.top_p, "top_k": run.top_k}
             run_step(self._worker, StepShape(batch_size, 1, 0), settings)
         return {"done": True}
 
     def defragmenter(self) -> dict[str, bool]:
-        """Do nothing, because vLLM never moves its cache on a CPU."""
+        """Do nothing, because vLLM does not move KV blocks on a CPU."""
         return {"done": False}
 
     def start_serving(self) -> None:
-        """End warm-up: steps are counted from here on."""
+        """End the warm-up and start counting steps."""
         self._met = MetShapes()
 
     def counters(self) -> dict[str, list[Row]]:
@@ -105,7 +106,7 @@ class CpuVerbs:
         return {"met": self._met.take() if self._met else []}
 
     def step(self, step: Any, execute: Any) -> Any:
-        """Execute a step of serving and count it."""
+        """Execute a step and, during serving, count it."""
         if self._met is None or not step.total_num_scheduled_tokens:
             return execute(step)
         shape = shape_of(scheduled(step), self._worker.cache_config.block_size)
@@ -113,7 +114,7 @@ class CpuVerbs:
         answer = execute(step)
         made = self._shapes.compiles() - before if self._shapes else 0
         if self._shapes and made:
-            # Other steps can use these graphs from now on.
+            # Record the size, because later steps of this size use the new graph.
             self._shapes.counts.add(step.total_num_scheduled_tokens)
         self._met.met(shape, compiles=made)
         return answer
@@ -132,7 +133,7 @@ class CpuVerbs:
 
 @dataclass(frozen=True)
 class StepShape:
-    """A step of a worker on a CPU: `requests` sequences of `query` new tokens each, after `context` cached tokens."""
+    """A step of a worker on a CPU: `requests` sequences, each with `query` new tokens after `context` cached tokens."""
 
     requests: int
     query: int
@@ -141,7 +142,8 @@ class StepShape:
 
 def step_shape(phase: BucketPhase, bucket: Bucket, block_size: int, max_model_len: int) -> StepShape:
     """Return the largest step of a worker on a CPU that is padded to this bucket."""
-    # A sequence has at most this many tokens, including the sampled one, even if the bucket is padded to more.
+    # A sequence has at most `max_model_len` tokens, including the sampled token, even if the bucket is padded to more
+    # tokens.
     longest = max_model_len - 1
     if phase is BucketPhase.DECODE:
         blocks = max(1, bucket.num_blocks // bucket.batch_size)
@@ -152,15 +154,15 @@ def step_shape(phase: BucketPhase, bucket: Bucket, block_size: int, max_model_le
 
 def block_table(shape: StepShape, row: int, block_size: int, blocks: int) -> list[int]:
     """Return the ids of the KV blocks of one sequence in a step of a worker on a CPU."""
-    # Block 0 is vLLM's own. If the cache is too small, blocks are used more than once. That is safe, because no request
-    # exists before the end of warm-up.
+    # Block 0 is reserved by vLLM. If the cache is too small, the same blocks are used several times. This is safe,
+    # because requests are only accepted after warm-up.
     needed = -(-(shape.query + shape.context) // block_size)
     return [1 + (row * needed + at) % max(1, blocks - 1) for at in range(needed)]
 
 
 def make_stage_buffer(runner: Any) -> None:
-    """Create the buffer in which a later pipeline stage on a CPU receives the output of the previous stage."""
-    # Only vLLM's own warm-up would create it, and that is off.
+    """Create the buffer for the output of the previous pipeline stage, if this rank is not the first stage."""
+    # Only vLLM's own warm-up would create this buffer, and vLLM's warm-up is disabled.
     from vllm.distributed.parallel_state import get_pp_group
 
     if not get_pp_group().is_first_rank:
@@ -170,7 +172,7 @@ def make_stage_buffer(runner: Any) -> None:
 
 
 def run_step(worker: Any, shape: StepShape, sampling: dict[str, Any]) -> None:
-    """Execute a step of a worker on a CPU and remove its requests. `sampling` has arguments of SamplingParams."""
+    """Execute a step of a worker on a CPU and remove its requests. `sampling` contains arguments of SamplingParams."""
     from vllm.sampling_params import SamplingParams
     from vllm.v1.core.sched.output import NewRequestData, SchedulerOutput
 
@@ -185,7 +187,7 @@ def run_step(worker: Any, shape: StepShape, sampling: dict[str, Any]) -> None:
             mm_features=[],
             sampling_params=SamplingParams(max_tokens=1, **sampling),
             pooling_params=None,
-            # Each group of layers that share a table gets its own list, because the runner writes to it later.
+            # Give each KV cache group its own copy of the table, because the runner writes to the list later.
             block_ids=tuple(list(table) for _ in groups),
             num_computed_tokens=shape.context,
             lora_request=None,
@@ -195,7 +197,8 @@ def run_step(worker: Any, shape: StepShape, sampling: dict[str, Any]) -> None:
     step.num_scheduled_tokens = dict.fromkeys(names, shape.query)
     step.total_num_scheduled_tokens = shape.requests * shape.query
     try:
-        # None means that the logits wait for their sampling, as between a scheduler and its grammar.
+        # None means that the worker keeps the logits until `sample_tokens` is called. The scheduler uses this to apply
+        # a grammar before sampling.
         if worker.execute_model(step) is None:
             worker.sample_tokens(None)
     finally:
@@ -205,28 +208,28 @@ def run_step(worker: Any, shape: StepShape, sampling: dict[str, Any]) -> None:
 
 
 class TokenCounts:
-    """The numbers of tokens for which a worker on a CPU has a graph."""
+    """The token counts for which a worker on a CPU has a graph."""
 
     def __init__(self) -> None:
         self._known: list[int] = []
         self._wanted: int | None = None
 
     def padded(self, tokens: int) -> int:
-        """Return the padded number of tokens; `tokens` itself if no graph holds so many, which compiles a new graph."""
+        """Return the smallest token count with a graph that is large enough; `tokens` if there is none."""
         if self._wanted is not None:
             return max(tokens, self._wanted)
         at = bisect_left(self._known, tokens)
         return self._known[at] if at < len(self._known) else tokens
 
     def add(self, tokens: int) -> None:
-        """Record that a graph of this many tokens exists."""
+        """Record that a graph with this token count exists."""
         at = bisect_left(self._known, tokens)
         if at == len(self._known) or self._known[at] != tokens:
             insort(self._known, tokens)
 
     @contextmanager
     def exactly(self, tokens: int) -> Iterator[None]:
-        """Pad the steps in the block to exactly this many tokens."""
+        """Pad all steps in the block to this token count."""
         self._wanted = tokens
         try:
             yield
@@ -235,7 +238,7 @@ class TokenCounts:
 
 
 class FixedShapes:
-    """Compiles the model of a worker on a CPU for every number of tokens. Create it after the model is loaded."""
+    """The compiled model of a worker on a CPU, with one graph per token count. Create it after the model is loaded."""
 
     def __init__(self, runner: Any) -> None:
         import torch._dynamo as dynamo
@@ -244,14 +247,14 @@ class FixedShapes:
         self.counts = TokenCounts()
         self._stats = counters["stats"]
         self._decide = runner._determine_batch_execution_and_padding
-        # With Dynamo's default limit the model would fail at its eighth shape.
+        # With Dynamo's default limit, the model would fail at the eighth shape.
         dynamo.config.recompile_limit = MOST_GRAPHS
         dynamo.config.accumulated_recompile_limit = MOST_GRAPHS
         runner._determine_batch_execution_and_padding = self._padded
         runner.model.compile(fullgraph=True, dynamic=False, backend="inductor")
 
     def compiles(self) -> int:
-        """Return the number of graphs that Dynamo has made in this process."""
+        """Return the number of graphs that Dynamo has compiled in this process."""
         return int(self._stats["unique_graphs"])
 
     def _padded(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:

@@ -1,7 +1,7 @@
-"""vLLM's worker under our control: its own warm-up is off, and one method answers all our calls.
+"""The vLLM worker, controlled by the runtime: its own warm-up is off, and one method executes all calls.
 
-This is a subclass and not a worker extension, because vLLM refuses an extension that overrides anything. vLLM can call
-the methods of a subclass, too.
+The worker is a subclass and not a worker extension, because vLLM rejects an extension that overrides a method. vLLM can
+also call the methods of a subclass.
 """
 
 import json
@@ -21,9 +21,10 @@ log = logging.getLogger(__name__)
 
 
 class DrivenWorker:
-    """A mix-in that puts the worker of a platform under our control. The platform provides the calls."""
+    """A mix-in that lets the runtime control a vLLM worker. The class of each platform provides the calls."""
 
-    # Every name of ours begins with `gaudi`, because vLLM's worker gets new names with its releases.
+    # All attributes and methods of this class begin with `gaudi`, because a new release of vLLM's worker may use any
+    # other name.
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.gaudi_orders: Orders = read_orders()
@@ -33,62 +34,64 @@ class DrivenWorker:
             super().__init__(*args, **kwargs)
 
     def init_device(self) -> None:
-        """Open the device as vLLM does, and record the reason if that fails."""
+        """Open the device as vLLM does. If this fails, record the error."""
         with recorded(self.gaudi_orders.failures, "the device was opened"):
             super().init_device()  # type: ignore[misc]
 
     def load_model(self, *args: Any, **kwargs: Any) -> Any:
-        """Load the model as vLLM does, and record the reason if that fails."""
+        """Load the model as vLLM does. If this fails, record the error."""
         with recorded(self.gaudi_orders.failures, "the model was loaded"):
             return super().load_model(*args, **kwargs)  # type: ignore[misc]
 
     def determine_available_memory(self) -> Any:
-        """Measure memory as vLLM does, and record the reason if that fails."""
+        """Measure the memory as vLLM does. If this fails, record the error."""
         with recorded(self.gaudi_orders.failures, "memory was measured"):
             return super().determine_available_memory()  # type: ignore[misc]
 
     def initialize_from_config(self, kv_cache_config: Any) -> None:
-        """Allocate the KV cache as vLLM does, and record the reason if that fails."""
+        """Allocate the KV cache as vLLM does. If this fails, record the error."""
         with recorded(self.gaudi_orders.failures, "the KV cache was allocated"):
             super().initialize_from_config(kv_cache_config)  # type: ignore[misc]
 
     def compile_or_warm_up_model(self) -> Any:
-        """Do nothing, because our calls warm up bucket by bucket."""
+        """Do nothing, because the runtime warms up one bucket per call."""
         from vllm.v1.worker.worker_base import CompilationTimes
 
         return CompilationTimes(language_model=0.0, encoder=0.0)
 
     def gaudi(self, verb: str, arguments: list[Any]) -> dict[str, Any]:
-        """Execute one call. Returns {"answer": ...} or {"reason": ..., "message": ...}, always plain data."""
+        """Execute one call and return {"answer": ...} or {"reason": ..., "message": ...}, always as plain data."""
         import torch
 
         try:
-            # The same mode as in serving. Code that is compiled in another mode is compiled again by the first request.
+            # Serving uses inference mode, too. Code that is compiled in another mode would be recompiled by the first
+            # request.
             with torch.inference_mode():
-                # Not created in __init__, because the model runner exists only after the device was opened.
+                # Create this object here and not in `__init__`, because the model runner exists only after the device
+                # was opened.
                 if self.gaudi_verbs is None:
                     self.gaudi_verbs = self.gaudi_open_verbs()
                 answer = getattr(self.gaudi_verbs, verb)(*arguments)
             if verb == "start_serving":
                 self.gaudi_reset_seed()
-            # Converted through JSON: an object that vLLM cannot encode would stop the thread that sends its answers,
-            # and so every request.
+            # Convert the answer through JSON, so that it contains only plain data. An object that vLLM cannot encode
+            # would stop the thread that sends answers, and then no request gets an answer.
             return {"answer": json.loads(json.dumps(answer))}
         except RuntimeStartError as error:
             return {"reason": error.reason, "message": str(error)}
         except Exception as error:
             log.exception("The call %s of a worker failed", verb)
-            # Sent as text and not as an object, which our own process may not be able to decode.
+            # Return the error as text, because the runtime process may not be able to decode the error object.
             return {"reason": "Crashed", "message": f"{type(error).__name__}: {error}"}
 
     def gaudi_reset_seed(self) -> None:
-        """Reset the seed. Warm-up used random numbers, and without a reset the answers would depend on it."""
+        """Reset the seed. Otherwise answers would depend on the random numbers that warm-up has used."""
         from vllm.utils.torch_utils import set_random_seed
 
         set_random_seed(self.vllm_config.model_config.seed)  # type: ignore[attr-defined]
 
     def gaudi_open_verbs(self) -> Any:
-        """Return the calls of this platform."""
+        """Return the object that executes the calls on this platform."""
         raise NotImplementedError
 
 
@@ -96,13 +99,13 @@ LOOK_SECONDS = 1.0
 
 
 def watch_runtime(pid: int) -> None:
-    """End this worker at once when process `pid`, the runtime that drives it, has ended. A thread watches it."""
+    """Start a thread that ends this worker immediately when process `pid`, the runtime, has ended."""
 
     def watch() -> None:
         while _is_there(pid):
             time.sleep(LOOK_SECONDS)
-        # Otherwise a worker would outlive a SIGKILL of the runtime and hold its card. A normal exit would wait for
-        # peers that may be gone.
+        # Exit when the runtime is gone. Otherwise a worker would outlive a SIGKILL of the runtime and keep its card
+        # allocated. `os._exit` skips the normal exit, which would wait for other workers that may be gone.
         os._exit(1)
 
     threading.Thread(target=watch, name="orphan-watch", daemon=True).start()
@@ -110,7 +113,7 @@ def watch_runtime(pid: int) -> None:
 
 def _is_there(pid: int) -> bool:
     try:
-        # A zombie has ended, too, although its parent has not read its exit code yet.
+        # A zombie process has ended, although its parent has not read the exit code yet.
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False

@@ -1,8 +1,8 @@
-"""Dummy batches that run a bucket of the plan through the plugin's model runner.
+"""Dummy batches that run a bucket of the plan with the plugin's model runner.
 
-The plugin itself makes a dummy batch for most buckets. This module makes the others: for a bucket longer than every
-sequence, for a batch size that no prompt bucket has, and for a chunk of a prompt. speculative.py makes those of
-speculative decoding.
+The plugin itself creates a dummy batch for most buckets. This module creates the other batches: for a bucket that is
+longer than every sequence, for a batch size without a prompt bucket, and for a chunk of a prompt. speculative.py
+creates the batches for speculative decoding.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,15 +19,16 @@ Shape = tuple[int, ...]
 
 
 class DummyBatches:
-    """The dummy batches that a worker runs through the plugin's model runner."""
+    """The dummy batches that a worker runs with the plugin's model runner."""
 
     def __init__(self, runner: Any) -> None:
         self._runner = runner
 
     def of_bucket(self, phase: str, shape: Shape, seeds: Sequence[Shape]) -> list[Forward]:
-        """Return the batches that run this bucket in every way; none if no batch can be padded to it.
+        """Return the dummy batches for every way to run this bucket; none if no batch can be padded to it.
 
-        `seeds` are the decode buckets by which sequences with drafts are padded; empty without speculative decoding.
+        `seeds` are the decode buckets that are used to pad sequences with drafts. Without speculative decoding, `seeds`
+        is empty.
         """
         if phase == BucketPhase.PROMPT:
             prompt = self._of_prompt_bucket(shape)
@@ -41,12 +42,12 @@ class DummyBatches:
         block, longest = int(self._runner.block_size), int(self._runner.max_model_len)
         if query + blocks * block <= longest or not self._pieces_are_known():
             return partial(self._runner._prepare_dummy_scenario, shape, None)
-        # The plugin would shorten its context and so run another bucket.
+        # The plugin would shorten the context of this shape and therefore run another bucket.
         found = smallest_prompt(shape, self._prompt_buckets(), block, longest)
         return None if found is None else partial(self._run_prompts, size, *found)
 
     def run_missing_sizes(self) -> None:
-        """Run each number of prompts that no prompt bucket has, because the plugin does not pad rows of logits."""
+        """Run each number of prompts that no prompt bucket has, because the plugin does not pad the logits' rows."""
         prompts = self._prompt_buckets()
         sizes = {size for size, _, _ in prompts}
         if not self._pieces_are_known():
@@ -56,9 +57,9 @@ class DummyBatches:
             self._run_prompts(count, query, 0)
 
     def run_piece(self, *, drafts: bool) -> None:
-        """Run a chunk of a prompt that is not its last. It has no logits, so torch.compile makes separate code.
+        """Run a chunk that is not the last of its prompt. It has no logits, so torch.compile compiles it separately.
 
-        `drafts` is whether the model decodes speculatively.
+        `drafts` is True with speculative decoding.
         """
         prompts = self._prompt_buckets()
         if not prompts or not self._pieces_are_known():
@@ -68,24 +69,25 @@ class DummyBatches:
         requests: list[Any] = []
         scheduled: dict[str, int] = {}
         if computed + query < int(self._runner.max_model_len):
-            # One token of the prompt is left. Not added as a prompt, because the plugin schedules all
-            # tokens of a prompt.
+            # Leave one token of the prompt unscheduled. `_add_dummy_request` with `is_prompt=True` would not allow
+            # this, because the plugin then schedules all tokens.
             self._runner._add_dummy_request(requests, scheduled, computed, computed + query + 1, query, False)
             if drafts:
-                # A step without any sampled token would fail in the plugin's drafting.
+                # Add a request that samples a token, because the plugin's drafting fails in a step without a sampled
+                # token.
                 self._runner._add_dummy_request(requests, scheduled, computed, computed + query, query, True)
             self._runner._execute_dummy_scenario(requests, scheduled)
 
     def forget(self) -> None:
-        """Remove the requests of a failed batch; the plugin would leave them in the batch of the first real request."""
+        """Remove the requests of a failed batch. Otherwise the plugin would add them to the first real batch."""
         self._runner.requests, self._runner.scheduler_output = {}, None
         batch = getattr(self._runner, "input_batch", None)
         if batch is not None:
-            # In the order of the plugin between two batches: first remove rows, then move the others up.
+            # Use the same order as the plugin between two batches: first remove rows, then move the other rows up.
             batch.condense(sorted(map(batch.remove_request, tuple(batch.req_id_to_index)), reverse=True))
 
     def _run_prompts(self, size: int, query: int, computed: int) -> None:
-        """Run `size` prompts with `query` new tokens each, after `computed` tokens that are in the cache."""
+        """Run `size` prompts, each with `query` new tokens after `computed` cached tokens."""
         requests: list[Any] = []
         scheduled: dict[str, int] = {}
         for _ in range(size):
@@ -101,14 +103,16 @@ class DummyBatches:
 
 
 def smallest_prompt(shape: Shape, known: Sequence[Shape], block: int, longest: int) -> tuple[int, int] | None:
-    """Return the new and computed tokens of the smallest dummy prompts whose batch is padded to the bucket `shape`.
+    """Return the new and the cached tokens of the smallest prompts that are padded to the bucket `shape`.
 
-    `known` has all prompt buckets in plan order, `block` is in tokens, and a prompt has at most `longest` tokens.
-    Return None if every prompt is padded to an earlier bucket (docs/internals/bucketing.md, Finding a bucket).
+    `known` contains all prompt buckets in plan order. `block` is the block size in tokens, and a prompt has at most
+    `longest` tokens. Return None if every prompt is padded to an earlier bucket (docs/internals/bucketing.md, Finding a
+    bucket).
     """
     size, query, blocks = shape
     earlier = [each for each in known if tuple(each) < tuple(shape) and each[0] >= size]
-    # One token more than the queries of some earlier buckets, and one block more than the contexts of all others.
+    # The query is one token longer than the query of some earlier buckets. The context is one block larger than the
+    # context of all other earlier buckets.
     for shorter in sorted({0, *(each[1] for each in earlier if each[1] < query)}):
         held = max((each[2] for each in earlier if each[1] > shorter), default=-1)
         computed = held * block + 1 if held >= 0 else 0

@@ -1,7 +1,7 @@
-"""The forwards of the plugin's model runner: for each, the padded shape and the real batch.
+"""The forwards of the plugin's model runner: the padded shape and the real batch of each forward.
 
-Forwards are observed, because vLLM's steps do not predict them: the plugin merges prompts, looks up a decode batch
-twice, and with contiguous blocks pads it to the highest block in use (docs/internals/vllm.md, Counts).
+Forwards are observed, because vLLM's steps do not determine them. The plugin merges prompts and looks up a decode batch
+twice. With contiguous blocks, it also pads the batch to the highest block in use (docs/internals/vllm.md, Counts).
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from gaudi_runtime.engines.vllm.workers.observed_shapes import Ran, Shape
 
 
 class Padded(NamedTuple):
-    """The padded shape of one forward, in our plan's sizes. A forward that verifies drafts has its own graph."""
+    """The padded shape of one forward, in the plan's sizes. A forward that verifies drafts has its own graph."""
 
     phase: BucketPhase
     bucket: Bucket
@@ -23,9 +23,9 @@ class Padded(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The real batch of one forward: its sizes, the shape that it ran as, and the recompilations that it waited for.
+    """The real batch of one forward: its real sizes, its padded shape, and the recompilations during the forward.
 
-    `batches` is 0 for a recompilation that was observed after its forward had been counted.
+    `batches` is 0 for a recompilation that was observed after its forward was counted.
     """
 
     real: Shape
@@ -35,12 +35,12 @@ class Batch(NamedTuple):
 
 
 class ColdShape(RuntimeError):
-    """A forward of the plugin's model runner was refused because warm-up did not run its padded shape."""
+    """The error for a forward whose padded shape did not run during warm-up and is therefore rejected."""
 
 
 @dataclass
 class _Forward:
-    """`known` says whether its shape ran before, `took` has the compiles for it, `batch` is its count."""
+    """One forward. `known`: its shape ran before. `took`: its compiles. `batch`: how it was counted."""
 
     padded: Padded
     known: bool
@@ -50,10 +50,10 @@ class _Forward:
 
 
 class Forwards:
-    """Observes the forwards of one model runner, by its own check of every shape and its lookups of buckets.
+    """An observer of the forwards of one model runner. It wraps the runner's shape check and its bucket lookups.
 
-    `compiled` returns what this process has compiled. If it is None, the first forward of a shape is one recompilation.
-    `settled` receives what was compiled for each forward of serving.
+    `compiled` returns what this process has compiled. If `compiled` is None, the first forward of a shape counts as one
+    recompilation. `settled` receives the compiles of each forward during serving.
     """
 
     def __init__(
@@ -63,7 +63,8 @@ class Forwards:
         settled: Callable[[Compiled], None] = lambda _: None,
     ) -> None:
         self._manager = manager = runner.bucketing_manager
-        # If attention has smaller blocks than the cache, a forward counts context in those, but buckets do not.
+        # If the blocks of attention are smaller than the blocks of the cache, a forward counts its context in attention
+        # blocks. Buckets count in cache blocks.
         block = int(runner.block_size)
         self._per_block = max(1, block // int(getattr(runner, "attn_block_size", None) or block))
         self._check, self._compiled, self._settled = runner._check_config, compiled, settled
@@ -84,11 +85,11 @@ class Forwards:
 
     @property
     def running(self) -> Padded | None:
-        """The shape of the forward that runs or ran last."""
+        """The shape of the running forward, or of the last one."""
         return self._now.padded if self._now else None
 
     def forget(self) -> None:
-        """Forget the shape of the last forward, because the next one may not check its shape."""
+        """Forget the shape of the last forward, because the next forward may not call the shape check."""
         self._now = None
 
     def decided(self, graph: bool) -> None:
@@ -97,15 +98,16 @@ class Forwards:
             self._now.graph = graph
 
     def start_serving(self, *, refuses_cold: bool) -> None:
-        """Count from here on. With `refuses_cold`, raise ColdShape before a forward of a shape that never ran."""
+        """Start counting. With `refuses_cold`, raise ColdShape before a forward whose shape has never run."""
         self._refuses, self._seen = refuses_cold, self._read()
 
     def step(self, execute: Callable[[], Any]) -> tuple[Any, list[Batch]]:
-        """Run `execute`, a step of serving; return its answer and the batches that the plugin made of it."""
+        """Run `execute`, a step of serving. Return its answer and the batches that the plugin formed in this step."""
         previous, self._step, self._prompts, self._decodes = self._queued, [], [], []
         answer = execute()
         self._blame()
-        # An answer of this kind is read after the next step has begun. Until then the card may still compile.
+        # An answer with `get_output` is read after the next step has begun. Until then, the card may still compile for
+        # this step.
         self._queued = self._step if hasattr(answer, "get_output") else []
         late = [again for each in previous if (again := self._late(each))]
         for each in previous if self._queued else [*previous, *self._step]:
@@ -114,7 +116,8 @@ class Forwards:
 
     def _batches(self) -> list[Batch]:
         prompts = [each for each in self._step if each.padded.phase is BucketPhase.PROMPT]
-        # Each prompt batch is looked up when it is formed; earlier lookups are for merges that the plugin considers.
+        # Use the last lookups. The plugin looks up each prompt batch when the batch is formed; earlier lookups belong
+        # to merges that the plugin only considered.
         lengths = iter(self._prompts[len(self._prompts) - len(prompts) :])
         for each in self._step:
             each.batch = self._batch(each, lengths)
@@ -125,30 +128,32 @@ class Forwards:
         if phase is BucketPhase.PROMPT:
             real = (phase, *next(lengths, bucket))
         else:
-            # Looked up by its sequences first, then by the blocks that it reads.
+            # The plugin looks up a decode batch twice: first by its number of sequences, then by the number of blocks
+            # that it reads.
             found = self._decodes or [(bucket.batch_size, bucket.num_blocks)]
-            # With drafts, each sequence has as many rows as the one with most drafts needs.
+            # With drafts, every sequence has the same number of rows: the number that the sequence with the most drafts
+            # needs.
             rows = found[0][0] * (bucket.batch_size // self._verified if verifies and self._verified else 1)
             real = (phase, rows, bucket.query_len, found[min(1, len(found) - 1)][1])
         compiles = int(forward.took.counts) if self._compiled else int(not forward.known)
         return Batch(real, Ran(bucket, forward.known and forward.graph and not compiles), compiles)
 
     def _late(self, forward: _Forward) -> Batch | None:
-        """Return the recompilation of a forward that was counted without it."""
+        """Return the recompilation of a forward that was observed after the forward was counted; otherwise None."""
         counted = forward.batch
         if counted is None or counted.compiles or not forward.took.counts:
             return None
         return Batch(counted.real, Ran(counted.ran.bucket, warm=False), compiles=1, batches=0)
 
     def _blame(self, beginning: _Forward | None = None) -> None:
-        """Assign the compiles since the last call to a forward, at the latest to `beginning`."""
+        """Assign the compiles since the last call to one forward; to `beginning` if no other forward is running."""
         found = self._read() - self._seen
         running = [*self._queued, *self._step]
         if not found.recipes or not (running or beginning):
             return
         self._seen += found
-        # Forwards are queued on the card, so an earlier one may still compile. A forward with an unknown
-        # shape comes first.
+        # The card queues forwards, so an earlier forward may be the one that compiles. Attribute the compile to the
+        # first forward with an unknown shape.
         cold = [each for each in running if not each.known and not each.took.counts]
         blamed = cold[0] if cold else running[-1] if running else beginning
         if blamed:
@@ -161,7 +166,8 @@ class Forwards:
         self, batch_size: int, seq_len: int, num_blocks: int, attn_metadata: Any, warmup_mode: bool
     ) -> None:
         prompt = bool(attn_metadata.is_prompt)
-        # For a prompt, the plugin counts the context of the whole batch.
+        # For a prompt, the plugin passes the context blocks of the whole batch. Divide by the batch size to get the
+        # blocks of one row.
         blocks = num_blocks // batch_size // self._per_block if prompt else num_blocks
         bucket = Bucket(int(batch_size), int(seq_len), int(blocks))
         verifies = not prompt and self._verified is not None
@@ -180,7 +186,7 @@ class Forwards:
         self._check(batch_size, seq_len, num_blocks, attn_metadata, warmup_mode)
 
     def _can_merge(self, batch: Any, prompt: Any) -> bool:
-        """Return True if the plugin may add a prompt to a batch, because a planned bucket holds both."""
+        """Return whether the plugin may add a prompt to a batch, which requires a planned bucket for both together."""
         self._found = None
         return bool(self._merges(batch, prompt)) and self._found in self._manager.prompt_buckets
 
@@ -193,13 +199,14 @@ class Forwards:
         self._decodes.append((int(batch_size), int(num_blocks)))
         found = self._find_decode(batch_size, num_blocks, *seeds, **options)
         if seeds:
-            # The first lookup of a decode batch is by its sequences and whether they have drafts.
+            # The plugin passes `seeds` only in the first lookup of a decode batch, which uses the number of sequences
+            # and whether they have drafts.
             self._verified = int(found[0]) if seeds[0] else None
         return found
 
 
 class GraphGate:
-    """Replaces the decision of the plugin's model runner whether a forward may use a graph."""
+    """A replacement for the decision of the plugin's model runner whether a forward may use a graph."""
 
     def __init__(self, runner: Any, forwards: Forwards) -> None:
         self._ask, self._forwards = runner._use_graphs, forwards
@@ -209,7 +216,7 @@ class GraphGate:
         runner._use_graphs = self._use_graphs
 
     def capture(self, forward: Callable[[], None]) -> bool:
-        """Run `forward` with graphs. Return False if the plugin uses none, as for prompts above its own limit."""
+        """Run `forward` with graphs. Return False if the plugin uses no graph, for example for very long prompts."""
         self._forwards.forget()
         self._capturing, self._granted = True, False
         try:
@@ -220,9 +227,9 @@ class GraphGate:
         return self._granted
 
     def _use_graphs(self, attn_metadata: object, batch_size: int) -> bool:
-        # The plugin checks a forward's shape before this call, in the same thread. It captures a graph at the first
-        # forward of any shape. So without this check, compiling would already capture, and serving a bucket without a
-        # graph would capture it in memory that the split does not have.
+        # The plugin checks a forward's shape before this call, in the same thread. By default it captures a graph at
+        # the first forward of any shape. A compile would then already capture a graph, and a bucket without a graph
+        # would capture one during serving, for which the memory split has no room.
         allowed = self._capturing or self._forwards.running in self._graphed
         self._granted = allowed and bool(self._ask(attn_metadata, batch_size))
         self._forwards.decided(self._granted)
@@ -230,9 +237,10 @@ class GraphGate:
 
 
 class FixedBuckets(list[tuple[int, ...]]):
-    """The buckets of our plan, to which the plugin's model runner pads forwards; the plugin cannot add buckets."""
+    """The padding targets of the plugin's model runner: the buckets of the plan. The plugin cannot add buckets."""
 
-    # The plugin would add every fallback shape, and pad later batches to it instead of to a bucket with a graph.
+    # The plugin adds every fallback shape to its list. It would then pad later batches to the fallback shape and not to
+    # a bucket with a graph.
 
     def append(self, bucket: tuple[int, ...]) -> None:
-        """Do nothing, because a batch that no bucket holds runs at its fallback shape each time."""
+        """Do nothing, so that a batch without a bucket runs at its fallback shape each time."""

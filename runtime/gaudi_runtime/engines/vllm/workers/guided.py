@@ -1,7 +1,8 @@
-"""Guided decoding on a card: its sampler runs at the batch sizes that warm-up has compiled.
+"""Guided decoding on a card: the sampler runs only at batch sizes that warm-up has compiled.
 
-In a step with a grammar, the plugin joins the logits of all decodes and prompts without padding and samples them at
-once. Without this module, the sampler would be compiled for each number of requests in a step while the requests wait.
+In a step with a grammar, the plugin joins the logits of all decodes and prompts without padding, and samples them
+together. Without this module, the sampler would be compiled for each number of requests in a step, and the requests
+would wait.
 """
 
 from bisect import bisect_left
@@ -11,7 +12,7 @@ from typing import Any
 
 
 class GuidedSampling:
-    """Replaces the sampling of one runner for guided decoding, and pads the joined logits of a step with a grammar."""
+    """A replacement for the sampling of one model runner. It pads the joined logits of a step with a grammar."""
 
     def __init__(self, runner: Any) -> None:
         self._runner = runner
@@ -30,14 +31,14 @@ class GuidedSampling:
         size = self._padded(rows) if self._runner.use_structured_output else rows
         if size == rows:
             return self._sample(batch_changed, logits_device, request_ids, pad_to, logits_requests)
-        # Rows of zeros: the tokens that are sampled from them are dropped.
+        # Pad with rows of zeros. The tokens that are sampled from these rows are dropped.
         padded = logits_device.new_zeros((size, *logits_device.shape[1:]))
         padded[:rows] = logits_device
         output, metadata = self._sample(batch_changed, padded, request_ids, size, logits_requests)
         return replace(output, sampled_token_ids=output.sampled_token_ids[:rows]), metadata
 
     def _padded(self, rows: int) -> int:
-        """Return the smallest batch size of the sampler's warm-up for this many rows; `rows` if all are smaller."""
+        """Return the smallest compiled batch size of the sampler that has enough rows; `rows` if there is none."""
         sizes = sorted({1, *(int(batch_size) for batch_size, *_ in self._runner.bucketing_manager.decode_buckets)})
         at = bisect_left(sizes, rows)
         return sizes[at] if at < len(sizes) else rows

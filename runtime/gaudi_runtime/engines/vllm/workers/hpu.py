@@ -1,7 +1,7 @@
-"""The calls of a worker on a Gaudi card, over the model runner of vLLM's plugin.
+"""The calls of a worker on a Gaudi card, which use the model runner of vLLM's plugin.
 
-Arguments and answers are plain data, one bucket per call. The warm-up runner in our own process owns order, budget and
-progress; each call here does one thing (docs/internals/vllm.md).
+Arguments and answers are plain data, one bucket per call. The warm-up runner in the runtime's process controls order,
+budget and progress; each call here does one thing (docs/internals/vllm.md).
 """
 
 import logging
@@ -45,7 +45,7 @@ REPORT = "the runtime and the plugin count shapes differently, which is a defect
 
 
 class HpuVerbs:
-    """The calls of a worker on a Gaudi card, from one thread, between allocation of the KV cache and serving."""
+    """The calls of a worker on a Gaudi card, from one thread, between the allocation of the KV cache and serving."""
 
     def __init__(
         self,
@@ -56,9 +56,9 @@ class HpuVerbs:
         leave_note: Callable[[str], None] = lambda _: None,
         vision_for_real: bool = False,
     ) -> None:
-        """`wanted` is the configured mode. `leave_note` stores the reason why this rank stops, for the leader.
+        """Create the calls. `wanted` is the configured mode. `leave_note` writes an error of this rank for the leader.
 
-        With `vision_for_real` the vision tower computes in warm-up instead of only being compiled. Raises a
+        With `vision_for_real`, the warm-up runs the vision tower instead of only compiling it. Raises a
         RuntimeStartError if this plugin is not supported.
         """
         self._leave_note = leave_note
@@ -84,9 +84,9 @@ class HpuVerbs:
         self._lost: str | None = None
 
     def describe(self) -> dict[str, object]:
-        """Return the execution mode, what the model uses, and the degradations as sentences."""
+        """Return the execution mode, the model's features, and the degradations as sentences."""
         degradations = list(self._offered.degradations)
-        # The worker's real mode counts, because an image or a user may have set the bridge's variable.
+        # Report the worker's real mode, because the image or a user may have set the bridge's variable to another mode.
         found, wanted = self._offered.mode, self._wanted
         if wanted is not None and wanted is not found:
             modes = f"{as_in_spec(found)} and not in {as_in_spec(wanted)}"
@@ -100,14 +100,14 @@ class HpuVerbs:
         }
 
     def memory(self) -> dict[str, int]:
-        """Return device memory now, free and total, in bytes."""
-        # Work that is only queued has not allocated its memory yet.
+        """Return the current device memory, free and total, in bytes."""
+        # Wait for the card first, because queued work has not allocated its memory yet.
         self._bridge.synchronize()
         free, total = self._bridge.memory()
         return {"free": int(free), "total": int(total)}
 
     def profile(self) -> dict[str, int]:
-        """Return memory, margin and KV cache in bytes, KV blocks, and tokens of a block, as the plugin left them."""
+        """Return free memory, margin and KV cache in bytes, and the number and size of the plugin's KV blocks."""
         return {
             **self.memory(),
             "margin": self._margin(),
@@ -116,11 +116,11 @@ class HpuVerbs:
         }
 
     def _blocks(self) -> dict[str, int]:
-        """Return blocks as the plugin counts them; for some models they differ from the configured ones."""
+        """Return the number and sizes of KV blocks in the plugin. For some models, other sizes are configured."""
         runner = self._runner
         size = int(runner.block_size)
         decode = int(getattr(runner, "attn_block_size", None) or size)
-        # The rule of releases after 0.26; 0.26 bounds no model.
+        # Releases after 0.26 use this rule. Release 0.26 does not limit the blocks of any model.
         unbounded = decode != size or any(getattr(runner, each, None) for each in UNBOUNDED)
         manager = runner.bucketing_manager
         chunks = getattr(manager, "mamba_chunk_size_is_explicit", False)
@@ -135,21 +135,24 @@ class HpuVerbs:
     def plan(
         self, prompt: Sequence[Sequence[int]], decode: Sequence[Sequence[int]], seeds: Sequence[Sequence[int]] = ()
     ) -> dict[str, object]:
-        """Hand our buckets to the plugin and let it prepare itself. Return further degradations.
+        """Pass the plan's buckets to the plugin, and let the plugin prepare itself. Return further degradations.
 
-        `seeds` are the decode buckets by which sequences with drafts are padded; empty without speculative decoding.
+        `seeds` are the decode buckets that are used to pad sequences with drafts. Without speculative decoding, `seeds`
+        is empty.
         """
         manager = self._runner.bucketing_manager
         prompts, decodes = _fixed(prompt), _fixed(decode)
         if seeds:
             self._seeds = manager.seed_decode_buckets = _fixed(seeds)
-        # Replaces the plugin's own planner, which also derives Dynamo's limit from the length of these lists.
+        # Replace the plugin's own planner. `warmup_model` also derives Dynamo's recompile limit from the length of
+        # these lists.
         manager.generate_prompt_buckets = partial(setattr, manager, "prompt_buckets", prompts)
         manager.generate_decode_buckets = partial(setattr, manager, "decode_buckets", decodes)
-        # Never reset, because a second call by vLLM must not start the plugin's own warm-up.
+        # Never reset `skip_warmup`. Otherwise a second call of `warmup_model` by vLLM would start the plugin's own
+        # warm-up.
         self._runner.skip_warmup = True
         self._runner.warmup_model()
-        # Set again, because a release may prepare itself without planning.
+        # Set the buckets also directly, because some releases prepare themselves without a call of the planner.
         manager.prompt_buckets, manager.decode_buckets = prompts, decodes
         manager._fallback_max_ctx = max((blocks for _, _, blocks in decodes), default=0)
         lost = losses(self._runner, PREPARED) or losses(self._runner.defragmenter, DEFRAGMENTER)
@@ -159,8 +162,9 @@ class HpuVerbs:
     def use_warm(
         self, prompt: Sequence[Sequence[int]], decode: Sequence[Sequence[int]], seeds: Sequence[Sequence[int]] = ()
     ) -> dict[str, object]:
-        """Restrict the plugin's lookup to these buckets: the part of the plan that is warm."""
-        # `_fallback_max_ctx` stays that of the whole plan, because the plugin would shorten a larger batch to it.
+        """Restrict the plugin's bucket lookup to these buckets, which are the warm part of the plan."""
+        # Keep `_fallback_max_ctx` at the value of the whole plan. The plugin shortens the context of a larger batch to
+        # this value.
         manager = self._runner.bucketing_manager
         manager.prompt_buckets, manager.decode_buckets = _fixed(prompt), _fixed(decode)
         if seeds:
@@ -174,36 +178,38 @@ class HpuVerbs:
         return {"vision": [list(each) for each in vision], "degradations": [*lost, *more]}
 
     def warm_vision(self, modality: str, width: int, height: int, items: int) -> Outcome:
-        """Run the vision tower once on `items` dummies of this size."""
+        """Run the vision tower once with `items` dummy inputs of this size."""
         assert self._tower is not None  # noqa: S101 - `plan` has returned its buckets
         run = partial(self._tower.run, VisionBucket(modality, width, height, items))
         before = self.memory()["free"]
         try:
-            # As the plugin does it: with torch.compile, compiling is enough; otherwise only a real run makes graphs and
-            # recipes.
+            # Use the same rule as the plugin. With torch.compile, compiling is enough. In other modes only a real run
+            # creates graphs and recipes.
             if self._compiles_vision:
                 self._compile(run)
             else:
                 run()
         except Exception as error:
             if not ran_out_of_memory(str(error)):
-                # For some models the plugin cannot make the dummy, but they can still serve.
+                # For some models the plugin cannot create the dummy input. These models can still serve, so the error
+                # is only reported.
                 log.exception("The vision tower cannot run %s %dx%dx%d", modality, width, height, items)
                 why = f"vllm-gaudi cannot run it: {type(error).__name__}: {error}"
                 return Outcome(bytes=0, graph=False, out_of_memory=None, ran_as=why)
-            # Only the tower is affected, because it leaves no dummy request that could make later calls fail.
+            # Only the vision tower is out of memory. Its run leaves no dummy request behind, so later calls do not
+            # fail.
             why = f"the device ran out of memory at vision bucket {modality} {width}x{height}x{items} ({error})"
             self._leave_note(why)
             return _refused(why)
         return Outcome(bytes=max(0, before - self.memory()["free"]), graph=False, out_of_memory=None)
 
     def warm(self, phase: str, bucket: Sequence[int]) -> Outcome:
-        """Compile one bucket by a dummy batch of its shape, without capturing a graph."""
+        """Compile one bucket by running a dummy batch of its shape, without capturing a graph."""
         with self._timed("warm"):
             return self._run(phase, bucket, self._compile)
 
     def capture(self, phase: str, bucket: Sequence[int]) -> Outcome:
-        """Run one bucket and keep its graph."""
+        """Run one bucket and capture its graph."""
         if not self._offered.captures_graphs:
             raise ValueError(f"execution mode {self._offered.mode} has no graphs to capture")
         with self._timed("capture"):
@@ -214,7 +220,7 @@ class HpuVerbs:
         return outcome
 
     def sampler(self) -> dict[str, bool]:
-        """Run the plugin's sampler warm-up once for all its batch sizes, and the code after a chunk of a prompt."""
+        """Run the plugin's sampler warm-up for all batch sizes, and compile the step for a chunk of a prompt."""
         with self._timed("sampler"):
             done = self._optional(self._runner, "warmup_sampler")
         if not self._lost:
@@ -229,12 +235,14 @@ class HpuVerbs:
             return self._optional(getattr(self._runner, "defragmenter", None), "warmup")
 
     def start_serving(self) -> None:
-        """End warm-up: reset the defragmenter, and count from here on."""
+        """End the warm-up: reset the defragmenter and start counting."""
         used = getattr(self._runner, "defragmenter", None)
-        # A new defragmenter of its class, without the traces that the swaps of warm-up left in the old one.
+        # Replace the defragmenter with a new one of the same class, because the swaps of warm-up changed the state of
+        # the old one.
         if used is not None and not losses(used, REMADE):
             self._runner.defragmenter = type(used)(used.kv_caches, used.block_size)
-            # The new defragmenter has no graphs. Without this warm-up, requests would wait until each one is captured.
+            # The new defragmenter has no graphs. Without this warm-up, requests would wait while each graph is
+            # captured.
             if self._swaps_warm and getattr(used, "graphed", False):
                 self._optional(self._runner.defragmenter, "warmup")
         self._forwards.start_serving(refuses_cold=self._fail_on_cold_shapes and self._offered.captures_graphs)
@@ -249,7 +257,7 @@ class HpuVerbs:
         try:
             answer, batches = self._forwards.step(execute)
         except ColdShape as refused:
-            # vLLM ends after this error, and reports only that a process has died.
+            # Write a note, because vLLM ends after this error and reports only that a process has died.
             self._leave_note(str(refused))
             raise
         for batch in batches:
@@ -257,24 +265,24 @@ class HpuVerbs:
         return answer
 
     def counters(self) -> dict[str, list[Row]]:
-        """Return the observations and compiles since the last call."""
+        """Return the counts of shapes and compiles since the last call."""
         met = {"met": self._met.take() if self._met else []}
         if times := self._times.take():
             met["compile_times"] = times
         return {**met, "vision": self._tower.take()} if self._tower else met
 
     def _run(self, phase: str, bucket: Sequence[int], execute: Callable[[Forward], bool]) -> Outcome:
-        """Run one bucket as a dummy batch. `execute` gets its forward and returns whether a graph was kept.
+        """Run one bucket as dummy batches. `execute` runs a forward and returns whether a graph was captured.
 
-        Raises the plugin's errors, except for a lack of device memory.
+        Raises the plugin's errors, except out-of-memory errors, which are part of the outcome.
         """
-        # A process in which a dummy batch has failed runs no more of them.
+        # After one dummy batch has run out of memory, this process runs no further dummy batches.
         if self._lost:
             return _refused(self._lost)
         shape = tuple(bucket)
         forwards = self._dummies.of_bucket(phase, shape, self._seeds or ())
         if not forwards:
-            # No request can use this bucket, so there is nothing to warm.
+            # No request is ever padded to this bucket, so there is nothing to compile.
             return Outcome(bytes=0, graph=self._offered.captures_graphs, out_of_memory=None)
         graphs: list[bool] = []
         ran_as: list[tuple[int, ...]] = []
@@ -284,7 +292,7 @@ class HpuVerbs:
                 graphs.append(execute(each))
                 ran_as += self._ran(shape)
         except RuntimeError as error:
-            # The bridge raises plain RuntimeErrors, so only their text can be checked.
+            # Check the text of the error, because the bridge raises a plain RuntimeError for every fault.
             if not ran_out_of_memory(str(error)):
                 raise
             self._lost = f"the device ran out of memory at {phase} bucket {shape} ({error})"
@@ -292,12 +300,12 @@ class HpuVerbs:
             self._leave_note(self._lost)
             return _refused(self._lost)
         if ran_as:
-            # One bucket of a plan must not end the start, so it is left out and reported.
+            # Skip the bucket and report it. One such bucket must not stop the start of the server.
             return Outcome(bytes=0, graph=False, out_of_memory=None, ran_as=f"{RAN_AS} {ran_as[0]}: {REPORT}")
         return Outcome(bytes=max(0, before - self.memory()["free"]), graph=all(graphs), out_of_memory=None)
 
     def _ran(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """Return a list with the shape that ran last if it differs from `shape`, otherwise an empty list."""
+        """Return a list with the shape that ran if it differs from `shape`; otherwise an empty list."""
         ran = self._forwards.running
         return [tuple(ran.bucket)] if ran is not None and ran.bucket != shape else []
 
@@ -307,7 +315,7 @@ class HpuVerbs:
         before = self._bridge.compiled() if self._bridge.compiled else None
         yield
         if self._bridge.compiled and before:
-            # All compilations have ended once the device is synchronized.
+            # Synchronize the device first, because all compilations have ended after the synchronization.
             self._bridge.synchronize()
             self._times.add(stage, self._bridge.compiled() - before)
 
@@ -326,7 +334,7 @@ class HpuVerbs:
         return int(getattr(self._runner, "mem_margin", None) or 0)
 
     def _kv_cache(self) -> int:
-        """Return the bytes of all layers. Layers of a hybrid model share storages; each storage counts once."""
+        """Return the bytes of the KV cache of all layers. Layers may share a storage, and each storage counts once."""
         storages = (each.untyped_storage() for each in _tensors(getattr(self._runner, "kv_caches", None) or ()))
         return sum({each.data_ptr(): int(each.nbytes()) for each in storages}.values())
 
@@ -336,18 +344,18 @@ def _fixed(buckets: Sequence[Sequence[int]]) -> FixedBuckets:
 
 
 def _refused(reason: str) -> Outcome:
-    """Return the outcome of a bucket for which there is no memory."""
+    """Return the outcome of a bucket that does not fit into the memory."""
     return Outcome(bytes=0, graph=False, out_of_memory=reason)
 
 
 def _graphed(forward: Forward) -> bool:
-    """Run the forward once more to measure its memory. With torch.compile, the forward itself is the graph."""
+    """Run the forward a second time to measure its memory. With torch.compile, the compiled forward is the graph."""
     forward()
     return True
 
 
 def _tensors(layer: Any) -> Iterator[Any]:
-    """Return the keys, values and scales of a layer, without those that are None; scales of values are a tuple."""
+    """Yield the tensors of a layer: keys, values and scales, without None. The scales of values are a tuple."""
     if isinstance(layer, (tuple, list)):
         for each in layer:
             yield from _tensors(each)

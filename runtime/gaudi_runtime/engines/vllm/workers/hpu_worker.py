@@ -1,4 +1,4 @@
-"""The worker of vLLM's plugin for Gaudi, under our control. Only vLLM's own processes import it, by its name."""
+"""The worker of vLLM's Gaudi plugin, controlled by the runtime. Only vLLM's processes import this module, by name."""
 
 import logging
 from functools import partial
@@ -22,10 +22,10 @@ log = logging.getLogger(__name__)
 
 
 class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
-    """The class of vLLM's worker on a Gaudi card, under our control: one rank."""
+    """The class of vLLM's worker on a Gaudi card, controlled by the runtime; one object per rank."""
 
     def determine_available_memory(self) -> int:
-        """Return the KV cache that the plugin calculates, at most what sequences can fill. The rest is for graphs."""
+        """Return the KV cache size that the plugin calculates, limited to the useful size. The rest is for graphs."""
         available = int(super().determine_available_memory())
         with recorded(self.gaudi_orders.failures, "memory was measured"):
             useful = useful_bytes(self.vllm_config, self.get_kv_cache_spec())
@@ -35,25 +35,25 @@ class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
         return useful
 
     def sample_tokens(self, grammar_output: Any) -> Any:
-        """Run a step as the plugin does, here and not in `execute_model`, and count the step while serving."""
+        """Run a step and, during serving, count it. The plugin runs the forward here and not in `execute_model`."""
         run = partial(super().sample_tokens, grammar_output)
         return self.gaudi_verbs.step(run) if self.gaudi_verbs is not None else run()
 
     def take_draft_token_ids(self) -> Any:
-        """Return the drafts as the plugin does, but the same number for every sequence."""
+        """Return the plugin's drafts with the same number of drafts for every sequence."""
         drafts = super().take_draft_token_ids()
         if drafts is not None:
             drafts.draft_token_ids = even_drafts(self.model_runner, drafts.draft_token_ids)
         return drafts
 
     def gaudi_open_verbs(self) -> HpuVerbs:
-        """Return the calls over the plugin's model runner."""
+        """Return the calls that use the plugin's model runner."""
         orders = self.gaudi_orders
         mode = ExecutionMode(orders.execution_mode)
-        # Ranks are numbered over all engine cores, as in ranks.py.
+        # Number the ranks across all engine cores, as ranks.py does.
         ranks = self.vllm_config.parallel_config
         leave_note = partial(Note(orders.runtime_pid).leave, ranks.data_parallel_index * ranks.world_size + self.rank)
-        # The same rule as in the plugin; 0.26.0 does not have this setting.
+        # Use the plugin's setting. Release 0.26.0 does not have the setting, so the default is False.
         vision_for_real = bool(getattr(envs, "VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY", False))
         runner = self.model_runner
         verbs = HpuVerbs(runner, open_bridge(), mode, orders.fail_on_cold_shapes, leave_note, vision_for_real)

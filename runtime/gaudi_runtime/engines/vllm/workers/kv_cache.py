@@ -1,4 +1,4 @@
-"""The largest useful KV cache of a rank, calculated from the KV cache specs that vLLM has for a model's layers."""
+"""The largest useful KV cache of a rank, calculated from vLLM's KV cache specs of the model's layers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,23 +10,25 @@ FULL_ATTENTION = frozenset({"FullAttentionSpec", "MLAAttentionSpec"})
 
 
 def useful_bytes(vllm_config: Any, layers: Mapping[str, Any]) -> int | None:
-    """Return the largest useful KV cache of a rank: the bytes that sequences within vLLM's limits can fill.
+    """Return the largest useful KV cache of a rank: the bytes that sequences can fill within vLLM's limits.
 
-    `layers` maps the names of a rank's layers to their KV cache specs. vLLM divides the bytes that a worker reports as
-    available by the bytes that one block takes in all of these layers. Return None if more may be of use: with prefix
-    caching, with a watermark of free blocks, and for a model whose layers are not all full attention of one size.
+    `layers` maps the layer names of a rank to their KV cache specs. A worker reports the available bytes to vLLM. vLLM
+    divides these bytes by the size of one block in all layers. Return None if more bytes may be useful: with prefix
+    caching, with a watermark of free blocks, and for a model with other layers than full attention of one size.
     """
-    # Cached prefixes fill any number of blocks. The watermark is a share of all blocks that new requests must not use.
+    # Cached prefixes can fill any number of blocks. A watermark keeps a share of all blocks free of new requests. In
+    # both cases more blocks may be of use.
     if vllm_config.cache_config.enable_prefix_caching or getattr(vllm_config.scheduler_config, "watermark", 0):
         return None
     kinds = {(type(spec).__name__, int(spec.block_size), int(spec.page_size_bytes)) for spec in layers.values()}
-    # vLLM pads the blocks of layers that differ, and the plugin gives Mamba layers tensors of their own.
+    # If layers differ, vLLM pads their blocks. The plugin also creates separate tensors for Mamba layers. This
+    # calculation covers neither case.
     if len(kinds) != 1:
         return None
     ((name, block_size, page),) = kinds
     if name not in FULL_ATTENTION:
         return None
-    # Speculative tokens need no more, because vLLM allocates no slot beyond max_model_len.
+    # Speculative tokens need no additional blocks, because vLLM allocates no slots above `max_model_len`.
     sequence = -(-int(vllm_config.model_config.max_model_len) // block_size)
     blocks = int(vllm_config.scheduler_config.max_num_seqs) * sequence + OWN_BLOCKS
     return blocks * page * len(layers)

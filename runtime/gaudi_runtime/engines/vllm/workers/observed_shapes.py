@@ -1,4 +1,4 @@
-"""The shapes that a worker observes while it serves, and which of them had to be compiled."""
+"""The shapes that a worker observes during serving, and the shapes that had to be compiled."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -17,16 +17,16 @@ Shape = tuple[str, int, int, int]
 
 @dataclass(frozen=True)
 class Scheduled:
-    """One sequence of an observed step of a worker: tokens in the cache before it, and tokens that it computes."""
+    """One sequence in a step of a worker: `computed` cached tokens and `query` new tokens."""
 
     computed: int
     query: int
 
 
 def shape_of(sequences: Iterable[Scheduled], block_size: int) -> Shape:
-    """Return the shape that a worker observed in a step, in the counts of a plan with `steps_by_tokens`.
+    """Return the shape of a step in the units of a plan with `steps_by_tokens`.
 
-    One query above 1 makes the step a prompt of all its tokens, without context.
+    If any sequence has more than one new token, the step counts as one prompt with all its tokens and without context.
     """
     step = list(sequences)
     if any(each.query > 1 for each in step):
@@ -35,7 +35,7 @@ def shape_of(sequences: Iterable[Scheduled], block_size: int) -> Shape:
 
 
 def scheduled(step: Any) -> list[Scheduled]:
-    """Return the sequences that a worker observed in a step, from a SchedulerOutput of vLLM."""
+    """Return the sequences of a step from vLLM's SchedulerOutput."""
     tokens, cached = step.num_scheduled_tokens, step.scheduled_cached_reqs
     computed = {each.req_id: each.num_computed_tokens for each in step.scheduled_new_reqs}
     computed.update(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
@@ -44,23 +44,23 @@ def scheduled(step: Any) -> list[Scheduled]:
 
 @dataclass(frozen=True)
 class Ran:
-    """The shape that an observed batch was padded to, and whether it was warm: its graph or code existed."""
+    """The padded shape of an observed batch, and whether its graph or code already existed (warm)."""
 
     bucket: Bucket
     warm: bool
 
 
 class MetShapes:
-    """The shapes that one worker has observed since the last call of `take`, counted."""
+    """The counts of the shapes that one worker has observed since the last call of `take`."""
 
-    # Counts are deleted when they are handed over, so that a worker that serves for weeks keeps only recent ones.
+    # `take` deletes the counts that it returns. Otherwise the memory of a worker that serves for weeks would grow.
 
     def __init__(self) -> None:
         self._batches: Counter[tuple[Shape, Ran | None]] = Counter()
         self._compiles: Counter[tuple[Shape, Ran | None]] = Counter()
 
     def met(self, shape: Shape, ran: Ran | None = None, compiles: int = 0, batches: int = 1) -> None:
-        """Count a batch of this shape with its `compiles`, for which it waited. Without `ran` the plan pads the batch.
+        """Count a batch of this shape and the `compiles` that it waited for. Without `ran`, the plan pads the batch.
 
         `batches` is 0 if the batch was counted before its compilation was observed.
         """
@@ -68,7 +68,7 @@ class MetShapes:
         self._compiles[shape, ran] += compiles
 
     def take(self) -> list[Row]:
-        """Return rows [phase, shape, [shape that ran, warm], batches, compiles], and reset the counts."""
+        """Return rows [phase, shape, [padded shape, warm], batches, compiles], and reset the counts."""
         rows = [_row(*met, count, self._compiles[met]) for met, count in self._batches.items()]
         self._batches, self._compiles = Counter(), Counter()
         return rows

@@ -1,8 +1,8 @@
-"""Speculative decoding on a card: the ways in which requests use a decode bucket, and drafts of equal number.
+"""Speculative decoding on a card: all ways to run a decode bucket, and the same number of drafts per sequence.
 
-The plugin warms up only decode batches of one token per sequence. A step that verifies drafts has the same shape but
-other kinds of numbers, for which torch.compile makes separate code. The check of the drafts follows the step
-(planning/speculative.py). So each bucket is run in every way in which requests can use it.
+The plugin warms up only decode batches with one token per sequence. A step that verifies drafts has the same shape, but
+other kinds of numbers, and torch.compile compiles separate code for these. The check of the drafts follows the step
+(planning/speculative.py). Therefore each bucket is run in every way in which requests can use it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,13 +16,13 @@ Shape = tuple[int, ...]
 
 
 def draft_tokens(runner: Any) -> int:
-    """Return the most draft tokens for a sequence and step on a worker's card; 0 without speculative decoding."""
+    """Return the maximum number of draft tokens per sequence and step; 0 without speculative decoding."""
     config = runner.speculative_config
     return 0 if config is None else int(config.num_speculative_tokens)
 
 
 def decode_forwards(runner: Any, shape: Shape, seeds: Iterable[Shape]) -> list[Forward]:
-    """Return the forwards by which speculative decoding on a card runs decode bucket `shape`; none if no batch does."""
+    """Return the dummy forwards for every way to run the decode bucket `shape`; none if no batch can use it."""
     rows, _, blocks = shape
     sizes = {size for size, _, _ in seeds}
     ways: list[Forward] = []
@@ -39,9 +39,9 @@ NO_MATCH = 0
 
 
 def even_drafts(runner: Any, drafts: Iterable[Sequence[int]]) -> list[list[int]]:
-    """Return the same number of drafts for every sequence; none if a sequence is about to reach the model's length."""
-    # The plugin gives a sequence with fewer drafts than the others rows at position 0, and the result is written over
-    # the first token of the sequence. It also drafts token -1, which no embedding has.
+    """Return the same number of drafts for each sequence; no drafts if a sequence is close to the model's length."""
+    # If a sequence has fewer drafts than the others, the plugin fills its rows with position 0, which overwrites the
+    # first token of the sequence in the cache. The plugin may also draft token -1, which has no embedding.
     tokens = draft_tokens(runner)
     batch, longest = runner.input_batch, int(runner.max_model_len)
     room = min((longest - int(each) for each in batch.num_tokens_no_spec[: batch.num_reqs]), default=0)
@@ -51,15 +51,16 @@ def even_drafts(runner: Any, drafts: Iterable[Sequence[int]]) -> list[list[int]]
 
 
 def _verifying(runner: Any, shape: Shape, size: int, tokens: int) -> Iterator[Forward]:
-    """Return a step of `size` sequences with this many tokens each, if it is padded to `shape`."""
+    """Yield a step of `size` sequences with this many tokens each, if the step is padded to `shape`."""
     rows, _, blocks = shape
     block, longest = int(runner.block_size), int(runner.max_model_len)
-    # Attention reads the blocks of a sequence once for each token, so use as many as fit, spread over the sequences.
+    # Attention reads the blocks of a sequence once for each token. Therefore use as many blocks as fit, and distribute
+    # the blocks over the sequences.
     total = min(blocks // tokens, size * ceil((longest - tokens + 1) / block))
     held = [total // size + (at < total % size) for at in range(size)]
     padded = runner.bucketing_manager.find_decode_bucket(size, total, True)
     if min(held) and padded[0] == size and _finds(runner, shape, rows, total * tokens):
-        # The last block is as full as it may be before the tokens of this step.
+        # Fill the last block of each sequence as far as the tokens of this step allow.
         computed = [max(1, (each - 1) * block, min(each * block, longest) - tokens) for each in held]
         yield partial(_verify, runner, computed, tokens)
 
@@ -79,11 +80,11 @@ def _verify(runner: Any, computed: Sequence[int], tokens: int) -> None:
 
 @contextmanager
 def _drafted(runner: Any, drafts: Mapping[str, list[int]]) -> Iterator[None]:
-    """Let the plugin's dummy step report these drafts in the block. By default, the step reports none."""
+    """Add these drafts to the plugin's dummy steps in the block. By default, the steps contain no drafts."""
     execute = runner.execute_model
 
     def execute_drafted(step: Any, *rest: Any, **options: Any) -> Any:
-        # The step that ends the requests has no tokens.
+        # Add drafts only to a step with tokens. The step that ends the requests has no tokens.
         if step.num_scheduled_tokens:
             step.scheduled_spec_decode_tokens.update(drafts)
         return execute(step, *rest, **options)

@@ -1,8 +1,8 @@
-"""The vision tower on a card: the runs of the plugin's own warm-up, each as a bucket, and counts of requests.
+"""The vision tower on a card: the runs of the plugin's own warm-up as buckets, and the counts of requests.
 
-The sizes and numbers of images are read by running the plugin's `warmup_multimodal_graphs` with methods that only
-record each run. The rules come from four places of the plugin (buckets of the model, resolutions, limits), and a copy
-of them would soon be out of date (docs/internals/vllm.md, Images).
+The sizes and numbers of images are found by running the plugin's `warmup_multimodal_graphs` with methods that only
+record each run. The rules come from several places in the plugin (buckets of the model, resolutions, limits). A copy of
+the rules would soon be out of date (docs/internals/vllm.md, Images).
 """
 
 from collections import Counter
@@ -27,9 +27,9 @@ Row = list[Any]
 
 
 class VisionTower:
-    """Replaces the vision tower of one runner. `compiled` returns the compiles of this process, as in Forwards.
+    """A wrapper of one runner's vision tower. `compiled` returns the compiles of this process, as in Forwards.
 
-    `planned` must be called after `runner` has planned.
+    Call `planned` after `runner` has planned its buckets.
     """
 
     def __init__(self, runner: Any, compiled: Compiles | None = None) -> None:
@@ -43,11 +43,11 @@ class VisionTower:
         runner.model.embed_multimodal = self._embed_multimodal
 
     def planned(self) -> list[VisionBucket]:
-        """Return the buckets that the plugin would warm up, in its order, each once."""
+        """Return the buckets of the plugin's own warm-up in its order, without duplicates."""
         found: list[VisionBucket] = []
         runner = self._runner
         manager = runner.get_model().vision_bucket_manager
-        # The plugin replaces `greedy_plan` whenever it prepares itself.
+        # Replace `greedy_plan` here, because the plugin sets it each time it prepares itself.
         if (divide := getattr(manager, "greedy_plan", None)) is not None:
             manager.greedy_plan = partial(self._greedy_plan, divide)
 
@@ -63,29 +63,30 @@ class VisionTower:
             _replaced(runner, _get_mm_dummy_batch=write_down, log_warmup_multimodal=lambda *_: None),
             _replaced(runner.model, embed_multimodal=embed),
         ):
-            # `multimodal_buckets` is None if buckets were switched off, but the plugin reads its length.
+            # `multimodal_buckets` is None if vision buckets are disabled. The plugin would call `len(None)`.
             runner.warmup_multimodal_graphs(manager.multimodal_buckets or [])
-        # For a modality that no prompt may contain, the plugin plans dummies of zero items and then fails on them.
+        # If prompts must not contain a modality, the plugin plans dummies with zero items for it and then fails. Remove
+        # these buckets.
         limits = getattr(getattr(runner, "mm_budget", None), "mm_limits", {})
         return list(dict.fromkeys(each for each in found if each.items and limits.get(each.modality) != 0))
 
     def run(self, bucket: VisionBucket) -> None:
-        """Run one bucket by the two calls that the plugin makes for it."""
+        """Run one bucket with the same two calls that the plugin makes for it."""
         by_batch = self._runner.get_model().vision_bucket_manager.is_batch_based
         images = (bucket.items, None) if by_batch else (None, bucket.items)
         batch = self._runner._get_mm_dummy_batch(bucket.modality, images[0], bucket.width, bucket.height, images[1])
         self._runner.model.embed_multimodal(**batch)
 
     def compiled_without(self) -> Compiled:
-        """Return the compiles of this process, except those of the tower."""
+        """Return the compiles of this process without the compiles of the vision tower."""
         return self._read() - self._own
 
     def start_serving(self) -> None:
-        """Count requests from here on."""
+        """Start counting requests."""
         self._met = Counter()
 
     def take(self) -> list[Row]:
-        """Return rows [inputs, whether they were warm, runs, compiles] since the last call, and reset the counts."""
+        """Return rows [inputs, warm, runs, compiles] since the last call, and reset the counts."""
         rows = [[*key, runs, self._compiles[key]] for key, runs in (self._met or {}).items()]
         if self._met is not None:
             self._met, self._compiles = Counter(), Counter()
@@ -95,7 +96,7 @@ class VisionTower:
         return self._compiled() if self._compiled else NOTHING
 
     def _greedy_plan(self, divide: Callable[..., list[int]], *sizes: Any) -> list[int]:
-        """Record how the plugin divides the images of some models into batches of sizes that it knows."""
+        """Record the batch sizes into which the plugin divides the images of some models."""
         batches = divide(*sizes)
         self._batches += batches
         return batches
@@ -119,7 +120,7 @@ class VisionTower:
 
 
 def layout(inputs: Mapping[str, Any]) -> str:
-    """Return the differences between runs of the vision tower: shapes of tensors, integer values on the host."""
+    """Return the properties that distinguish runs of the tower: tensor shapes, and integer values on the host."""
     return ", ".join(f"{name} {_layout(each)}" for name, each in sorted(inputs.items()))
 
 
@@ -129,8 +130,8 @@ def _layout(value: Any) -> str:
     shape = getattr(value, "shape", None)
     if shape is None:
         return str(value)
-    # For example the patches of each image in height and width, by which the tower divides its one long row. Tensors on
-    # the card are not read, because that would wait for the card.
+    # Show the values of small CPU tensors, such as the patches of each image in height and width, because the tower
+    # divides its input by these values. Do not read tensors on the card, because each read would wait for the card.
     if not value.is_floating_point() and value.device.type == "cpu" and value.numel() <= MOST_VALUES:
         return str(value.tolist())
     return "x".join(map(str, shape))
@@ -138,7 +139,7 @@ def _layout(value: Any) -> str:
 
 @contextmanager
 def _replaced(owner: Any, **others: Any) -> Iterator[None]:
-    """Replace these methods of `owner` in the block."""
+    """Replace these methods of `owner` while the block runs."""
     own = {name: getattr(owner, name) for name in others}
     for name, other in others.items():
         setattr(owner, name, other)

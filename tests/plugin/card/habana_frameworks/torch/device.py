@@ -32,12 +32,12 @@ class PlayedByCpu(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        # A card's driver pins host memory. PyTorch would call CUDA for that, which is missing here.
+        # Do not pin host memory. A card's driver would pin it, but PyTorch would call CUDA, which is missing here.
         if "pin_memory" in kwargs:
             kwargs = {**kwargs, "pin_memory": False}
         if (rows := _ROWS.get(function)) is not None:
             return rows(function, *args, **kwargs)
-        # torch.device stays unchanged, because vLLM compares its type.
+        # Leave `torch.device` unchanged, because vLLM compares its type.
         if function is torch.device or not any(map(_names_card, (*args, *kwargs.values()))):
             return function(*args, **kwargs)
         made = function(*[_on_cpu(each) for each in args], **{name: _on_cpu(each) for name, each in kwargs.items()})
@@ -58,7 +58,8 @@ def _on_cpu(value: Any) -> Any:
     return _CPU if _names_card(value) else value
 
 
-# The plugin pads indices with -1. A card counts them from the end, as Python does. CPU kernels reject them.
+# The plugin pads indices with -1. A card counts negative indices from the end, as Python does, but CPU kernels reject
+# them.
 def _from_end(index: torch.Tensor, rows: int) -> torch.Tensor:
     return index % rows if index.numel() else index
 

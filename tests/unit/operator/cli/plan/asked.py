@@ -44,7 +44,8 @@ def plan(document: object, *arguments: str, command: str = "buckets") -> Result:
 
 def answer(document: object, *arguments: str, command: str = "buckets") -> Any:
     result = plan(document, "-o", "json", *arguments, command=command)
-    # A forecast's exit code is its verdict; 2 is that of a document that is wrong.
+    # The exit code of a forecast is its verdict, so 3, 4 and 5 are not errors. Exit code 2 means that the document is
+    # wrong.
     assert result.exit_code == 0 or (command == "forecast" and result.exit_code in (3, 4, 5)), result.stderr
     return json.loads(result.stdout)
 

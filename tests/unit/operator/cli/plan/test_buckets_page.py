@@ -30,7 +30,7 @@ def test_command_of_the_page_prints_what_the_page_shows(example: str) -> None:
     command, *shown = example.rstrip("\n").split("\n")
     result = CliRunner().invoke(app, shlex.split(command)[1:])
     assert result.exit_code == 0, result.stderr
-    # A line of three dots stands for any lines.
+    # On the page, three dots stand for any omitted lines.
     parts = "\n".join(shown).split("...")
     assert re.search(".*".join(map(re.escape, parts)), result.stdout, re.DOTALL)
 

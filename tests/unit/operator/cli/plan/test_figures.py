@@ -45,7 +45,8 @@ def test_graph_that_no_batch_needs_saves_nothing() -> None:
 
 def test_graphs_that_save_least_are_left_out() -> None:
     traffic = expected({128: 1.0, 256: 1.0, 512: 10.0})
-    # 128 tokens more for the smallest prompt; then 256 more for both small ones.
+    # Without the first graph, the smallest prompt is padded by 128 more tokens. Without the second graph, each of the
+    # two small prompts is padded by 256 more.
     assert worth(LADDER, traffic, 1) == pytest.approx(128 / (128 + 256 + 5120))
     assert worth(LADDER, traffic, 2) == pytest.approx((128 + 512) / (128 + 256 + 5120))
 

@@ -60,7 +60,7 @@ def test_forecast_makes_each_plan_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return plan_of_ranges(policy, limits, blocks, warnings)
 
     monkeypatch.setattr(planner, "plan_of_ranges", counted)
-    # Not the settings of another test, whose plans this process has kept.
+    # Use a length that no other test uses, because this process keeps the plans of other tests.
     asked(merged(INFERENCE, {"spec": {"model": {"maxModelLen": 2816}}}))
     assert made
     assert len(made) == len(set(made))

@@ -22,12 +22,12 @@ def drawn(heat_map: HeatMap) -> list[Cell | None]:
 
 
 def test_padding_of_the_first_bucket_is_of_all_shorter_prompts() -> None:
-    # 1 to 128 tokens have 64.5 on average, so 63.5 of 128 are padding.
+    # Prompts of 1 to 128 tokens have 64.5 tokens on average, so 63.5 of the 128 tokens are padding.
     assert PADDING.cell((1, 128)) == Cell("50%", 1 - 64.5 / 128)
 
 
 def test_padding_counts_from_the_next_smaller_bucket() -> None:
-    # Batches of 3 and 4 with 129 to 256 tokens each.
+    # This bucket serves batches of 3 or 4 prompts with 129 to 256 tokens each.
     cell = PADDING.cell((4, 256))
     assert cell is not None
     assert cell.heat == pytest.approx(1 - 3.5 * 192.5 / (4 * 256))
@@ -41,7 +41,7 @@ def test_shapes_padded_to_a_larger_bucket_show_its_cost() -> None:
 
 
 def test_requests_without_a_bucket_are_a_miss() -> None:
-    # Two prompts of 2000 tokens are within the budget; their bucket, (2, 2304), is not.
+    # Two prompts of 2000 tokens are within the token budget, but the bucket that would hold them, (2, 2304), is not.
     assert PLAN.find(BucketPhase.PROMPT, 2, 2000, 0) is None
     assert PADDING.cell((2, 2304)) is MISS
 

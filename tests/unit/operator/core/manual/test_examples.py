@@ -163,6 +163,6 @@ def test_vllm_example_configures_the_underlying_software(name: str) -> None:
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_vllm_example_has_no_warnings(name: str) -> None:
     found = example(FOLDER / "vllm" / f"{name}.yaml")
-    # Only a pod knows the image sizes that it warms up.
+    # A plan for images always has this hint, because only a pod knows the image sizes that it warms up.
     expected = ("Vision buckets are known",) if found.spec.model.items_per_prompt.image else ()
     assert tuple(hint[:24] for hint in plan_hints(found)) == expected

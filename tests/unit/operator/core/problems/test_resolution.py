@@ -91,7 +91,7 @@ def test_gitops_waits_until_the_deadline_and_then_fails(reason: str) -> None:
 
 
 def test_invalid_image_name_fails_immediately() -> None:
-    # A status write is delayed after the first one, so this appears in the second write.
+    # The status is written with a delay after its first write, so the second write shows the failure.
     assert kstatus_after(starting("InvalidImageName"), 2) == "Failed"
 
 
@@ -253,7 +253,7 @@ def test_long_wait_in_a_queue_is_no_stall(deadline: int) -> None:
         cluster.controllers()
     assert kstatus_after(cluster, 100 * DEADLINE) == "InProgress"
     assert condition(cluster, "Reconciling") == ("True", "SchedulingGated")
-    # Nothing is scheduled while the pod waits.
+    # The deadline does not run for a pod with a scheduling gate, so no requeue is scheduled.
     assert cluster.operate().requeue_after is None
 
 

@@ -52,7 +52,7 @@ def with_sidecar(status: Object) -> PodView:
 @pytest.mark.parametrize(
     ("image", "field", "policy"),
     [
-        # The kubelet adds the default tag.
+        # The kubelet reports an image with the tag `latest` if the spec gives no tag.
         (f"{SERVER}:latest", "spec.server.image (or the installation's default)", "spec.server.imagePullPolicy"),
         (MODEL, "spec.model.source.ociImage.reference", "spec.model.source.ociImage.pullPolicy"),
         (

@@ -31,7 +31,8 @@ def test_conditions_of_replicas_are_those_of_the_table(wanted: int, before: int,
     for found in slots(wanted, before):
         cluster = filled(start, found, waited=waited)
         expected = [_facts(cluster, before, *each) for each in causes(found, waited) or [("", False)]]
-        # Two pods may each have a problem of the same rank.
+        # Accept each possible cause, because two pods may have problems of the same rank, and the condition shows only
+        # one.
         assert [] in [wrong(cluster, facts) for facts in expected], (found, wrong(cluster, expected[0]))
 
 

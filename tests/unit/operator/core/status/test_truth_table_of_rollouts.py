@@ -112,7 +112,7 @@ def test_conditions_of_a_rollout_in_place(wanted: int, queue: bool) -> None:
     cluster.operate()
     cluster.now += timedelta(seconds=SURGE_SECONDS + 1)
     for _ in range(3):
-        # An old pod is to go, then it ends, then the canary has its card.
+        # The three steps are: the operator removes an old pod, the old pod ends, and the canary gets its card.
         cluster.operate()
         assert wrong(cluster, rollout_facts(cluster, in_place=True)) == []
         cluster.controllers()

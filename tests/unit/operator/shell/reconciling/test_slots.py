@@ -105,7 +105,7 @@ def test_slot_of_a_cancelled_reconcile_is_not_lost(line: Queue, handed_out: bool
     line.wait("b")
     if handed_out:
         line.loop.call_soon(line.slots.release)
-        # The slot was assigned, but its task has not continued yet.
+        # The slot is already assigned to this task, but the task has not continued yet.
         line.loop.call_soon(line.tasks["b"].cancel)
     else:
         line.tasks["b"].cancel()

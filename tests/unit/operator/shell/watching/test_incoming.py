@@ -70,7 +70,8 @@ def test_foreign_object_is_reduced_to_its_name(kind: Kind, owners: list[Object],
 def test_oversized_object_is_reduced_to_its_name(data: Object) -> None:
     assert not is_kept_whole(CONTROLLER_REVISION, some(CONTROLLER_REVISION, owner(), data=data))
     assert is_kept_whole(CONTROLLER_REVISION, some(CONTROLLER_REVISION, owner(), data={"a": "x" * (OBJECT_BYTES // 2)}))
-    # Only digests of its content are kept, to recognize changes.
+    # The operator stores only digests of this content, to recognize changes, so a large object does not need to be
+    # reduced.
     assert is_kept_whole(CONFIG_MAP, some(CONFIG_MAP, owner(), data=data))
     assert is_kept_whole(RESOURCE, some(RESOURCE, spec=data))
 

@@ -140,7 +140,8 @@ async def test_watches_that_end_immediately_are_retried_after_a_delay() -> None:
 
 async def test_delays_are_reset_after_a_lasting_watch() -> None:
     ended: Pieces = [event("BOOKMARK", "", 9)]
-    # The start and end of each watch: two end at once, one after a second, one at once, and the last stays open.
+    # These are the start and end times of each watch. Two watches end immediately, the third ends after a second, the
+    # fourth ends immediately, and the last one stays open.
     seconds = iter([0.0, 0.5, 10.0, 10.5, 20.0, 21.0, 30.0, 30.5, 40.0])
     delays: list[float] = []
 
@@ -233,7 +234,7 @@ async def test_unreadable_object_is_skipped(strange: Object, caplog: pytest.LogC
     line = json.dumps({"type": "ADDED", "object": versioned}).encode() + b"\n"
     async with following(Server([page()], [[line, event("ADDED", "a", 9)]])) as server:
         await server.until(lambda: ("seen", "a") in server.calls)
-    # An object with a readable name is kept by its name, without a log message.
+    # An object with a readable name is stored with only its name, and nothing is logged.
     assert caplog.messages == ([] if strange else ["An event of the watch of pods could not be processed."])
 
 

@@ -87,7 +87,7 @@ def revisions(store: Store) -> set[str]:
 def test_objects_beyond_the_share_of_a_resource_are_dropped() -> None:
     store = store_of(manifest(RESOURCE, "r", 1), *(large(name, "r") for name in "abcde"))
     assert revisions(store) == set("abcd")
-    # Pods and other resources have their own shares.
+    # Pods and other resources have separate shares, so they are still accepted.
     assert store.put(manifest(POD, "p", 1, "mine")) == KEY
 
 

@@ -206,7 +206,7 @@ def test_leader_represents_its_group_and_workers_are_separate() -> None:
     [
         [member("evil", WORKLOAD, 0, "uid-of-nothing")],
         [*group(("own", "uid-of-nothing"))[2:], member("evil", WORKLOAD, 0, "own")],
-        # A StatefulSet of workers has no leader, and one of a forged leader has no workers.
+        # The StatefulSet of workers has no leader here, and the StatefulSet of the forged leader has no workers.
         [member("evil", WORKLOAD, 0, "of-workers")],
         [*group(("own", "evil"))[2:], member("evil", WORKLOAD, 0, "own"), member("evil-1", WORKLOAD, 1, "own")],
         [member("evil", WORKLOAD, 1, "of-leaders")],

@@ -124,7 +124,7 @@ def test_bytes_of_shared_parts_are_limited(part: Callable[[str], Any], three_fit
 
     first = keep("abc")
     assert same(keep("abc"), first)
-    # The fourth replaces the first three, and three more fit next to it.
+    # The fourth character exceeds the size, so it replaces the first three. Three more characters fit next to it.
     second = keep("defg")
     assert same(keep("defg"), second)
     keep("h")

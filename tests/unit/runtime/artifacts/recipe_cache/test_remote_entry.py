@@ -186,7 +186,7 @@ def test_entry_that_just_fits_is_taken(store: StoreState) -> None:
 
 
 def test_object_beyond_its_stated_size_does_not_fill_the_disk(store: StoreState, tmp_path: Path) -> None:
-    # No piece of it is too large by itself.
+    # The file is sent in pieces, and no single piece is too large.
     (tmp_path / "large").mkdir()
     (tmp_path / "large" / "recipe").write_bytes(b"x" * (PIECE_BYTES + 1))
     manifest = Manifest(files_below(tmp_path / "large", lambda _: False, alive), NOTHING_KNOWN)

@@ -20,7 +20,7 @@ async def story(caplog: pytest.LogCaptureFixture) -> tuple[WarmupReport, list[st
     """The report at the end of warm-up, and the log."""
     caplog.set_level(logging.INFO)
     report = start_on_virtual_clock(reference_config(), VirtualClock())
-    # The host's share depends on the machine that runs the test.
+    # Leave out the lines about host memory, because they depend on the machine that runs the test.
     return report, [each.getMessage() for each in caplog.records if each.name != "gaudi_runtime.process.host_memory"]
 
 

@@ -103,7 +103,7 @@ async def start_engine_on(
     monkeypatch.setenv(ORDERS_VARIABLE, "")
     monkeypatch.setattr(processes, "launch", lambda *_: (None, cluster.vllm))
     monkeypatch.setattr(adapter, "import_server", lambda: None)
-    # The engine would kill processes that other tests started.
+    # Do not end the children of this process, because other tests may have started some of them.
     monkeypatch.setattr(adapter, "end_children", lambda: None)
     loop, board, pace = asyncio.get_running_loop(), ReportBoard("0" * 64), Pace(ask=0.01, look=0.5, hang=30)
     begun = await asyncio.to_thread(

@@ -49,7 +49,7 @@ def test_start_ends_if_another_pod_failed(monkeypatch: pytest.MonkeyPatch) -> No
     """Without this check the processes of this pod would wait for the other pod forever."""
     ended: list[bool] = []
     monkeypatch.setattr(launching, "parse_arguments", lambda arguments: None)
-    # The engine would kill processes that other tests started.
+    # Do not end the children of this process, because other tests may have started some of them.
     monkeypatch.setattr(launching, "end_children", lambda: ended.append(True))
     never = threading.Event()
 

@@ -97,7 +97,8 @@ def test_options_of_media_are_refused_in_requests(path: str, name: str) -> None:
 
 
 def test_body_that_is_nested_too_deeply_is_refused() -> None:
-    # The application would parse it at another depth of its own stack.
+    # Refuse the body before it is parsed. The application parses it with more frames on its stack, where the recursion
+    # limit may be exceeded.
     assert refusal_of(b"[" * MOST_VALUES + b"]" * MOST_VALUES)
 
 
@@ -156,7 +157,7 @@ def count_values(document: Any, name: str | None = None, depth: int = 0) -> int:
 
 
 def test_body_of_unterminated_strings_is_scanned_once() -> None:
-    # Scanned from each quote to the end, 4 MB of them are 8 * 10**12 steps.
+    # A scan from each quote to the end of these 4 MB would take 8 * 10**12 steps.
     assert refusal_of(b"[" * MANY + b'\\"' * 2**21)
 
 

@@ -59,7 +59,8 @@ def test_traffic_of_a_single_shape_needs_three_graphs() -> None:
     plan = make_plan(BucketPolicy(), LIMITS, KV_BLOCKS)
     kinds = (Kind("traffic", {Bucket(7, 1, 100): 1.0}),)
     buckets = fewest(DECODE, kinds, KV_BLOCKS, Rival(plan, LIMITS, COST)).buckets[DECODE]
-    # One row for the shape, which has all blocks with contiguous attention, and the largest bucket.
+    # The plan has one row for the shape and, because contiguous attention needs it, a bucket with all blocks. The last
+    # bucket is the largest batch.
     assert [bucket.num_blocks for bucket in buckets] == [100, 1200, 1200]
     assert buckets[-1] == Bucket(32, 1, 1200)
 

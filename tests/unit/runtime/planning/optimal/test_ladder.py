@@ -70,7 +70,7 @@ def test_gain_of_each_further_rung_decreases(weights: list[int]) -> None:
 
 @given(WEIGHTS, st.integers(1, 40))
 def test_knapsack_is_as_cheap_as_the_best_that_fits(weights: list[int], budget: int) -> None:
-    # Prices that are whole units of the budget are counted without rounding.
+    # Use prices that are whole units of the budget, because the search rounds other prices.
     unit = budget / UNITS
     prices = [unit * ((at * 37) % 90 + 1) for at in range(len(weights))]
     rungs = ladder(weights, prices)

@@ -25,7 +25,7 @@ def wrap_in_hpu_graph(module: Any, max_graphs: int | None = None, **_: Any) -> A
     @wraps(compute)
     def forward(*args: Any, bypass_hpu_graphs: bool = False, warmup_mode: bool = False, **kwargs: Any) -> Any:
         found = _key((args, kwargs))
-        # Recipes and graphs are separate. The same recipe also runs without a graph.
+        # Count the recipe separately from the graph, because the same recipe also runs without a graph.
         compile_recipe((id(module), found), kind)
         if bypass_hpu_graphs:
             BYPASSES[name] += 1

@@ -325,7 +325,7 @@ def _add_dummy(runner: Any, requests: list[Dummy], scheduled: dict[str, int], *s
 def _execute_dummies(runner: Any, requests: list[Dummy], scheduled: dict[str, int]) -> None:
     step = {"requests": requests, "num_scheduled_tokens": scheduled, "scheduled_spec_decode_tokens": {}}
     run = getattr(runner, "execute_model", None)
-    # Other releases may name it differently. Its name matters only for drafts.
+    # Other releases may name the method differently. Only the tests of drafts need it.
     if run:
         run(SimpleNamespace(**step), warmup_mode=True)
 

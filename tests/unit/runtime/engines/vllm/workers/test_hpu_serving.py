@@ -82,7 +82,7 @@ def test_batches_are_padded_past_a_cold_bucket() -> None:
         ["prompt", [1, 90, 0], [1, 256, 0, True], 1, 0],
         ["decode", [2, 1, 60], [4, 1, 64, True], 1, 0],
     ]
-    # Blocks of a larger batch are not reduced to those of the warm buckets.
+    # The largest context of a dummy batch stays 96, although the warm buckets have only 64 blocks.
     assert runner.bucketing_manager._fallback_max_ctx == 96
 
 

@@ -37,7 +37,7 @@ LAYERS = {"model.layers.0.attn": FullAttentionSpec(), "model.layers.1.attn": Ful
 
 
 def test_every_sequence_has_blocks_for_its_longest_length() -> None:
-    # 1025 tokens need 9 blocks of 128, and one block is reserved by vLLM.
+    # 1025 tokens need 9 blocks of 128 tokens, and vLLM reserves one more block.
     assert useful_bytes(vllm_config(), LAYERS) == (4 * 9 + 1) * 1000 * 2
 
 
