@@ -1,4 +1,4 @@
-"""A GaudiInference with engine vllm on the real node: warm-up progress, OpenAI's client, and an upgrade under load."""
+"""Engine vllm on the real node: warm-up progress, chats and tool calls through the Service, and an upgrade under load."""
 
 import json
 from collections.abc import Iterator

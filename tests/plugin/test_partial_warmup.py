@@ -1,4 +1,4 @@
-"""A warm-up that its time budget ends early, on the plugin's own code: requests meet no cold shape."""
+"""The plugin's own code serves requests after a warm-up that its time budget ended early, without a cold shape."""
 
 import os
 from pathlib import Path

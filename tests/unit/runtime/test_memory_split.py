@@ -1,3 +1,5 @@
+"""The split of free device memory into KV cache, margin and graphs, compared with the logs."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

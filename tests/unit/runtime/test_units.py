@@ -1,3 +1,5 @@
+"""Sizes in bytes and counted nouns as text."""
+
 import pytest
 
 from gaudi_runtime.units import GIB, MIB, gib, plural, size

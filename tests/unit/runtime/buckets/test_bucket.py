@@ -1,3 +1,5 @@
+"""The weight of a bucket: the tokens of a prompt bucket, and the sequences of a decode bucket."""
+
 from gaudi_runtime.buckets.bucket import Bucket, weight
 from gaudi_runtime.contract.report import BucketPhase
 

@@ -1,3 +1,5 @@
+"""The table of cards: their figures with sources, the measured rates, and finding a card by name."""
+
 import pytest
 
 from gaudi_runtime.catalog.cards import CARDS, GAUDI2, GAUDI2_RATES, GAUDI3, Card, card_named

@@ -1,3 +1,5 @@
+"""Percentages of captured graphs: rounding, and whether a threshold is reached."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

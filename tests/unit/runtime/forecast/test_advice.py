@@ -1,3 +1,5 @@
+"""The changes of settings that a forecast advises if a deployment does not fit."""
+
 from dataclasses import replace
 
 import pytest

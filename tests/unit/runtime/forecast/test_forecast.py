@@ -1,3 +1,5 @@
+"""The figures of a forecast with their sources, its notes, and the problems of a deployment that cannot start."""
+
 from dataclasses import replace
 
 import pytest
@@ -11,9 +13,7 @@ from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.contract.config import (
     CaptureOrder,
     ExecutionMode,
-    KvCacheDtype,
     ParallelismConfig,
-    QuantizationMethod,
 )
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.forecast.forecast import forecast
@@ -83,11 +83,6 @@ def test_seventy_billion_parameters_fit_on_two_gaudi_3() -> None:
     assert answer.problems == ()
 
 
-def test_fp8_puts_seventy_billion_parameters_on_one_gaudi_2() -> None:
-    answer = forecast(replace(LOGGED, quantization=QuantizationMethod.INC), SEVENTY, GAUDI2)
-    assert answer.problems == ()
-
-
 def test_memory_without_room_for_a_block_is_a_problem() -> None:
     assert reasons(forecast(reference_with(utilization=0.0), LLAMA, GAUDI2)) == [Reason.NO_KV_BLOCK]
 
@@ -106,32 +101,6 @@ def test_heads_that_cannot_be_divided_are_a_problem() -> None:
 def test_plan_that_is_impossible_is_a_problem() -> None:
     inputs = replace(LOGGED, policy=BucketPolicy(strategy=Strategy.FILE, file="(1, 4096, 0)"))
     assert reasons(forecast(inputs, LLAMA, GAUDI2)) == [Reason.PLAN_IMPOSSIBLE]
-
-
-def test_format_known_only_to_the_checkpoint_is_assumed() -> None:
-    notes = forecast(replace(LOGGED, quantization=QuantizationMethod.AWQ), LLAMA, GAUDI2).notes
-    assert notes[1] == "The checkpoint's own awq format is not known; its weights are taken as 4 bits in groups of 128."
-
-
-@pytest.mark.parametrize("method", [None, QuantizationMethod.INC, QuantizationMethod.FP8])
-def test_conversion_while_loading_needs_no_note(method: QuantizationMethod | None) -> None:
-    assert len(forecast(replace(LOGGED, quantization=method), LLAMA, GAUDI2).notes) == 1
-
-
-def test_fp8_may_take_much_longer_to_compile() -> None:
-    prompt = forecast(replace(LOGGED, quantization=QuantizationMethod.FP8), LLAMA, GAUDI2).prompt
-    assert prompt is not None
-    assert prompt.compile_seconds is not None
-    assert (prompt.compile_seconds.value, prompt.compile_seconds.most) == pytest.approx((13, 13 * 504 / 66))
-    assert "504 s instead of 66 s" in prompt.compile_seconds.source
-
-
-def test_fp8_cache_holds_twice_the_blocks() -> None:
-    plain, fp8 = (
-        forecast(replace(LOGGED, kv_cache_dtype=dtype), LLAMA, GAUDI2).kv_blocks.value
-        for dtype in (KvCacheDtype.AUTO, KvCacheDtype.FP8)
-    )
-    assert fp8 == pytest.approx(2 * plain, abs=1)
 
 
 def test_measured_blocks_replace_the_forecast() -> None:

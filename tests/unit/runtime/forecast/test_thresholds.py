@@ -1,3 +1,5 @@
+"""Forecast of the gate: whether the expected graphs reach the minimum percentages, and the sentence about it."""
+
 from dataclasses import replace
 
 import pytest

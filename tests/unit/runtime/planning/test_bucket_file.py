@@ -1,3 +1,5 @@
+"""The lines of a bucket file: numbers, lists, ranges, comments, and refusals with the line number."""
+
 import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket

@@ -1,3 +1,5 @@
+"""The rules that every plan follows: filters, KV blocks, limits of the engine, and refusals of impossible plans."""
+
 from typing import Any
 
 import pytest

@@ -1,3 +1,5 @@
+"""The values of one range: linear and exponential steps between its minimum and maximum."""
+
 from dataclasses import replace
 from typing import Any
 

@@ -1,3 +1,5 @@
+"""Reading the ranges from the plugin's environment variables, with their old and new names."""
+
 import pytest
 
 from gaudi_runtime.contract.bucketing import RangeSettings, Strategy

@@ -1,3 +1,5 @@
+"""Plans and lookups equal the recorded ones of the public planners (tests/data/bucketing.json)."""
+
 from typing import Any
 
 import pytest

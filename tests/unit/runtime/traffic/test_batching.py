@@ -1,3 +1,5 @@
+"""Simulation of the steps in which a server batches the requests of a trace."""
+
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,3 +1,5 @@
+"""The text form of a traffic histogram, its limited size, and refusals of bad lines."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,3 +1,5 @@
+"""Reading a trace of requests from a CSV file: columns, timestamps, order, and refusals of bad lines."""
+
 import tracemalloc
 from collections.abc import Iterator
 from itertools import islice

@@ -1,3 +1,5 @@
+"""The buckets that are captured with limited memory for graphs: shares of the phases, skips, and out of memory."""
+
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The order CoverFirst: the coverage of every prefix, the smallest covering set, and the padding of requests."""
+"""The order CoverFirst, and the buckets that pad requests if a warm-up ends early."""
 
 from collections.abc import Sequence
 from itertools import combinations

@@ -1,3 +1,5 @@
+"""The estimate of the remaining time of a warm-up."""
+
 from collections.abc import Sequence
 
 import pytest

@@ -1,3 +1,5 @@
+"""The text of the journal of earlier warm-ups: lines, keys, and the compile time that a loaded recipe saves."""
+
 from contextlib import suppress
 from dataclasses import fields, replace
 

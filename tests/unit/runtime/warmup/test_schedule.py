@@ -1,3 +1,5 @@
+"""The orders of warm-up: buckets by each capture order, sampler batch sizes, and swaps of the defragmenter."""
+
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.config import CaptureOrder

@@ -1,3 +1,5 @@
+"""Reading the shape and the quantization of a model from its config.json, and refusing wrong values."""
+
 import json
 from typing import Any
 

@@ -1,3 +1,5 @@
+"""The bytes of weights, activations and KV cache on one rank, with each way to divide and to quantize a model."""
+
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st

@@ -1,3 +1,5 @@
+"""Allocation and release of KV cache blocks by the torch engine."""
+
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule

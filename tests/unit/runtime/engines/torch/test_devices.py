@@ -1,3 +1,5 @@
+"""The memory budget and the threads of the CPU on which the torch engine runs."""
+
 import pytest
 
 from gaudi_runtime.contract.config import EngineConfig, EngineName

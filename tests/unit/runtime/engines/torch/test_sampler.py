@@ -1,3 +1,5 @@
+"""Sampling of the next token by the torch engine: temperature, top_k, top_p and seeds."""
+
 import torch
 from hypothesis import given
 from hypothesis import strategies as st

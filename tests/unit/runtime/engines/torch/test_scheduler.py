@@ -1,3 +1,5 @@
+"""The batches that the torch engine makes of waiting and running sequences, and preemption."""
+
 from collections.abc import Iterator
 
 from hypothesis import given

@@ -1,3 +1,5 @@
+"""The torch engine's tokenizer: chat templates, and the text of a stream up to its stop string."""
+
 from pathlib import Path
 
 import pytest

@@ -1,3 +1,5 @@
+"""The cost of a shape: its tokens, its time by the roofline, and the bytes and seconds of its graph."""
+
 from dataclasses import replace
 from math import inf
 

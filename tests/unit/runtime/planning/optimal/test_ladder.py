@@ -1,3 +1,5 @@
+"""The rungs of one dimension: the cheapest choice of a number of them, compared with all choices."""
+
 from itertools import combinations, pairwise
 
 import pytest

@@ -1,3 +1,5 @@
+"""The arithmetic and the bytes of a model per token, and the rates of a card, as the roofline uses them."""
+
 from dataclasses import replace
 
 import pytest

@@ -1,3 +1,5 @@
+"""The padding of a plan for given traffic."""
+
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.report import BucketPhase

@@ -1,3 +1,5 @@
+"""Smoothing of observed traffic: a part of the weight of each shape is spread to its neighbours."""
+
 from itertools import chain, pairwise
 from math import log
 from statistics import NormalDist

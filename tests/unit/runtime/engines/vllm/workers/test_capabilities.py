@@ -1,4 +1,4 @@
-"""Every name that the HPU path uses is in the contract, and a missing one is an error message or a degradation."""
+"""Names of the plugin that our verbs use: each is in the contract, and a missing one is an error or a degradation."""
 
 from inspect import signature
 

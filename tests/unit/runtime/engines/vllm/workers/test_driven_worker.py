@@ -1,4 +1,4 @@
-"""Our worker on a card over a fake of the plugin's worker: its overrides, its additions and its counters."""
+"""Our worker class on a card: the plugin's methods that it overrides, its counters, errors, and execution mode."""
 
 import importlib
 import os

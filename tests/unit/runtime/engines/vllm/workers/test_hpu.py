@@ -231,38 +231,8 @@ def test_query_step_is_the_chunk_size_of_mamba(explicit: bool, step: int) -> Non
     assert plain(HpuVerbs(runner, bridge(card)).profile())["query_step"] == step
 
 
-def test_sampler_and_defragmenter_are_warmed_by_the_plugin() -> None:
-    card = Card()
-    verbs = verbs_on(card)
-    assert verbs.sampler() == verbs.defragmenter() == {"done": True}
-    assert [card.log[0], card.log[-1]] == ["warmup_sampler()", "defragmenter.warmup()"]
-
-
 def test_sampler_is_followed_by_a_piece_of_a_prompt() -> None:
     """A piece without logits is compiled separately, and the plugin's own warm-up finishes every prompt."""
     card = Card()
     verbs_on(card).sampler()
     assert card.log == ["warmup_sampler()", "_prepare_dummy_scenario((1, 128, 0), None)"]
-
-
-def test_serving_starts_with_a_new_defragmenter() -> None:
-    card = Card()
-    runner = plugin(card)
-    verbs = verbs_on(card, runner)
-    used = runner.defragmenter
-    verbs.start_serving()
-    assert runner.defragmenter is not used
-    assert (runner.defragmenter.kv_caches, runner.defragmenter.block_size) == (used.kv_caches, used.block_size)
-
-
-@pytest.mark.parametrize(("graphed", "warmed", "times"), [(True, True, 2), (False, True, 1), (True, False, 0)])
-def test_swaps_with_graphs_are_warmed_again(graphed: bool, warmed: bool, times: int) -> None:
-    """Graphs belong to the defragmenter that captured them, and serving starts with a new one."""
-    card = Card()
-    runner = plugin(card)
-    verbs = verbs_on(card, runner)
-    if warmed:
-        verbs.defragmenter()
-    runner.defragmenter.graphed = graphed
-    verbs.start_serving()
-    assert card.log.count("defragmenter.warmup()") == times

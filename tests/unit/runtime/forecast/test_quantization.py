@@ -1,0 +1,46 @@
+"""The forecast of a quantized model: its memory, its compile times, and the note if its format is assumed."""
+
+from dataclasses import replace
+
+import pytest
+
+from gaudi_runtime.catalog.cards import GAUDI2
+from gaudi_runtime.contract.config import (
+    KvCacheDtype,
+    QuantizationMethod,
+)
+from gaudi_runtime.forecast.forecast import forecast
+from tests.unit.runtime.forecast.deployments import LLAMA, LOGGED, shape_of
+
+SEVENTY = shape_of("meta-llama/Llama-3.1-70B")
+
+
+def test_fp8_puts_seventy_billion_parameters_on_one_gaudi_2() -> None:
+    answer = forecast(replace(LOGGED, quantization=QuantizationMethod.INC), SEVENTY, GAUDI2)
+    assert answer.problems == ()
+
+
+def test_format_known_only_to_the_checkpoint_is_assumed() -> None:
+    notes = forecast(replace(LOGGED, quantization=QuantizationMethod.AWQ), LLAMA, GAUDI2).notes
+    assert notes[1] == "The checkpoint's own awq format is not known; its weights are taken as 4 bits in groups of 128."
+
+
+@pytest.mark.parametrize("method", [None, QuantizationMethod.INC, QuantizationMethod.FP8])
+def test_conversion_while_loading_needs_no_note(method: QuantizationMethod | None) -> None:
+    assert len(forecast(replace(LOGGED, quantization=method), LLAMA, GAUDI2).notes) == 1
+
+
+def test_fp8_may_take_much_longer_to_compile() -> None:
+    prompt = forecast(replace(LOGGED, quantization=QuantizationMethod.FP8), LLAMA, GAUDI2).prompt
+    assert prompt is not None
+    assert prompt.compile_seconds is not None
+    assert (prompt.compile_seconds.value, prompt.compile_seconds.most) == pytest.approx((13, 13 * 504 / 66))
+    assert "504 s instead of 66 s" in prompt.compile_seconds.source
+
+
+def test_fp8_cache_holds_twice_the_blocks() -> None:
+    plain, fp8 = (
+        forecast(replace(LOGGED, kv_cache_dtype=dtype), LLAMA, GAUDI2).kv_blocks.value
+        for dtype in (KvCacheDtype.AUTO, KvCacheDtype.FP8)
+    )
+    assert fp8 == pytest.approx(2 * plain, abs=1)
