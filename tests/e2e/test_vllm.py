@@ -1,4 +1,4 @@
-"""Engine vllm on the real node: warm-up progress, chats and tool calls through the Service, and an upgrade under load."""
+"""Engine vllm on the real node: warm-up progress, chats and tool calls by the Service, and an upgrade under load."""
 
 import json
 from collections.abc import Iterator
