@@ -1,36 +1,129 @@
-"""The journal on disk: its content, and that no state of the disk can break a warm-up."""
+"""The journal of earlier warm-ups: its lines, its keys, the compile time saved by a recipe, and faults of the disk."""
 
+from contextlib import suppress
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.warmup.estimate import StepKind
-from gaudi_runtime.warmup.journal import Journal, journal_name
+from gaudi_runtime.warmup.journal import (
+    Journal,
+    JournalUnusable,
+    Recipes,
+    format_header,
+    format_journal,
+    format_step,
+    journal_name,
+    parse_journal,
+)
 
-KEY = RecipeKey(software="sim", card="gaudi2", model="llama", dtype="auto", parallelism="tensor 1")
-STEP = (StepKind.COMPILE, BucketPhase.DECODE, Bucket(4, 1, 64))
+KEY = RecipeKey(software="1.22 hpuGraphs", card="gaudi2", model="llama", dtype="bfloat16", parallelism="tensor 1")
+BUCKET = Bucket(4, 512, 0)
+COMPILED = (StepKind.COMPILE, BucketPhase.PROMPT, BUCKET)
+STEPS = st.tuples(
+    st.sampled_from(StepKind), st.sampled_from(BucketPhase), st.builds(Bucket, *[st.integers(0, 10**6)] * 3)
+)
+
+
+@given(st.dictionaries(STEPS, st.integers(0, 10**9).map(lambda n: n / 10**6), max_size=20))
+def test_journal_round_trips(seconds: dict[tuple[StepKind, BucketPhase, Bucket], float]) -> None:
+    assert parse_journal(format_journal(Recipes(seconds), KEY), KEY).seconds == pytest.approx(seconds)
+
+
+def test_last_line_of_a_step_counts() -> None:
+    text = format_header(KEY) + format_step(COMPILED, 9) + format_step(COMPILED, 3)
+    assert parse_journal(text, KEY).seconds == {COMPILED: 3}
+
+
+def test_truncated_last_line_is_ignored() -> None:
+    text = format_header(KEY) + format_step(COMPILED, 9) + format_step(COMPILED, 3)[:-4]
+    assert parse_journal(text, KEY).seconds == {COMPILED: 9}
+
+
+def test_compiled_shape_will_be_loaded_and_others_compiled() -> None:
+    recipes = Recipes({COMPILED: 1.0})
+    assert recipes.kind(BucketPhase.PROMPT, BUCKET) is StepKind.LOAD
+    assert recipes.kind(BucketPhase.DECODE, BUCKET) is StepKind.COMPILE
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(RecipeKey)])
+def test_every_part_of_the_key_selects_another_journal(field: str) -> None:
+    other = replace(KEY, **{field: "another"})
+    assert journal_name(other) != journal_name(KEY)
+    with pytest.raises(JournalUnusable, match="its first line does not match this software"):
+        parse_journal(format_header(other), KEY)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "not json",
+        "[]",
+        "null",
+        '{"step":"compile"}',
+        '{"step":"fly","phase":"prompt","bucket":[1,1,0],"seconds":1}',
+        '{"step":"compile","phase":"prompt","bucket":[1,1],"seconds":1}',
+        '{"step":"compile","phase":"prompt","bucket":[1,true,-1],"seconds":1}',
+        '{"step":"compile","phase":"prompt","bucket":[1,1,0],"seconds":-1}',
+        '{"step":"compile","phase":"prompt","bucket":[1,1,0],"seconds":NaN}',
+        '{"step":"compile","phase":"prompt","bucket":[1,1,0],"seconds":Infinity}',
+        "[" * 5000,
+    ],
+)
+def test_invalid_line_makes_the_journal_unusable_and_is_named(wrong: str) -> None:
+    with pytest.raises(JournalUnusable, match="line 3"):
+        parse_journal(format_header(KEY) + format_step(COMPILED, 1) + wrong + "\n", KEY)
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_a_journal_or_unusable(text: str) -> None:
+    with suppress(JournalUnusable):
+        assert parse_journal(text, KEY).seconds == {}
+
+
+def test_loading_saves_the_compile_time_minus_its_own() -> None:
+    assert Recipes({COMPILED: 9.0}).saved((StepKind.LOAD, BucketPhase.PROMPT, BUCKET), 2.0) == 7.0
+
+
+def test_compiling_saves_nothing() -> None:
+    assert Recipes({COMPILED: 9.0}).saved((StepKind.COMPILE, BucketPhase.DECODE, BUCKET), 2.0) == 0.0
+
+
+def test_own_seconds_of_a_shared_step_count() -> None:
+    decode = (StepKind.COMPILE, BucketPhase.DECODE, BUCKET)
+    both = Recipes({COMPILED: 1.0}).and_those_of(Recipes({COMPILED: 2.0, decode: 3.0}))
+    assert both.seconds == {COMPILED: 1.0, decode: 3.0}
+
+
+SIM_KEY = RecipeKey(software="sim", card="gaudi2", model="llama", dtype="auto", parallelism="tensor 1")
+
+
+SIM_STEP = (StepKind.COMPILE, BucketPhase.DECODE, Bucket(4, 1, 64))
 
 
 def write_journal(folder: Path) -> Path:
-    journal = Journal(str(folder), KEY)
-    journal.write(STEP, 1.5)
+    journal = Journal(str(folder), SIM_KEY)
+    journal.write(SIM_STEP, 1.5)
     journal.close()
-    return folder / journal_name(KEY)
+    return folder / journal_name(SIM_KEY)
 
 
 def read_steps(folder: Path) -> object:
     """Return the steps that a new process reads."""
-    journal = Journal(str(folder), KEY)
+    journal = Journal(str(folder), SIM_KEY)
     journal.close()
     return journal.recipes.seconds
 
 
 def test_step_survives_the_process_that_wrote_it(tmp_path: Path) -> None:
     write_journal(tmp_path / "new" / "folder")
-    assert read_steps(tmp_path / "new" / "folder") == {STEP: 1.5}
+    assert read_steps(tmp_path / "new" / "folder") == {SIM_STEP: 1.5}
 
 
 def test_superseded_lines_are_removed_at_the_next_start(tmp_path: Path) -> None:
@@ -44,25 +137,25 @@ def test_superseded_lines_are_removed_at_the_next_start(tmp_path: Path) -> None:
 def test_corrupt_journal_is_ignored_with_a_reason_and_restarted(tmp_path: Path, content: bytes) -> None:
     file = write_journal(tmp_path)
     file.write_bytes(content)
-    journal = Journal(str(tmp_path), KEY)
+    journal = Journal(str(tmp_path), SIM_KEY)
     assert journal.recipes.seconds == {}
     assert journal.warning is not None
     assert "is ignored and replaced: " in journal.warning
-    journal.write(STEP, 2.0)
+    journal.write(SIM_STEP, 2.0)
     journal.close()
-    assert read_steps(tmp_path) == {STEP: 2.0}
+    assert read_steps(tmp_path) == {SIM_STEP: 2.0}
 
 
 def test_missing_folder_disables_only_the_journal(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    journal = Journal(str(tmp_path / "file" / "folder"), KEY)
-    journal.write(STEP, 1.0)
+    journal = Journal(str(tmp_path / "file" / "folder"), SIM_KEY)
+    journal.write(SIM_STEP, 1.0)
     assert journal.warning is not None
     assert "is not kept: Not a directory" in journal.warning
 
 
 def test_nothing_is_kept_without_a_folder_or_a_key(tmp_path: Path) -> None:
-    for journal in (Journal(None, KEY), Journal(str(tmp_path), None)):
-        journal.write(STEP, 1.0)
+    for journal in (Journal(None, SIM_KEY), Journal(str(tmp_path), None)):
+        journal.write(SIM_STEP, 1.0)
         assert (journal.recipes.seconds, journal.warning) == ({}, None)
     assert list(tmp_path.iterdir()) == []
