@@ -120,3 +120,7 @@ async def captured_percent(api: KubeApi) -> Object | None:
     """Return the captured percentages in the status."""
     status: Object = (await api.get("GaudiInference", "tiny") or {}).get("status") or {}
     return status.get("capturedPercent")
+
+
+def spec_of(child: Object) -> object:
+    return child["metadata"]["uid"], child["spec"]

@@ -28,8 +28,7 @@ from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
 from localcluster import ControlPlane
 from localcluster.programs import build
 from tests.cluster.pods import all_running, gate, ready, stalled
-from tests.cluster.test_revisions import runs_alone
-from tests.cluster.test_rollout import CHANGED, rolled_out, watched
+from tests.cluster.test_rollout import CHANGED, rolled_out, runs_alone, watched
 from tests.cluster.test_rollout import revisions as names_of_revisions
 from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime

@@ -1,10 +1,12 @@
-"""PlanAccepted on a real API server: an estimate before a pod exists, then the figures of the pod."""
+"""Refused specs start no pod, and PlanAccepted has an estimate before a pod exists, then its figures."""
 
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from gaudi_operator.core.names import NAME_LABEL
-from tests.cluster.pods import all_running, ready, stalled
+from tests.cluster.pods import all_running, pod_ready, ready, running, spec_of, stalled
 from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
 from tests.support.forecasts import seed
@@ -88,3 +90,35 @@ async def reports_gap(api: KubeApi, kind: str) -> bool:
     """Return whether the condition of type `kind` names the gap."""
     condition = condition_of(await api.get("GaudiInference", "tiny"), kind)
     return condition.get("reason") == "BucketsMissing" and "1 gap from (3, 1, 3)" in condition["message"]
+
+
+IMPOSSIBLE = {
+    "no KV block fits": ({"accelerator": {"deviceMemory": "1"}}, "PlanImpossible"),
+    "a source that is not built": (
+        {"model": {"source": {"hostPath": {"path": "/models"}, "persistentVolumeClaim": None}}},
+        "HostPathNotAllowed",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "reason"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+async def test_impossible_spec_is_a_condition_and_starts_no_pod(
+    api: KubeApi, operator: OperatorProcess, change: Object, reason: str
+) -> None:
+    await api.create(gaudi_inference("tiny", **change))
+    await until(partial(stalled, api, reason), f"the resource to be Stalled with {reason}")
+    assert not await api.list("ReplicaSet", NAME_LABEL)
+
+
+async def test_impossible_change_leaves_serving_pods_untouched(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny"))
+    await until(partial(ready, api), "the resource to be Ready")
+    pod = await running(api, kubelet)
+    sets = await api.list("ReplicaSet", NAME_LABEL)
+    await api.merge("GaudiInference", "tiny", {"spec": {"accelerator": {"deviceMemory": "1"}}})
+    await until(partial(stalled, api, "PlanImpossible"), "the resource to be Stalled")
+    assert await pod_ready(api, pod)
+    assert [spec_of(each) for each in await api.list("ReplicaSet", NAME_LABEL)] == [spec_of(each) for each in sets]

@@ -1,8 +1,9 @@
-"""Recorded objects of earlier releases, which keep running under this release and after a downgrade."""
+"""Objects of earlier releases, which keep running, and newer operators and definitions, which restart no pod."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 import yaml
@@ -10,11 +11,13 @@ import yaml
 from gaudi_operator.api.crd import crd_yaml
 from gaudi_operator.core.names import FIELD_MANAGER, NAME_LABEL
 from tests.cluster.conftest import Kubectl, NewOperator
-from tests.cluster.pods import pod_ready, ready
+from tests.cluster.pods import pod_ready, ready, spec_of
 from tests.cluster.record_release import FOLDER, NAMESPACE
+from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
 from tests.support.kube_api import KubeApi, Object, api_version, until
 from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
 
 RELEASES = sorted(path.name for path in FOLDER.iterdir())
 APPLY = {"Content-Type": "application/apply-patch+yaml"}
@@ -120,3 +123,48 @@ async def _what_runs(api: KubeApi) -> dict[str, object]:
         "templates": {each["metadata"]["name"]: each["spec"] for each in sets},
         "revisions": {each["metadata"]["name"]: each["data"] for each in revisions},
     }
+
+
+async def test_new_operator_release_restarts_no_pod(api: KubeApi, kubelet: Kubelet, new_operator: NewOperator) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    async with new_operator():
+        await api.create(gaudi_inference("tiny"))
+        await until(partial(ready, api), "the resource to be Ready")
+    sets, pods = await api.list("ReplicaSet", NAME_LABEL), await api.list("Pod", NAME_LABEL)
+    async with new_operator(runtime_image="registry.test/runtime:2") as newer:
+        await api.merge("GaudiInference", "tiny", {"spec": {"service": {"port": 8080}}})
+        await until(partial(_service_port, api, 8080), "the newer operator to have reconciled")
+        await until(partial(ready, api), "the resource to be Ready")
+        assert await newer.value("gaudi_operator_reconciles_total") > 0
+    assert [spec_of(each) for each in await api.list("ReplicaSet", NAME_LABEL)] == [spec_of(each) for each in sets]
+    assert uids_of(await api.list("Pod", NAME_LABEL)) == uids_of(pods)
+
+
+async def test_newer_definition_restarts_no_pod(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, kubectl: Kubectl, crd: str, tmp_path: Path
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny"))
+    await until(partial(ready, api), "the resource to be Ready")
+    sets, pods = await api.list("ReplicaSet", NAME_LABEL), await api.list("Pod", NAME_LABEL)
+    field = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/ofTheFuture"
+    addition = f'[{{"op":"add","path":"{field}","value":{{"type":"string","default":"new"}}}}]'
+    kubectl("patch", "crd", crd, "--type=json", f"--patch={addition}")
+    try:
+        await api.merge("GaudiInference", "tiny", {"spec": {"service": {"port": 8080}}})
+        await until(partial(_service_port, api, 8080), "the operator to have reconciled")
+        assert (await api.get("GaudiInference", "tiny") or {})["spec"]["ofTheFuture"] == "new"
+        await until(partial(ready, api), "the resource to be Ready")
+    finally:
+        kubectl("patch", "crd", crd, "--type=json", f'--patch=[{{"op":"remove","path":"{field}"}}]')
+    assert [spec_of(each) for each in await api.list("ReplicaSet", NAME_LABEL)] == [spec_of(each) for each in sets]
+    assert uids_of(await api.list("Pod", NAME_LABEL)) == uids_of(pods)
+
+
+async def _service_port(api: KubeApi, port: int) -> bool:
+    service = await api.get("Service", "tiny")
+    return service is not None and service["spec"]["ports"][0]["port"] == port
+
+
+def uids_of(objects: list[Object]) -> set[str]:
+    return {each["metadata"]["uid"] for each in objects}

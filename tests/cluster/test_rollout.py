@@ -1,4 +1,4 @@
-"""A rollout that replaces pods one after the other and keeps the minimum number of pods available."""
+"""A rollout that keeps the minimum available, is in place without room, and can be paused and rolled back."""
 
 import asyncio
 import random
@@ -7,9 +7,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from gaudi_operator.core.names import NAME_LABEL, REVISION_LABEL
+from gaudi_operator.cli.kubectl.undo import undo_patch
+from gaudi_operator.core.names import FAILURE_ANNOTATION, NAME_LABEL, REVISION_LABEL
+from gaudi_runtime.contract.report import Phase
 from tests.cluster.conftest import NewOperator
-from tests.cluster.pods import all_running, is_open, leads, ready
+from tests.cluster.pods import all_running, is_open, leads, ready, stalled
 from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
 from tests.support.kube_api import KubeApi, Object, condition_of, until
@@ -52,31 +54,6 @@ async def test_old_pods_stay_until_new_pods_are_warm(api: KubeApi, kubelet: Kube
     await until(partial(ready, api), "the resource to be Ready")
 
 
-async def test_scaling_creates_no_revision_and_restarts_no_pod(
-    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
-) -> None:
-    kubelet.on_start = FakeRuntime.warm
-    await api.create(gaudi_inference("tiny"))
-    await until(partial(ready, api), "the resource to be Ready")
-    (before,) = await api.list("Pod", NAME_LABEL)
-    await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 3}}, "scale")
-    await until(partial(ready, api), "the resource to be Ready again")
-    pods = await api.list("Pod", NAME_LABEL)
-    assert len(pods) == 3
-    assert before["metadata"]["uid"] in {each["metadata"]["uid"] for each in pods}
-    assert len(await revisions(api)) == 1
-
-
-async def test_scaled_to_zero_is_ready_without_pods(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> None:
-    kubelet.on_start = FakeRuntime.warm
-    await api.create(gaudi_inference("tiny"))
-    await until(partial(ready, api), "the resource to be Ready")
-    await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 0}}, "scale")
-    await until(partial(phase, api, "ScaledToZero"), "the phase ScaledToZero")
-    assert not await api.list("Pod", NAME_LABEL)
-    assert await ready(api)
-
-
 async def test_rollout_ends_although_the_operator_is_killed_repeatedly(
     api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
 ) -> None:
@@ -108,11 +85,6 @@ async def rolled_out(api: KubeApi, old: set[str]) -> bool:
     """Return whether the resource is Ready and all its pods belong to a new revision."""
     pods = await api.list("Pod", NAME_LABEL)
     return await ready(api) and not any(each["metadata"]["labels"][REVISION_LABEL] in old for each in pods)
-
-
-async def phase(api: KubeApi, name: str) -> bool:
-    """Return whether the status has phase `name`."""
-    return ((await api.get("GaudiInference", "tiny") or {}).get("status") or {}).get("phase") == name
 
 
 @dataclass
@@ -170,3 +142,128 @@ async def _caught_up(pods: dict[str, Object], listed: set[str]) -> bool:
 
 def _serves(pod: Object) -> bool:
     return condition_of(pod, "Ready").get("status") == "True" and is_open(pod)
+
+
+async def phase(api: KubeApi, name: str) -> bool:
+    """Return whether the status has phase `name`."""
+    return ((await api.get("GaudiInference", "tiny") or {}).get("status") or {}).get("phase") == name
+
+
+async def test_stalled_revision_stays_rolled_back_after_the_operator_is_killed(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny", replicas=2))
+    await until(partial(ready, api), "the resource to be Ready")
+    (good,) = await revisions(api)
+    kubelet.on_start = lambda runtime: runtime.update(phase=Phase.COMPILING, since_progress_seconds=1801)
+    async with watched(api) as seen:
+        await api.merge("GaudiInference", "tiny", CHANGED)
+        condition = await until(partial(stalled, api, "RolledBack"), "the rollback to end", seconds=60)
+        await operator.kill()
+        await operator.start()
+        await api.merge("GaudiInference", "tiny", {"spec": {"service": {"port": 81}}})
+        await until(partial(observed, api), "the new operator to have reconciled", seconds=60)
+    assert "failed (WarmupStalled): No progress in pod tiny-" in condition["message"]
+    assert min(seen.available) >= 2
+    await until(partial(runs_alone, api, good), "the last pod of the failed revision to have ended")
+    assert [good not in each["metadata"]["name"] for each in await failed(api)] == [True]
+
+
+async def test_pods_are_replaced_in_place_when_nodes_lack_room(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    await two_serve(api, kubelet)
+    kubelet.schedulable = lambda _: len(kubelet.runtimes) < 2
+    await replaced_in_place(api)
+
+
+async def test_pods_are_replaced_in_place_when_quotas_lack_room(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    await two_serve(api, kubelet)
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "two"}, "spec": {"hard": {"pods": "2"}}}
+    await api.create(quota)
+    await until(partial(quota_counts, api), "the quota to count the pods")
+    await replaced_in_place(api)
+
+
+async def test_paused_rollout_resumes_and_is_undone_by_patches(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny", replicas=2))
+    await until(partial(ready, api), "the resource to be Ready")
+    old = await revisions(api)
+    kubelet.on_start = lambda _: None
+    await api.merge("GaudiInference", "tiny", CHANGED)
+    names = set(await until(partial(all_running, api, kubelet, 3), "the canary"))
+    await api.merge("GaudiInference", "tiny", {"spec": {"rollout": {"paused": True}}})
+    await until(partial(observed, api), "the pause to be observed")
+    for name in names:
+        if not kubelet.runtime(name).serving:
+            kubelet.runtime(name).warm()
+    await until(partial(serving, api, 3), "the canary to serve next to the old pods")
+    assert {each["metadata"]["name"] for each in await api.list("Pod", NAME_LABEL)} == names
+    kubelet.on_start = FakeRuntime.warm
+    await api.merge("GaudiInference", "tiny", {"spec": {"rollout": {"paused": False}}})
+    await until(partial(rolled_out, api, old), "the new revision to serve alone", seconds=60)
+    new = await revisions(api) - old
+    await undo(api, *old)
+    await until(partial(rolled_out, api, new), "the first revision to serve again", seconds=60)
+    assert await revisions(api) == old | new
+
+
+async def undo(api: KubeApi, revision: str) -> None:
+    """Patch the spec back to the spec of a kept revision."""
+    resource = await api.get("GaudiInference", "tiny") or {}
+    kept = await api.get("ControllerRevision", f"tiny-{revision}") or {}
+    await api.change("GaudiInference", "tiny", undo_patch(resource, kept["data"]["inputs"]))
+
+
+async def observed(api: KubeApi) -> bool:
+    """Return whether the status has observed the current spec."""
+    resource = await api.get("GaudiInference", "tiny") or {}
+    return bool(resource["status"]["observedGeneration"] == resource["metadata"]["generation"])
+
+
+async def serving(api: KubeApi, count: int) -> bool:
+    """Return whether exactly `count` pods take traffic."""
+    resource = await api.get("GaudiInference", "tiny") or {}
+    return bool(resource["status"]["readyReplicas"] == count)
+
+
+async def runs_alone(api: KubeApi, revision: str) -> bool:
+    """Return whether this revision has pods and no other revision has a pod, including terminating pods."""
+    return {each["metadata"]["labels"][REVISION_LABEL] for each in await api.list("Pod", NAME_LABEL)} == {revision}
+
+
+async def failed(api: KubeApi) -> list[Object]:
+    """Return the ControllerRevisions that are marked as failed."""
+    found = await api.list("ControllerRevision", NAME_LABEL)
+    return [each for each in found if FAILURE_ANNOTATION in (each["metadata"].get("annotations") or {})]
+
+
+async def quota_counts(api: KubeApi) -> bool:
+    """Return whether the quota counts both pods. Before that, the quota would admit a third pod."""
+    quota = await api.get("ResourceQuota", "two") or {}
+    return bool(quota.get("status", {}).get("used", {}).get("pods") == "2")
+
+
+async def two_serve(api: KubeApi, kubelet: Kubelet) -> None:
+    """Create a resource of two replicas and wait until both serve."""
+    kubelet.on_start = FakeRuntime.warm
+    rollout = {"surgeTimeoutSeconds": 1}
+    await api.create(gaudi_inference("tiny", replicas=2, rollout=rollout))
+    await until(partial(ready, api), "the resource to be Ready")
+
+
+async def replaced_in_place(api: KubeApi) -> None:
+    """Change the spec and wait until both pods are replaced, with at most one additional and one missing pod."""
+    old = await revisions(api)
+    async with watched(api) as seen:
+        await api.merge("GaudiInference", "tiny", CHANGED)
+        await until(partial(rolled_out, api, old), "the new revision to serve alone", seconds=90)
+    assert min(seen.available) >= 1
+    assert max(seen.desired) <= 3
+    assert condition_of(await api.get("GaudiInference", "tiny"), "Stalled")["status"] == "False"

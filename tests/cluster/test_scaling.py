@@ -5,6 +5,7 @@ from functools import partial
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, NAME_LABEL
 from gaudi_runtime.contract.report import Requests
 from tests.cluster.pods import only_child, ready
+from tests.cluster.test_rollout import phase, revisions
 from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
 from tests.support.kube_api import KubeApi, Object, until
@@ -88,3 +89,28 @@ async def not_terminating(api: KubeApi) -> dict[str, Object]:
     """Return the pods that are not terminating, by name."""
     pods = await api.list("Pod", NAME_LABEL)
     return {pod["metadata"]["name"]: pod for pod in pods if "deletionTimestamp" not in pod["metadata"]}
+
+
+async def test_scaling_creates_no_revision_and_restarts_no_pod(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny"))
+    await until(partial(ready, api), "the resource to be Ready")
+    (before,) = await api.list("Pod", NAME_LABEL)
+    await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 3}}, "scale")
+    await until(partial(ready, api), "the resource to be Ready again")
+    pods = await api.list("Pod", NAME_LABEL)
+    assert len(pods) == 3
+    assert before["metadata"]["uid"] in {each["metadata"]["uid"] for each in pods}
+    assert len(await revisions(api)) == 1
+
+
+async def test_scaled_to_zero_is_ready_without_pods(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny"))
+    await until(partial(ready, api), "the resource to be Ready")
+    await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 0}}, "scale")
+    await until(partial(phase, api, "ScaledToZero"), "the phase ScaledToZero")
+    assert not await api.list("Pod", NAME_LABEL)
+    assert await ready(api)
