@@ -1,4 +1,4 @@
-"""The admission policies of classes, evaluated without an API server (api/class_policies.py)."""
+"""The policies for classes in the chart, evaluated in CEL without an API server."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`kubectl gaudi buckets`: what a cell says of the buckets in it, and which pod is asked."""
+"""`kubectl gaudi buckets`: the cells of its map, and the pod that is read."""
 
 import pytest
 

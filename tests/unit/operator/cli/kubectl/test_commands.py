@@ -1,4 +1,4 @@
-"""The command line: what is wrong with it, or what the cluster cannot give, ends with 1, as with kubectl."""
+"""Arguments, errors and exit codes common to the commands of `kubectl gaudi`."""
 
 import sys
 from io import StringIO

@@ -1,4 +1,4 @@
-"""The pod that tries cards, and what is read of it."""
+"""`kubectl gaudi hardware-report`: the pod that tries cards, and its report."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The kept revisions as rows and as a document, and the patches of pause, resume and restart."""
+"""`kubectl gaudi rollout history`, `pause`, `resume` and `restart`: rows, documents and patches."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Specs that are refused before a pod starts, with the exact messages."""
+"""Fields, simulations and published Services that are refused before a pod starts, with the exact messages."""
 
 from dataclasses import replace
 from typing import Any

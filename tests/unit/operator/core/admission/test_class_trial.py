@@ -1,4 +1,4 @@
-"""Limits of a class in trial, which refuse nothing but what needs permission (core/admission/class_trial.py)."""
+"""Values beyond the limits of a class in trial are reported, and only missing permissions refuse."""
 
 from typing import Any
 

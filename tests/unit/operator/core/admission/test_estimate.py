@@ -1,4 +1,4 @@
-"""Estimates of a spec: refusals, warnings, and unknown figures."""
+"""Estimated memory and graphs of a spec: refusals, warnings, and unknown figures."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Plans with gaps, and the question about them (core/admission/forecast_checks.py)."""
+"""Plans with gaps: batches without a bucket are refused unless the spec allows them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Stored pod templates that the operator cannot have rendered (core/admission/pod_fields.py)."""
+"""Stored pod templates that the operator cannot have rendered are refused."""
 
 import json
 from collections.abc import Callable

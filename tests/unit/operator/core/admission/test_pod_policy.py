@@ -1,4 +1,4 @@
-"""Rules for the rendered pod template without a class (core/admission/pod_policy.py)."""
+"""Fields of a pod that need the permission of a class: host paths, groups, variables and annotations."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The parts of a pod template that admission reads (core/admission/pod_view.py)."""
+"""Reading sources, images, cards and host paths from a pod template."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Class limits applied to a rendered pod (core/admission/revision_limits.py)."""
+"""Class limits of the pod: cards, replicas, images, tolerations and node labels, with the exact messages."""
 
 from dataclasses import replace
 from typing import Any

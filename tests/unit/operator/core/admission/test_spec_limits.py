@@ -1,4 +1,4 @@
-"""Class limits for Service, clients, PVC and surge (core/admission/spec_limits.py)."""
+"""Class limits of the Service, clients, PVC and surge, with the exact messages."""
 
 from typing import Any
 

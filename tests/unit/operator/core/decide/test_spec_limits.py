@@ -1,4 +1,4 @@
-"""decide() stories of class limits for Service, clients, PVC and surge."""
+"""Class limits of Service, clients, PVC and surge: what a reconcile leaves unchanged or stops."""
 
 from typing import Any
 

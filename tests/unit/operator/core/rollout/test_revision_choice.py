@@ -1,4 +1,4 @@
-"""The selection of the revision to run."""
+"""The choice of the revision to run after failures, rollbacks and pauses."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Hints about a spec, which refuse nothing."""
+"""Hints about a spec (default mode, untested model or card), which refuse nothing."""
 
 from dataclasses import replace
 from typing import Any

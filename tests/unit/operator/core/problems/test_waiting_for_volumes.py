@@ -1,4 +1,4 @@
-"""A pod that waits for a volume names its PersistentVolumeClaim and the field that names it."""
+"""A pod that waits for its volumes: its claim, the field that names it, and the deadline."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -12,6 +12,7 @@ from gaudi_operator.core.problems.spec_fields import claim_fields
 from gaudi_operator.core.rendering.volumes import volumes
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
+from gaudi_runtime.errors import Problem
 from tests.support.builders import Object
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, pod, view
@@ -128,3 +129,45 @@ def test_pod_of_an_unknown_revision_waits_for_a_volume() -> None:
 def test_each_rendered_claim_has_the_field_that_names_it(spec: Object, claim: str, field: str) -> None:
     asked = inference(**spec)
     assert claim_fields({"spec": {"volumes": volumes(asked, "config")}}, asked.identity.name)[claim] == field
+
+
+def unprepared(seconds: int) -> PodView:
+    """Return a scheduled pod that has had no sandbox for `seconds`."""
+    since = stamp(NOW - timedelta(seconds=seconds))
+    prepared = condition("PodReadyToStartContainers", False, since=since)
+    return view(pod(container=None, phase="Pending", conditions=(condition("PodScheduled", True), prepared)))
+
+
+def test_pod_waiting_long_for_volumes_has_a_problem() -> None:
+    assert problem_of(unprepared(181), state_of(), ROOM) == Problem(
+        "PodNotPrepared",
+        "Pod a has a node and has waited for its volumes or its network for more than 180 s. The events of "
+        "`kubectl describe pod a` name what is missing.",
+        since=NOW - timedelta(seconds=181),
+    )
+
+
+def test_pod_that_waits_for_claims_names_them() -> None:
+    volumes = [{"name": "model", "persistentVolumeClaim": {"claimName": "models"}}]
+    revision = Revision("r1", 1, {}, {"spec": {"volumes": volumes}}, "")
+    found = problem_of(unprepared(181), state_of(stored=(revision,)), ROOM)
+    assert found is not None
+    assert found.message.endswith(
+        "It mounts PersistentVolumeClaim models (spec.model.source.persistentVolumeClaim.claimName). A ReadWriteOnce "
+        "PVC serves the pods of one node only: use ReadWriteMany, or spec.pod.nodeSelector."
+    )
+
+
+def test_pod_waiting_briefly_for_volumes_has_no_problem() -> None:
+    assert problem_of(unprepared(179), state_of(), ROOM) is None
+
+
+def test_pod_with_its_volumes_has_no_problem() -> None:
+    prepared = condition("PodReadyToStartContainers", True)
+    assert problem_of(view(pod(conditions=(prepared,))), state_of(), ROOM) is None
+
+
+def test_pod_without_its_volumes_requeues_at_its_deadline() -> None:
+    state = state_of()
+    assert problem_of(unprepared(170), state, ROOM) is None
+    assert state.deadlines.requeue_after == pytest.approx(10.1)
