@@ -1,4 +1,4 @@
-"""Ending a stream at stop strings."""
+"""Ending a stream at stop strings, in pieces of text of any engine."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Several commits in one folder, and the bytes that are counted while another process works in it."""
+"""Commits kept in one folder: which are removed for space, and the bytes counted while another process works in it."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""The verbs of a worker on a Gaudi card, with a fake of the plugin."""
+"""The verbs of a worker on a Gaudi card until serving starts: profile, plan, warm-up and capture of single buckets."""
 
 from dataclasses import dataclass, field
 
