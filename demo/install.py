@@ -33,11 +33,11 @@ class Installed:
         return self.cluster.kubeconfig
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """Run kubectl and return its output. Raises LocalClusterError with its error."""
+        """Run kubectl and return its output. Raises LocalClusterError with the error output."""
         return self.cluster.kubectl(*arguments, stdin=stdin)
 
     def helm(self, *arguments: str) -> str:
-        """Run Helm and return its output. Raises LocalClusterError with its error."""
+        """Run Helm and return its output. Raises LocalClusterError with the error output."""
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
         command = [str(build.helm() / "helm"), *arguments]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

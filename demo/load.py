@@ -25,7 +25,7 @@ class Traffic:
     """Requests to a Service from inside the cluster, until stopped."""
 
     def __init__(self, kubectl: Kubectl, namespace: str, image: str) -> None:
-        """Start nothing yet."""
+        """Create the client without starting it."""
         self._pod = ClientPod(kubectl, namespace, "traffic", image, SCRIPT)
 
     def start(self, service: str, model: str, *, workers: int = 4, max_tokens: int = 12, pause: float = 0.0) -> None:

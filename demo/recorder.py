@@ -7,10 +7,10 @@ from typing import Self
 
 
 class Recorder(ABC):
-    """A recorder whose `record` runs from enter to exit. `record` must return once `done` is set."""
+    """A recorder whose `record` runs during the block. `record` must return when `done` is set."""
 
     def __init__(self) -> None:
-        """Start nothing yet."""
+        """Create the recorder without starting it."""
         self.done = threading.Event()
         self._thread = threading.Thread(target=self.record, daemon=True)
 

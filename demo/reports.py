@@ -18,7 +18,7 @@ class ReportRecorder(Recorder):
     """A recorder that reads the report of every pod of a resource through the API server's proxy."""
 
     def __init__(self, kubeconfig: str, namespace: str, name: str) -> None:
-        """Read nothing yet."""
+        """Create the recorder without reading a report."""
         super().__init__()
         self._api: Any = client.CoreV1Api(config.new_client_from_config(kubeconfig))
         self._namespace = namespace

@@ -12,7 +12,7 @@ class Resource:
     """One GaudiInference, watched and patched with the permissions of a user."""
 
     def __init__(self, kubeconfig: str, namespace: str, name: str) -> None:
-        """Send nothing yet."""
+        """Create the client without sending a request."""
         self._api: Any = client.CustomObjectsApi(config.new_client_from_config(kubeconfig))
         self.namespace = namespace
         self.name = name
@@ -37,7 +37,7 @@ class Resource:
 
 
 def condition(state: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Return the condition `kind` if it belongs to the current generation, otherwise an Unknown condition."""
+    """Return the condition `kind` if it belongs to the current generation, or an Unknown condition."""
     for each in state.get("status", {}).get("conditions", []):
         if each["type"] == kind and each.get("observedGeneration") == state["metadata"]["generation"]:
             return dict(each)
@@ -55,6 +55,6 @@ def is_ready(state: dict[str, Any]) -> bool:
 
 
 def is_stalled(state: dict[str, Any], reason: str) -> bool:
-    """Return True if the current generation is stalled for this reason. Other reasons may come before it."""
+    """Return True if the current generation is stalled for `reason`. Other reasons may appear earlier."""
     found = condition(state, "Stalled")
     return bool((found["status"], found["reason"]) == ("True", reason))

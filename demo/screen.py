@@ -23,7 +23,7 @@ class LiveTable:
     """The resource's table, redrawn in place. Without a terminal, it is printed at every third of the warm-up."""
 
     def __init__(self) -> None:
-        """Show nothing yet."""
+        """Create the table without showing it."""
         self._live = Live(console=console, refresh_per_second=8) if console.is_terminal else None
         self._shown = ""
 

@@ -54,7 +54,7 @@ def chat(installed: Installed) -> None:
 
 
 def upgrade(installed: Installed, resource: Resource) -> None:
-    """Roll out a new revision while a client pod sends requests, and print their results."""
+    """Roll out a new revision while a client pod sends requests, and print the results of the requests."""
     show_prompt_change(MANIFEST, FINER_BUCKETS, console)
     traffic = Traffic(installed.kubectl, NAMESPACE, install.RUNTIME_IMAGE)
     traffic.start(EXAMPLE, EXAMPLE)

@@ -1,7 +1,7 @@
-"""Sends chat requests and prints one JSON line per answer. It runs in any pod that has Python.
+"""Sends chat requests and prints one JSON line per answer. The script runs in any pod that has Python.
 
-Half of the workers stream, and half keep their connection open as most clients do. Failed requests are not retried. On
-SIGTERM, the running requests are finished, then the process ends.
+Half of the workers stream, and half keep their connection open as most clients do. Failed requests are not retried.
+After SIGTERM, the script finishes its running requests and then ends.
 """
 
 import argparse
@@ -87,7 +87,7 @@ def _request(connection: http.client.HTTPConnection, body: dict[str, Any]) -> di
 
 
 def _fault(status: int, text: str, *, stream: bool) -> str:
-    """Return the error of an answer; empty if it is complete. A stream must end with [DONE] and a finish reason."""
+    """Return the error of an answer, or '' if it is complete. A stream must end with [DONE] and a finish reason."""
     if status != http.client.OK:
         return f"HTTP {status}: {text[:200]}"
     if not stream:

@@ -38,7 +38,7 @@ def up(name: Name = "gaudi", profile: Profile = "node") -> None:
 
 @app.command()
 def down(name: Name = "gaudi") -> None:
-    """Stop a node and remove everything of it, including logs; images stay in the cache."""
+    """Stop a node and remove all its files, including logs. Images stay in the cache."""
     clean_up(run_dir(name))
     shutil.rmtree(run_dir(name), ignore_errors=True)
 
@@ -96,7 +96,7 @@ def build_image(target: Target, tag: Tag, build_arg: BuildArgument = None, name:
 def load_image(
     tag: Annotated[str, typer.Argument(help="Name of an image built before.")], name: Name = "gaudi"
 ) -> None:
-    """Load an image into a running node; only new layers are copied."""
+    """Load an image into a running node. Only new layers are copied."""
     running(name).load_image(tag)
 
 

@@ -1,4 +1,4 @@
-"""The cache between runs, with locks so that two concurrent runs do not make the same folder twice."""
+"""The cache between runs, with locks so that two concurrent runs do not create the same folder twice."""
 
 import fcntl
 import os
@@ -17,7 +17,7 @@ def cache_dir() -> Path:
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Hold the lock file `path` during the block. The kernel releases the lock when this process ends."""
+    """Lock the file `path` during the block. The kernel releases the lock when this process ends."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
         try:
@@ -29,7 +29,7 @@ def exclusive(path: Path) -> Iterator[None]:
 
 
 def made_once(name: str, make: Callable[[Path], None]) -> Path:
-    """Return the cached folder `name`, which `make` fills the first time. Incomplete folders are made again."""
+    """Return the cached folder `name`, which `make` fills on the first call. Incomplete folders are created again."""
     folder = cache_dir() / name
     if folder.exists():
         return folder

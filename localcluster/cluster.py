@@ -1,4 +1,4 @@
-"""The choice of a cluster: the cluster of KUBECONFIG, otherwise kind's cluster, otherwise a node of our own."""
+"""The choice of a cluster: first the cluster of KUBECONFIG, then kind's cluster, then a node of our own."""
 
 import json
 import os
@@ -29,7 +29,7 @@ class Cluster(Protocol):
     kubeconfig: Path
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """Run kubectl as administrator and return its output. Raises LocalClusterError with its error."""
+        """Run kubectl as administrator and return its output. Raises LocalClusterError with the error output."""
 
     def build_image(self, target: str, tag: str, arguments: Mapping[str, str] | None = None) -> None:
         """Make the Dockerfile's `target` available to pods as `tag`."""
@@ -42,7 +42,7 @@ class Cluster(Protocol):
 
 
 def cluster(name: str = "gaudi", images: Mapping[str, str] | None = None) -> Cluster:
-    """Return the cluster of `KUBECONFIG`, otherwise kind's if its engine answers, otherwise our node `name`.
+    """Return the cluster of `KUBECONFIG`, or kind's cluster if its engine answers, or our node `name`.
 
     The cluster is started if necessary, and stays until `remove_cluster`. Its pods can use `images` (target of the
     Dockerfile -> name). If no cluster is possible, raises LocalClusterError with the remedy.
@@ -149,7 +149,8 @@ class KindCluster:
     def _pipe(self, tag: str) -> None:
         """Load an archive of the engine's image, because `kind load docker-image` requires Docker for every provider.
 
-        The archive is piped to one node at a time, so that an image of gigabytes takes no additional disk space.
+        The archive is piped to one node after the other, so that an image of several gigabytes takes no additional disk
+        space.
         """
         _run(self._engine, "image", "inspect", tag)  # reports a missing image more clearly than an empty pipe
         load = (self._kind, "load", "image-archive", "/dev/stdin", "--name", self._name, "--nodes")
@@ -185,16 +186,16 @@ def _kind() -> str | None:
 
 
 def _engine() -> str:
-    """Return Docker, or the engine of kind's own variable.
+    """Return Docker, or the engine in kind's own variable.
 
-    kind itself uses podman if Docker is missing. This project does not, because many machines have podman for other
-    purposes, and on Linux our own node starts faster.
+    If Docker is missing, kind uses Podman. This project does not, because many machines have Podman for other purposes,
+    and on Linux our own node starts faster.
     """
     return os.environ.get("KIND_EXPERIMENTAL_PROVIDER") or "docker"
 
 
 def _kubectl() -> Path:
-    """Return the user's own kubectl, which fits their cluster best, otherwise the kubectl that we build."""
+    """Return the user's own kubectl, whose version fits the cluster best, or the kubectl that we build."""
     return Path(shutil.which("kubectl") or build.kubernetes() / "kubectl")
 
 

@@ -1,5 +1,5 @@
-"""The only error of this package. Its message is a sentence with the fault and the remedy."""
+"""The only error of this package. Its message states the error and the remedy in one sentence."""
 
 
 class LocalClusterError(Exception):
-    """A request to the local cluster failed. The message is complete without a traceback."""
+    """A failed operation on the local cluster. The message is complete without a traceback."""

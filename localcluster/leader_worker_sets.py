@@ -50,7 +50,7 @@ def fitted(documents: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _admits(cluster: Cluster) -> bool:
-    """Return True if the controller's webhooks answer. Its readiness probe succeeds before they listen."""
+    """Return True if the controller's webhooks answer. Its readiness probe succeeds before the webhooks listen."""
     try:
         cluster.kubectl("create", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(_PROBE))
     except LocalClusterError:

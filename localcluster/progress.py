@@ -19,7 +19,7 @@ console = Console(stderr=True, highlight=False, soft_wrap=True)
 
 @dataclass(frozen=True)
 class Running:
-    """A step. `seconds` is its time on two cores; 0 if it was not measured."""
+    """A step. `seconds` is its duration on two cores, or 0 if the step was not measured."""
 
     what: str
     seconds: float

@@ -115,7 +115,7 @@ def _members(path: str, paths: set[str]) -> set[str]:
 
 
 def _counted(page: str, fields: Fields) -> Fields:
-    """Return the fields that need a row. Members of a field whose row names a type need none."""
+    """Return the fields that need a row. If the row of a field names a type, the members of the field need no row."""
     typed = [row for row in read_rows(page) if row.type]
     return {
         part: {

@@ -65,7 +65,7 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
 
 
 def why_not(program: str | None, model: Path) -> str | None:
-    """Return a sentence about a missing model or program; None if nothing is missing."""
+    """Return a sentence about a missing model or program, or None if both exist."""
     if not (model / "config.json").is_file():
         return "Set MODEL: make hardware MODEL=/path/of/a/checkpoint, a folder with config.json and safetensors."
     if program is None:
@@ -90,7 +90,7 @@ def container(program: str, image: str, model: Path) -> list[str]:
 
 
 def write(output: str) -> int:
-    """Write the report that a trial has printed, and show its proofs. Returns the exit code."""
+    """Write the report that a trial has printed, and show the proofs in the report. Returns the exit code."""
     lines = output.strip().splitlines()
     if not lines:
         console.print("The test wrote no report: its output is printed above.")

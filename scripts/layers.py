@@ -31,7 +31,7 @@ def layers_of(contract: dict[str, Any]) -> Iterator[Layers]:
 
 
 def may_import(module: str, contracts: Contracts) -> str | None:
-    """Return the cell with the allowed imports of a module; None if the module is in no `layers` contract."""
+    """Return the cell with the allowed imports of a module, or None if the module is in no `layers` contract."""
     found = (layers for each in contracts if each["type"] == "layers" for layers in layers_of(each))
     below = [allowed for layers in found if (allowed := _below(module, layers)) is not None]
     if not below:

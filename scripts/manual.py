@@ -30,7 +30,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def _outside(page: str, link: str) -> str | None:
-    """Return the repository path of the target of a link in docs/`page`; None if the target is in docs/."""
+    """Return the repository path of the target of a link in docs/`page`, or None if the target is in docs/."""
     target = normpath(f"docs/{PurePosixPath(page).parent}/{link}")
     return None if target.startswith("docs/") else target
 
@@ -53,7 +53,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Replace links to files outside docs/ by links to the copies. mkdocs reports links to missing files."""
+    """Replace links to files outside docs/ with links to the copies. mkdocs reports links to missing files."""
     here = page.file.src_uri
 
     def turned(found: re.Match[str]) -> str:
@@ -66,7 +66,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Load the mermaid script only on pages with diagrams, because it is large. The theme uses a loaded script."""
+    """Load the mermaid script only on pages with diagrams, because the script is large.
+
+    The theme uses a loaded script.
+    """
     if not files.get_file_from_path(_MERMAID_COPY) or '<pre class="mermaid">' not in html:
         return html
     return f'{html}\n<script src="{relpath(_MERMAID_COPY, PurePosixPath(page.file.src_uri).parent)}"></script>'

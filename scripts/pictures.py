@@ -104,7 +104,7 @@ class Fleet:
     """The models of the pictures on a cluster."""
 
     def __init__(self, installed: Installed) -> None:
-        """Apply nothing yet."""
+        """Create the fleet without applying a model."""
         self._installed = installed
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
@@ -185,7 +185,7 @@ def shown(arguments: tuple[str, ...], columns: int, environment: dict[str, str])
 
 
 def svg(arguments: tuple[str, ...], written: str, columns: int) -> str:
-    """Return the SVG of a terminal with `columns` and this output. It loads nothing from other hosts."""
+    """Return the SVG of a terminal with `columns` and this output. The SVG loads nothing from other hosts."""
     command = f"kubectl {' '.join(arguments)}"
     console = Console(
         file=StringIO(), record=True, width=columns, force_terminal=True, color_system="truecolor", legacy_windows=False

@@ -142,7 +142,7 @@ def everywhere() -> list[Place]:
 
 
 def main(arguments: list[str]) -> int:
-    """Compare the counts with the baseline, or write the baseline. The exit code is 1 if the counts are refused."""
+    """Compare the counts with the baseline, or write the baseline. Return 1 if the counts are refused."""
     found = everywhere()
     if "--list" in arguments:
         sys.stdout.write("".join(f"{each.file}:{each.line}: {each.text[:120]}\n" for each in found))

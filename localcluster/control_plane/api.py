@@ -17,14 +17,14 @@ class ApiServer:
         self._client = httpx.Client(base_url=server, verify=context, trust_env=False, timeout=10)
 
     def ready(self) -> bool:
-        """Return True if the API server reports that it is ready; False if it does not listen."""
+        """Return True if the API server reports that it is ready, and False if the API server does not listen."""
         try:
             return self._client.get("/readyz").status_code == httpx.codes.OK
         except httpx.TransportError:
             return False
 
     def exists(self, path: str) -> bool:
-        """Return True if there is an object at `path`."""
+        """Return True if an object exists at `path`."""
         answer = self._client.get(path)
         if answer.status_code == httpx.codes.NOT_FOUND:
             return False

@@ -1,4 +1,4 @@
-"""The certificates of one cluster, and their authority, which exists as long as the run folder."""
+"""The certificates of one cluster, and their certificate authority, which exists as long as the run folder."""
 
 import datetime
 import ipaddress
@@ -17,7 +17,7 @@ _CLOCK_SKEW = datetime.timedelta(minutes=5)
 
 @dataclass(frozen=True)
 class Authority:
-    """A certificate authority that keeps its files in `folder`: NAME.crt and NAME.key per certificate."""
+    """A certificate authority that stores NAME.crt and NAME.key for each certificate in `folder`."""
 
     folder: Path
     certificate: x509.Certificate
@@ -54,7 +54,7 @@ class Authority:
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:
-    """Return a P-256 key, which takes microseconds. An RSA key takes part of a second."""
+    """Return a P-256 key, whose creation takes microseconds. An RSA key takes a large part of a second."""
     return ec.generate_private_key(ec.SECP256R1())
 
 

@@ -1,4 +1,4 @@
-"""The command lines of the components, with reasons for flags that are not obvious."""
+"""The command lines of the components, with the reasons for flags that are not obvious."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ rules: [{level: Metadata}]
 
 
 def etcd(run_dir: Path, addresses: Addresses) -> list[str]:
-    """Return the command of etcd, without syncs to disk, because the state is deleted with the run folder."""
+    """Return the command of etcd. It does not sync to disk, because the state is deleted with the run folder."""
     client = f"http://{addresses.loopback}:2379"
     return [
         "etcd",
@@ -32,7 +32,7 @@ def etcd(run_dir: Path, addresses: Addresses) -> list[str]:
 
 
 def apiserver(run_dir: Path, addresses: Addresses, *, audited: bool = False) -> list[str]:
-    """Return the command of the API server. It connects to kubelets by address, because node names are not in DNS."""
+    """Return the command of the API server, which connects to kubelets by address because DNS has no node names."""
     pki = run_dir / "pki"
     policy = run_dir / "audit.yaml"
     if audited:
@@ -63,7 +63,7 @@ def apiserver(run_dir: Path, addresses: Addresses, *, audited: bool = False) -> 
 
 
 def _front_proxy(pki: Path) -> tuple[str, ...]:
-    """Return the flags with which the API server authenticates to aggregated APIs and names the user."""
+    """Return the flags with which the API server authenticates to aggregated APIs and sends the name of the user."""
     return (
         f"--requestheader-client-ca-file={pki / 'front-proxy' / 'ca.crt'}",
         "--requestheader-allowed-names=front-proxy-client",
@@ -76,7 +76,7 @@ def _front_proxy(pki: Path) -> tuple[str, ...]:
 
 
 def controller_manager(run_dir: Path, addresses: Addresses) -> list[str]:
-    """Return the command of all controllers. As in production, each has the permissions of its service account."""
+    """Return the command of all controllers. As in production, each controller uses its own service account."""
     return [
         "kube-controller-manager",
         f"--kubeconfig={run_dir / 'controller-manager.kubeconfig'}",

@@ -26,8 +26,8 @@ _START_SECONDS = 60
 class ControlPlane:
     """A control plane in the network of the caller, with its state in `run_dir`.
 
-    Used alone (`with ControlPlane(folder) as plane`), it runs in the caller's network namespace with `ip` on `lo`, and
-    ends with the caller in any case. A node passes a `sandbox` and `addresses`.
+    Without a node (`with ControlPlane(folder) as plane`), it runs in the caller's network namespace with `ip` on `lo`,
+    and always ends with the caller. A node passes a `sandbox` and `addresses`.
     """
 
     def __init__(
@@ -40,7 +40,10 @@ class ControlPlane:
         addresses: Addresses | None = None,
         audited: bool = False,
     ) -> None:
-        """Start nothing yet. With `audited`, every request becomes a line of JSON in `run_dir`/audit.log."""
+        """Create the control plane without starting it.
+
+        With `audited`, write each request to `run_dir`/audit.log as JSON.
+        """
         self.run_dir = run_dir.absolute()
         self.addresses = addresses or Addresses(node_ip=ip)
         self.kubeconfig = self.run_dir / "kubeconfig"
@@ -53,7 +56,7 @@ class ControlPlane:
         self._api: ApiServer | None = None
 
     def __enter__(self) -> Self:
-        """Start the control plane. A start that fails or is interrupted leaves nothing behind."""
+        """Start the control plane. If the start fails or is interrupted, remove everything."""
         try:
             self.start()
         except BaseException:
@@ -68,7 +71,7 @@ class ControlPlane:
         self.stop()
 
     def start(self) -> None:
-        """Start the components, and return when the API server is ready and controllers run."""
+        """Start the components, and return when the API server is ready and the controllers run."""
         self.begin()
         self.start_controllers()
         self.wait_controllers()
@@ -94,13 +97,13 @@ class ControlPlane:
     def wait_controllers(self) -> None:
         """Wait for the default service account, which pods need.
 
-        After the controller manager has created this account, it survives a restart of the API server.
+        After the controller manager has created this account, the account remains after a restart of the API server.
         """
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         self.wait(lambda: self.api.exists(account), "the controllers to make the default service account")
 
     def stop(self) -> None:
-        """Stop all components at once. The state in etcd is lost."""
+        """Stop all components immediately. The state in etcd is lost."""
         self.release()
         if self._given is None and self._sandbox:
             self._sandbox.kill()
@@ -138,11 +141,14 @@ class ControlPlane:
         self.start_apiserver()
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """Run kubectl as administrator and return its output. Raises LocalClusterError with its error."""
+        """Run kubectl as administrator and return its output.
+
+        Raises LocalClusterError with the error output of kubectl.
+        """
         return run_kubectl(build.kubernetes() / "kubectl", self.kubeconfig, arguments, stdin)
 
     def launch(self, command: list[str], folder: Path | None = None) -> None:
-        """Start the component `command[0]` of `folder` (Kubernetes' by default) in the sandbox."""
+        """Start the component `command[0]` from `folder` (by default, the folder of Kubernetes) in the sandbox."""
         name, *flags = command
         if self._sandbox is None:
             raise LocalClusterError("The control plane is not running: start it first.")
@@ -161,7 +167,10 @@ class ControlPlane:
         wait_gone(process)
 
     def wait(self, condition: Callable[[], bool], what: str, timeout: float = _START_SECONDS) -> None:
-        """Wait for `condition`. Raises LocalClusterError after `timeout` seconds, or at once if a component ends."""
+        """Wait for `condition`.
+
+        Raises LocalClusterError after `timeout` seconds, or immediately if a component ends.
+        """
 
         def holds() -> bool:
             for name, process in self._running.items():
@@ -202,7 +211,10 @@ class ControlPlane:
 
 
 def run_kubectl(kubectl: Path, kubeconfig: Path, arguments: Sequence[str], stdin: str | None = None) -> str:
-    """Run kubectl against a cluster and return its output. Raises LocalClusterError with its error."""
+    """Run kubectl against a cluster and return its output.
+
+    Raises LocalClusterError with the error output of kubectl.
+    """
     environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
     command = [str(kubectl), *arguments]
     done = subprocess.run(command, env=environment, input=stdin, capture_output=True, text=True, check=False)

@@ -52,7 +52,7 @@ def write_folder_image(archive: Path, tag: str, folder: Path) -> None:
 
 
 def _layer(files: Mapping[str, Path], links: Mapping[str, str] | None = None) -> bytes:
-    """Return a layer without times and owners, so that the same files have the same digest."""
+    """Return a layer without times and owners, so that equal files result in equal digests."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as layer:
         temporary = tarfile.TarInfo("tmp")

@@ -1,8 +1,8 @@
-"""The package settings of this machine for image builds, without a trace in the images.
+"""The package settings of this machine for image builds, which leave no trace in the images.
 
-The settings are in one folder, and uv's cache is in another. Both are mounted at folders that are empty in every Debian
-image. Build arguments, which apply only to the build, point the package managers to these folders. buildah itself
-passes proxies on.
+The settings are in one folder, and uv's cache is in another. Both folders are mounted over folders that are empty in
+every Debian image. Build arguments, which apply only to the build, point the package managers to these folders. buildah
+itself passes on proxies.
 """
 
 import configparser
@@ -42,7 +42,7 @@ def debian_sources() -> list[str]:
 
 
 def debian_mirror() -> str | None:
-    """Return the URL of the machine's mirror of the main archive; None if it has none."""
+    """Return the URL of the machine's mirror of the main archive, or None if the machine has no mirror."""
     sources = (line.split() for line in debian_sources())
     return next((url for _, url, suite, _ in sources if suite == SUITE), None)
 
@@ -108,7 +108,7 @@ def _pip_settings(*, trusted: bool) -> configparser.ConfigParser:
 
 
 def _uv_settings(pip_index: str | None) -> str:
-    """Return the machine's uv.toml, otherwise a uv.toml with the index of its variables or of pip's settings."""
+    """Return the machine's uv.toml, or a uv.toml with the index from its variables or from pip's settings."""
     for file in (Path(name).expanduser() for name in _UV_FILES):
         if file.is_file():
             return file.read_text()

@@ -63,13 +63,16 @@ def build_image(target: str, tag: str, arguments: Mapping[str, str] | None = Non
 
 
 def is_made(target: str, tag: str, arguments: Mapping[str, str] | None = None, recipe: Recipe = Recipe()) -> bool:
-    """Return True if the image `tag` was built from exactly these inputs."""
+    """Return True if the image `tag` was built from the same inputs."""
     record = _record(tag)
     return record.exists() and record.read_text() == f"{built().get(tag)} {_inputs(target, arguments, recipe)}"
 
 
 def _record(tag: str) -> Path:
-    """Return the file with the ID of the image `tag` and the hash of its inputs. It is deleted with the images."""
+    """Return the file with the ID of the image `tag` and the hash of its inputs.
+
+    The file is deleted with the images.
+    """
     return cache_dir() / "buildah" / "made-of" / tag.replace("/", "_")
 
 
@@ -94,7 +97,7 @@ def _add_files(digest: "hashlib._Hash", files: Path, root: Path) -> None:
 
 
 def first_seconds(target: str) -> float:
-    """Return the seconds of the first build of the Dockerfile's `target`; 0 if they were not measured."""
+    """Return the seconds of the first build of the Dockerfile's `target`, or 0 if the build was not measured."""
     return _IMAGE_SECONDS.get(target, 0)
 
 
@@ -119,7 +122,7 @@ def _buildah(*arguments: str) -> str:
 
 
 def _run_privately(*command: str) -> str:
-    """Run a command on our image storage and return its output. Raises LocalClusterError with its error."""
+    """Run a command on our image storage and return its output. Raises LocalClusterError with its error output."""
     _run_folder().mkdir(parents=True, exist_ok=True)
     with_run_folder = ["sh", "-c", 'mount -t tmpfs private "$0" && exec "$@"', str(_run_folder())]
     done = run_bound([*with_run_folder, *command])
@@ -130,7 +133,7 @@ def _run_privately(*command: str) -> str:
 
 
 def remove_layers() -> None:
-    """Remove all built images and layers. The next build starts from the beginning."""
+    """Remove all built images and layers, so that the next build starts without a cache."""
     with exclusive(cache_dir() / "locks" / "buildah"):
         shutil.rmtree(cache_dir() / "buildah", ignore_errors=True)
 
@@ -169,7 +172,7 @@ def _debootstrap(root: Path) -> None:
 
 
 def _slim(root: Path) -> None:
-    """Remove documentation, and files about this machine's access to its mirror."""
+    """Remove documentation, and files about this machine's access to its package mirror."""
     for name in _DOCUMENTATION:
         shutil.rmtree(root / "usr/share" / name, ignore_errors=True)
     excluded = "".join(f"path-exclude /usr/share/{name}/*\n" for name in _DOCUMENTATION)

@@ -11,11 +11,11 @@ from localcluster.progress import step
 
 
 def load_image(tag: str, store: Path, importer: list[str]) -> None:
-    """Import `tag` into the containerd whose folder is `store`. The command `importer` reads a tar.
+    """Import `tag` into the containerd whose folder is `store`. The command `importer` reads a tar archive.
 
     The image is written to a layout that already contains links to containerd's blobs, so buildah skips these blobs.
-    The archive does not contain them either, and containerd uses its own. Layers stay uncompressed, because only then
-    buildah and containerd have the same blob of a layer.
+    The archive does not contain these blobs either, and containerd uses its own blobs. Layers stay uncompressed,
+    because only then do buildah and containerd have the same blob for a layer.
     """
     with (
         tempfile.TemporaryDirectory(dir=cache_dir()) as folder,
@@ -38,7 +38,7 @@ def _show_known_blobs(folder: Path, store: Path) -> None:
 
 
 def _import(layout: Path, importer: list[str]) -> None:
-    """Import the layout through a pipe, because a large image should not take disk space twice."""
+    """Import the layout through a pipe, so that a large image does not take disk space twice."""
     with subprocess.Popen(["tar", "-C", str(layout), "-cf", "-", "."], stdout=subprocess.PIPE) as archive:
         done = subprocess.run(importer, stdin=archive.stdout, capture_output=True, text=True, check=False)
         if archive.stdout:

@@ -42,14 +42,16 @@ def open_sandbox(run_dir: Path, name: str, profile: str) -> tuple[Sandbox, State
 
 
 def image_store(slot: int) -> Path:
-    """Return the image folder of nodes in `slot`. It outlives nodes, so that images are imported only once."""
+    """Return the image folder of nodes in `slot`. The folder outlives nodes, so that images are imported only once."""
     return cache_dir() / "image-store" / str(slot)
 
 
 def share_images(source: int, nodes: int) -> None:
-    """Give the image folders of up to `nodes` nodes the images of the node in slot `source`, which must have ended.
+    """Copy the images of the node in slot `source` to the image folders of up to `nodes` nodes.
 
-    Files that are never changed become hard links, which take neither time nor disk space.
+    This node must have ended.
+
+    Files that never change become hard links, which take neither time nor disk space.
     """
     with slots.held(source) as unused:
         if not unused:
@@ -88,7 +90,10 @@ def remove_image_stores() -> None:
 
 
 def clean_up(run_dir: Path) -> None:
-    """Remove the processes and the state of the node in `run_dir`, running or crashed. The logs stay."""
+    """Remove the processes and the state of the node in `run_dir`, whether the node runs or has crashed.
+
+    Keep the logs.
+    """
     state = read_state(run_dir)
     if state:
         state.init.kill()

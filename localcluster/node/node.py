@@ -29,12 +29,12 @@ Profile = Literal["node", "control-plane"]
 class Node:
     """One Kubernetes node with `habana.ai/gaudi: 8`, with all its state in `run_dir`.
 
-    As a context manager, it ends with the block, or with the process in any case. After `start` and `detach`, the node
-    keeps running, and other processes find it with `Node.found(run_dir)`.
+    As a context manager, the node ends with the block, or with the process. After `start` and `detach`, the node keeps
+    running, and other processes find the node with `Node.found(run_dir)`.
     """
 
     def __init__(self, run_dir: Path, name: str = "gaudi", profile: Profile = "node") -> None:
-        """Start nothing yet. `name` is the node's name."""
+        """Create the node without starting it. `name` is the node's name."""
         self.run_dir = run_dir.absolute()
         self.name = name
         self.profile = profile
@@ -45,7 +45,7 @@ class Node:
 
     @classmethod
     def found(cls, run_dir: Path) -> "Node | None":
-        """Return the node that runs in `run_dir`, even if another process started it; None if there is none."""
+        """Return the node that runs in `run_dir`, even if another process started the node, or None if no node runs."""
         state = read_state(run_dir)
         if state is None or not state.ready or not state.init.alive:
             return None
@@ -55,7 +55,7 @@ class Node:
         return node
 
     def __enter__(self) -> Self:
-        """Start the node. A start that fails or is interrupted leaves nothing behind."""
+        """Start the node. If the start fails or is interrupted, remove everything."""
         self.start()
         return self
 
@@ -77,7 +77,7 @@ class Node:
             self._start()
 
     def stop(self) -> None:
-        """Stop all components at once, and remove everything except the logs and the image store."""
+        """Stop all components immediately, and remove everything except the logs and the image store."""
         if self._plane:
             self._plane.stop()
         if self._sandbox:
@@ -99,11 +99,17 @@ class Node:
         return self._running()[1].slot
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """Run kubectl as administrator and return its output. Raises LocalClusterError with its error."""
+        """Run kubectl as administrator and return its output.
+
+        Raises LocalClusterError with the error output of kubectl.
+        """
         return run_kubectl(build.kubernetes() / "kubectl", self.kubeconfig, arguments, stdin)
 
     def restart_apiserver(self) -> None:
-        """Kill the API server and start it again with the same state. Only the starter of the node can do this."""
+        """Kill the API server and restart it with the same state.
+
+        Only the process that started the node can do this.
+        """
         if self._plane is None:
             raise LocalClusterError("Only the process that started the node can restart its components.")
         self._plane.restart_apiserver()
@@ -113,7 +119,10 @@ class Node:
         return self._running()[0].run(*_ctr(), *arguments)
 
     def enforce_policies(self) -> None:
-        """Apply the current NetworkPolicies to packets for pods. Later changes need another call."""
+        """Apply the current NetworkPolicies to packets for pods.
+
+        Later changes of pods or policies need another call.
+        """
         pods, namespaces, policies = (
             json.loads(self.kubectl("get", kind, "--all-namespaces", "--output=json"))["items"]
             for kind in ("pods", "namespaces", "networkpolicies")
@@ -121,7 +130,7 @@ class Node:
         network.filter_forwarded(self._running()[0], filter_rules(pods, namespaces, policies), CHAIN)
 
     def build_image(self, target: str, tag: str, arguments: Mapping[str, str] | None = None) -> None:
-        """Build the Dockerfile's `target` as `tag` and load it, so that pods find it without pulling."""
+        """Build the Dockerfile's `target` as `tag` and load the image, so that pods find it without pulling."""
         images.build_image(target, tag, arguments)
         self.load_image(tag)
 
@@ -134,7 +143,7 @@ class Node:
             self.ctr("images", "import", "--local", str(image))
 
     def load_image(self, tag: str) -> None:
-        """Load an image that buildah has built before."""
+        """Load an image that buildah has already built."""
         sandbox, state = self._running()
         importer = sandbox.inside(*_ctr(), "images", "import", "--local", "-")
         load.load_image(tag, image_store(state.slot), importer)
@@ -191,7 +200,7 @@ class Node:
 
 
 def ensure_node(run_dir: Path, name: str, profile: Profile = "node") -> Node:
-    """Return the node that runs in `run_dir`, otherwise start a node that outlives this process.
+    """Return the node that runs in `run_dir`, or start a node that outlives this process.
 
     Raises LocalClusterError if the running node has another profile.
     """
@@ -208,7 +217,10 @@ def ensure_node(run_dir: Path, name: str, profile: Profile = "node") -> Node:
 
 
 def _starting(run_dir: Path) -> AbstractContextManager[None]:
-    """Lock the folder during a start, because a concurrent start would remove the first as remains of a crash."""
+    """Lock the folder during a start.
+
+    Otherwise, a concurrent start would remove the first node as remains of a crash.
+    """
     return exclusive(run_dir.with_name(f".{run_dir.name}.lock"))
 
 

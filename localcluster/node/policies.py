@@ -1,8 +1,8 @@
 """NetworkPolicies as rules of a packet filter, made from a snapshot of the cluster.
 
 The rules support ingress with pod and namespace selectors, address ranges, and ports by number and by name. Changes are
-not watched, so the caller must make the rules again after pods or policies change. `make ecosystem` tests the same
-policies with kube-router, which watches.
+not watched, so the caller must create new rules after pods or policies change. `make ecosystem` tests the same policies
+with kube-router, which watches for changes.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -117,7 +117,7 @@ def _labels(pod: Object) -> Object:
 
 
 def _address(pod: Object) -> str | None:
-    """Return the address of a pod that has its own address and has not ended; None for other pods."""
+    """Return the address of a running pod with its own address, or None for other pods."""
     status = pod.get("status") or {}
     if pod["spec"].get("hostNetwork") or status.get("phase") in ("Succeeded", "Failed"):
         return None

@@ -1,4 +1,4 @@
-"""The stored state of a started cluster, with which other processes can use or remove the cluster."""
+"""The stored state of a started cluster. Other processes use this state to find or remove the cluster."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -36,7 +36,7 @@ class State:
 
     @property
     def health(self) -> str:
-        """The cluster's health as a word, with the remedy after a crash."""
+        """The cluster's health in one word, with the remedy after a crash."""
         if not self.init.alive:
             return "crashed: `up` starts it again, `down` removes its remains"
         return "ready" if self.ready else "starting"
@@ -49,7 +49,7 @@ class State:
 
 
 def read_state(run_dir: Path) -> State | None:
-    """Return the state of the cluster in `run_dir`; None if there is none."""
+    """Return the state of the cluster in `run_dir`, or None if there is no cluster."""
     try:
         return State(**json.loads((run_dir / _FILE).read_text()))
     except FileNotFoundError:

@@ -22,7 +22,7 @@ Ctr = Callable[..., str]
 
 
 def start_runtime(plane: ControlPlane, run_dir: Path, store: Path) -> None:
-    """Start containerd, which needs no control plane, so that both start concurrently."""
+    """Start containerd. It needs no control plane, so both start concurrently."""
     (run_dir / "containerd.toml").write_text(node_config.containerd_config(run_dir, store))
     (run_dir / "cni").mkdir()
     (run_dir / "cni" / "10-pods.conflist").write_text(node_config.cni_config(run_dir, plane.addresses))
@@ -54,7 +54,8 @@ def join(plane: ControlPlane, run_dir: Path, name: str) -> None:
 def card_patch() -> list[dict[str, str]]:
     """Return the JSON patch that adds cards to a node's status.
 
-    It sets allocatable too, because the kubelet would set it only at the next sync, up to 10 s later.
+    The patch also sets the allocatable cards, because the kubelet would set them only at the next sync, up to 10 s
+    later.
     """
     fields = ("capacity", "allocatable")
     return [{"op": "add", "path": f"/status/{field}/habana.ai~1gaudi", "value": CARDS} for field in fields]

@@ -79,7 +79,7 @@ class Program:
     flags: tuple[str, ...] = _FLAGS
 
     def __call__(self) -> Path:
-        """Return the folder. The first call builds it."""
+        """Return the folder. The first call builds its programs."""
 
         def make(folder: Path) -> None:
             with step(f"Building {self.title} {self.version}", self.seconds):
@@ -96,7 +96,7 @@ class Program:
 
     @property
     def seconds_left(self) -> float:
-        """Return the estimated seconds of the build; 0 if the folder exists."""
+        """Return the estimated seconds of the build, or 0 if the folder exists."""
         return 0 if (cache_dir() / self.name).exists() else self.seconds
 
 
@@ -145,7 +145,7 @@ def go(arguments: list[str], module: Path = _MODULE) -> str:
 
 
 def _toolchain() -> str:
-    """Return the machine's own Go if it is new enough, otherwise the Go of the Python package index."""
+    """Return the machine's own Go if its version is new enough, or the Go from the Python package index."""
     own = shutil.which("go")
     if own and _version(own) >= _OLDEST_GO:
         return own

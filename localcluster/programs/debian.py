@@ -28,7 +28,10 @@ IMAGES = {
 
 
 def environment() -> dict[str, str]:
-    """Return our environment with the folders of system programs on PATH, which users' PATH often lacks."""
+    """Return our environment with the folders of system programs on PATH.
+
+    The PATH of users often lacks these folders.
+    """
     return {**os.environ, "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
 
 

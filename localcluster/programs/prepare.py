@@ -1,4 +1,4 @@
-"""The preparation of a local cluster in two concurrent lanes: one compiles programs, the other builds images."""
+"""The preparation of a local cluster in two concurrent jobs: one compiles programs, the other builds images."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial

@@ -1,6 +1,6 @@
-"""Jobs in lanes. The jobs of a lane are sequential, and lanes are concurrent.
+"""Jobs in lanes. The jobs of a lane run one after the other, and lanes run concurrently.
 
-Compilers are in one lane and downloads in another. Two concurrent compilers would gain nothing.
+Compilers are in one lane and downloads are in another lane. Two concurrent compilers would save no time.
 """
 
 import threading
@@ -14,7 +14,7 @@ from localcluster.progress import board
 
 @dataclass(frozen=True)
 class Job:
-    """A job of a lane. `seconds` is its time on two cores; 0 if its result exists."""
+    """A job of a lane. `seconds` is its duration on two cores, or 0 if its result exists."""
 
     run: Callable[[], object]
     seconds: float = 0
@@ -24,7 +24,7 @@ class Lane:
     """The jobs of a lane in order, and its progress."""
 
     def __init__(self, jobs: Sequence[Job], clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin nothing yet. `clock` returns seconds."""
+        """Create the lane without starting a job. `clock` returns seconds."""
         self._clock = clock
         self._waiting = list(jobs)
         self._current: Job | None = None
@@ -48,7 +48,7 @@ class Lane:
 
 
 def side_by_side(*lanes: Sequence[Job]) -> None:
-    """Run all jobs. The first error is raised at once.
+    """Run all jobs. The first error is raised immediately.
 
     After an error, no lane begins another job. The current job of another lane ends by itself, or with this process.
     """

@@ -44,7 +44,7 @@ def tools() -> Tools:
 
 
 def _link(link: Path, target: Path) -> None:
-    """Replace `link` by a link to `target` in one step, because another process may be starting the program."""
+    """Replace `link` with a link to `target` in one step, because another process may be starting the program."""
     if not link.is_symlink() or link.readlink() != target:
         draft = link.with_name(f".{link.name}.draft")
         draft.unlink(missing_ok=True)

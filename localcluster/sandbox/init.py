@@ -1,9 +1,9 @@
-"""Process 1 of a sandbox. When it ends, the kernel ends all processes of the sandbox.
+"""Process 1 of a sandbox. When this process ends, the kernel ends all processes of the sandbox.
 
-This file runs in an interpreter without site packages, so it imports nothing of the project. Its input is a pipe from
+This file runs in an interpreter without site packages, so it imports nothing from the project. Its input is a pipe from
 the launcher with one JSON object per line. `{"command": [...], "log": path, "environment": {...}}` starts a process,
 and the answer is the pid in the sandbox. `{"detach": true}` lets the sandbox outlive the launcher. If the launcher ends
-without it, even by SIGKILL, the pipe is closed and the sandbox ends too.
+without a detach, even by SIGKILL, the pipe is closed and the sandbox ends too.
 """
 
 import json

@@ -94,7 +94,7 @@ def has_link(link: str) -> bool:
 
 
 def ip(*arguments: str) -> str:
-    """Run `ip`. Raises LocalClusterError with its error."""
+    """Run `ip`. Raises LocalClusterError with the error output."""
     command = ["ip", *arguments]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     if done.returncode:

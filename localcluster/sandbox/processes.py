@@ -27,7 +27,10 @@ class Identity:
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs. A zombie with other threads counts as running, as they may have open sockets."""
+        """Whether the process runs.
+
+        A zombie with other threads counts as running, because they may have open sockets.
+        """
         try:
             found = _stat(self.pid)
         except (FileNotFoundError, ProcessLookupError):

@@ -1,7 +1,7 @@
 """A group of processes that the kernel ends together.
 
-All components of a cluster are in one PID namespace. When its process 1 is killed, the kernel kills the components,
-their shims and their containers at once. A node also has its own mount and network namespaces, so its mounts,
+All components of a cluster are in one PID namespace. When its process 1 is killed, the kernel immediately kills the
+components, their shims and their containers. A node also has its own mount and network namespaces, so its mounts,
 interfaces and iptables rules end with the node and never affect the machine.
 """
 
@@ -19,7 +19,7 @@ _INIT = Path(__file__).with_name("init.py")
 
 
 class Sandbox:
-    """Namespaces, and the process that holds them."""
+    """Namespaces, and the process that keeps them alive."""
 
     def __init__(self, init: Identity, *, isolated: bool, launcher: subprocess.Popen[str] | None = None) -> None:
         """Refer to an existing sandbox by its process 1. An `isolated` sandbox has its own mounts and network."""
@@ -111,7 +111,7 @@ class Sandbox:
 
 
 def run_bound(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run a command. Its processes and mounts end with the command, and with this process in any case."""
+    """Run a command. Its processes and mounts end with the command, or with this process if this process ends first."""
     bound = ["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc"]
     return subprocess.run([*bound, *command], env=environment(), capture_output=True, text=True, check=False)
 
@@ -126,7 +126,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _pid_inside(pid: int) -> str:
-    """Return the pid of a process in its innermost PID namespace; empty if it has ended."""
+    """Return the pid of a process in its innermost PID namespace, or an empty string if the process has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):

@@ -33,7 +33,7 @@ def take(locks: Path = LOCKS, has_link: Callable[[str], bool] = network.has_link
 
 @contextmanager
 def held(slot: int, locks: Path = LOCKS) -> Iterator[bool]:
-    """Hold `slot` during the block. Yields False if another cluster has the slot by now.
+    """Lock `slot` during the block. Yields False if another cluster has taken the slot.
 
     A sandbox that was just killed takes a moment to free its slot.
     """

@@ -22,7 +22,8 @@ def main() -> None:
         return
     if arguments[:1] != ["run"]:
         raise SystemExit(f"{USAGE}\nTry 'gaudi-operator --help' for help.")
-    # Process 1 of a container ignores a SIGTERM that it has no handler for, and the imports below take seconds.
+    # Install a handler before the slow imports: process 1 of a container ignores SIGTERM without a handler, and the
+    # imports below take seconds.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     from gaudi_operator.replica import run_replica
     from gaudi_operator.settings import variables

@@ -53,7 +53,7 @@ async def run(settings: Settings) -> int:
     """Serve until SIGTERM (exit code 0) or until the lease or the watches are lost (1)."""
     stop = asyncio.Event()
     take_signals = partial(_take_signals, stop)
-    # Handle signals from the start, because the connection below may wait for an unreachable API server.
+    # Handle signals first, because the connection below may wait for an unreachable API server.
     take_signals()
     metrics = Metrics()
     async with AsyncExitStack() as stack:
@@ -76,7 +76,7 @@ async def run(settings: Settings) -> int:
                 settings.http_host,
                 settings.http_port,
                 metrics,
-                # Lambdas, because the leader object is replaced when a term ends.
+                # Use lambdas, because the leader object is replaced when a term ends.
                 lambda: operator.leader.why_not_alive(),
                 lambda: operator.leader.why_not_ready(),
             )
@@ -115,14 +115,15 @@ class Operator:
         kept = asyncio.create_task(self._aside(self._election.keep()), name="lease")
         led = asyncio.create_task(self._lead(), name="leader")
         await asyncio.wait({stopped, kept, led}, return_when=asyncio.FIRST_COMPLETED)
-        # Stop before any await, because tasks take time to end and another replica may lead by then.
+        # Stop all work before the first await. Tasks take time to end, and another replica may become the leader in the
+        # meantime.
         self.leader.stop_work()
         await _cancel(led)
         self._metrics.leader.set(0)
         await _cancel(kept)
-        # Release the lease last, when this process can no longer write.
+        # Release the lease last, because only then can this process no longer write.
         await self._aside(self._election.release())
-        # Without the lease, the process ends, and the kubelet restarts it as a follower.
+        # If the lease was lost, the process ends with an error, and the kubelet restarts the process as a follower.
         return 0 if stopped.done() else 1
 
     async def _lead(self) -> None:

@@ -25,7 +25,7 @@ class Backoff:
 
     def next(self) -> float:
         """Count a failure and return the delay after it, in seconds."""
-        # The exponent is bounded, because a large power overflows a float.
+        # Limit the exponent, because a large power overflows a float.
         step = min(self.most, self.first * 2.0 ** min(self.failures, 30))
         self.failures += 1
         return step * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, hides nothing

@@ -44,7 +44,7 @@ class HostPath(BaseModel):
 class Settings(BaseSettings):
     """Settings of one operator process. Each is an environment variable with the prefix GAUDI_OPERATOR_."""
 
-    # Unknown variables are ignored, because a newer chart may set them.
+    # Ignore unknown variables, because a newer chart may set additional variables.
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
 
     runtime_image: str = Field(
@@ -59,13 +59,13 @@ class Settings(BaseSettings):
         PullPolicy.IF_NOT_PRESENT,
         description="When nodes pull the runtime image, for resources with IfNotPresent, the default.",
     )
-    # The library does not decode it: it expects JSON.
+    # NoDecode: pydantic-settings would expect JSON.
     image_pull_secrets: Annotated[tuple[ObjectName, ...], NoDecode, Field(max_length=8)] = Field(
         (),
         description="Names of Secrets for pulling images, separated by commas, in the namespace of each resource. For"
         " resources that set none.",
     )
-    # The library does not decode this field, because it rejects an empty text and its error does not name the format.
+    # NoDecode: pydantic-settings rejects an empty text, and the error does not name the format.
     allow_host_path: Annotated[tuple[HostPath, ...], NoDecode] = Field(
         (),
         description="Folders of nodes that resources may mount, as a JSON list with prefix, namespaces (all when left"
@@ -94,7 +94,7 @@ class Settings(BaseSettings):
         description="Gateways and ingress controllers that may reach models without `networkAccess.clients`: a JSON"
         " list of peers as in `ingress[].from`. Empty: only pods of the model's namespace.",
     )
-    # The library does not decode this field, because the chart writes an empty text if there is no collector.
+    # NoDecode: the chart writes an empty text if there is no collector.
     tracing: Annotated[Tracing | None, NoDecode] = Field(
         None,
         description="Where pods of models send traces, as JSON with the fields of `spec.tracing`, for resources without"
@@ -110,7 +110,8 @@ class Settings(BaseSettings):
     retry_period_seconds: Seconds = Field(
         2, description="Time between two attempts to acquire or renew the Lease, in seconds."
     )
-    # The host name is not enough, because a restarted container has the same name and must not count as the holder.
+    # Add a random suffix to the host name. A restarted container has the same host name and must not count as the
+    # holder of the lease.
     identity: str = Field(
         default_factory=lambda: f"{socket.gethostname()}_{uuid4().hex[:8]}",
         description="Name of the process in the Lease. It must be different for every process.",

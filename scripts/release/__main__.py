@@ -51,7 +51,7 @@ def release(
 
 
 def _look_up(found: build.Source, advisories: Path | None) -> None:
-    """Refuse the release if the list of advisories has one for a shipped pin."""
+    """Refuse the release if the list contains an advisory for a shipped pin."""
     if advisories is None:
         typer.echo("No list of advisories is given (ADVISORIES=FOLDER): the pins were not checked.", err=True)
         return

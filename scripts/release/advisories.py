@@ -17,7 +17,7 @@ from scripts.release.pins import Pin, plain_name
 
 @dataclass(frozen=True)
 class Finding:
-    """An advisory that applies to a pin. `fixed` are the versions that fix the fault."""
+    """An advisory that applies to a pin. `fixed` contains the versions that fix the fault."""
 
     pin: Pin
     advisory: str

@@ -85,7 +85,7 @@ def _wheel(found: Source, out: Path, packages: Path) -> Path:
 
 
 def _chart(found: Source, out: Path) -> None:
-    """Package the chart with Helm, which uses the times of the files. These are the time of the commit."""
+    """Package the chart with Helm, which uses the times of the files. These times are the time of the commit."""
     command = [str(helm() / "helm"), "package", str(found.folder / "charts" / "gaudi-operator"), "--destination"]
     subprocess.run([*command, str(out)], check=True, stdout=subprocess.DEVNULL)
 
@@ -124,7 +124,7 @@ def tarball(files: Mapping[str, bytes], made: int) -> bytes:
 
 
 def save_images(targets: Sequence[str], version: str, out: Path) -> None:
-    """Write archives of images (OCI layout). The working tree, from which they are built, must be at the tag."""
+    """Write archives of images (OCI layout). The images are built from the working tree, which must be at the tag."""
     for target in targets:
         tag = f"localhost/{IMAGES[target]}:{version}"
         images.build_image(target, tag, {"VERSION": version})

@@ -1,11 +1,11 @@
-"""Compare the padding of a canary with the forecast of its learned plan, after the prompts that it is judged by.
+"""Compare the padding of a canary with the forecast of its learned plan, after enough prompts for a verdict.
 
     python -m tests.benchmarks.learned_canary
     TRACES=folder/with/csv/files python -m tests.benchmarks.learned_canary
 
-The model is the 8B example. A plan is learned from the earlier half of a trace. Each 200 prompts of the later half are
-those of a canary, which has the whole, half or a quarter of the load. Ends with exit code 1 if a canary would be rolled
-back.
+The model is the 8B example. A plan is learned from the earlier half of a trace. Each group of 200 prompts of the later
+half is the traffic of one canary, which receives all, half or a quarter of the load. The exit code is 1 if a canary
+would be rolled back.
 """
 
 import sys

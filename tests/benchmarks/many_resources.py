@@ -1,9 +1,9 @@
-"""The cost of a resource: requests and processor time of the operator to create, warm up, change and delete it.
+"""The operator's requests and processor time to create, warm up, change and delete a resource.
 
     python -m tests.benchmarks.many_resources [NUMBER]
 
-It uses a real API server with controllers. Pods run only in the phase in which they become ready. Processor time
-includes the operator's process for plans. At the end, an operator starts while all resources exist.
+The benchmark uses a real API server with controllers. Pods run only in the phase in which they become ready. Processor
+time includes the operator's process for plans. At the end, an operator starts while all resources exist.
 """
 
 import asyncio

@@ -57,7 +57,7 @@ SLOW = spec(
 
 @dataclass(frozen=True)
 class PlanWork:
-    """The work of the operator's process for plans since its start: its answers and its processor time in seconds."""
+    """The work of the operator's process for plans since its start: number of answers, processor time in seconds."""
 
     answers: int
     seconds: float

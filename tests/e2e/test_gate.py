@@ -26,7 +26,7 @@ def pods(installed: Installed, namespace: str) -> Callable[[str], Pods]:
 
 @contextmanager
 def no_operator(installed: Installed) -> Iterator[None]:
-    """No operator pods during the block. Two of them and a leader exist afterwards."""
+    """A block without operator pods. Afterwards, there are two operator pods and a leader."""
     deployment = ("--namespace", OPERATOR_NAMESPACE, "deployment/gaudi-operator")
     installed.kubectl("scale", *deployment, "--replicas=0")
     gone = ("--for=delete", "pod", "-l", "app.kubernetes.io/name=gaudi-operator", "--timeout=60s")
@@ -39,7 +39,7 @@ def no_operator(installed: Installed) -> Iterator[None]:
 
 
 def gates(state: dict[str, Any]) -> list[bool]:
-    """Return the gates in the status."""
+    """Return the state of each gate in the status."""
     return [pod["gate"] for pod in state.get("status", {}).get("pods", [])]
 
 

@@ -29,7 +29,7 @@ def pods(installed: Installed, namespace: str) -> Pods:
 
 @pytest.fixture(scope="module")
 def resource(installed: Installed, namespace: str) -> Resource:
-    """The example, with a model from an image: a restricted namespace allows no folder of the node."""
+    """The example, but with a model from an image, because a restricted namespace allows no folder of the node."""
     manifest = yaml.safe_load((ROOT / "examples" / "several-nodes-simulation.yaml").read_text())
     manifest["spec"]["model"]["source"] = {"ociImage": {"reference": MODEL_IMAGE}}
     manifest["spec"]["server"]["image"] = RUNTIME_IMAGE
@@ -40,13 +40,13 @@ def resource(installed: Installed, namespace: str) -> Resource:
 
 @pytest.fixture(scope="module")
 def refused(resource: Resource) -> dict[str, Any]:
-    """The resource in a cluster without LeaderWorkerSets, after the operator has judged it."""
+    """The resource in a cluster without LeaderWorkerSets, after the operator has reconciled the resource."""
     return next(state for state in resource.states(PATIENCE) if is_stalled(state, "LeaderWorkerSetMissing"))
 
 
 @pytest.fixture(scope="module")
 def served(installed: Installed, refused: dict[str, Any], resource: Resource) -> Resource:
-    """The same resource after the controller was installed, when it serves."""
+    """The same resource when it serves, after the installation of the controller."""
     leader_worker_sets.install(installed.cluster)
     wait_ready(resource)
     return resource
@@ -57,7 +57,7 @@ def wait_ready(resource: Resource) -> None:
 
 
 def operator_restarts(installed: Installed) -> dict[str, int]:
-    """Return the restart counts of the operators' containers, by pod."""
+    """Return the restart counts of the operator containers, by pod."""
     listed = installed.kubectl("get", "pods", "--namespace", OPERATOR_NAMESPACE, "-o", "json")
     return {
         each["metadata"]["name"]: each["status"]["containerStatuses"][0]["restartCount"]
@@ -114,7 +114,7 @@ def test_deleted_worker_is_recreated_with_its_group(served: Resource, pods: Pods
 
 
 def test_group_is_ready_only_when_every_rank_has_every_graph(served: Resource, pods: Pods) -> None:
-    """Rank 0 compiles at once, so the group waits for the slow bucket of rank 1."""
+    """Rank 0 compiles immediately, so the group waits for the slow bucket of rank 1."""
     slow = {"onlyRank": "1", "slowAtBucket": "decode:1", "slowSeconds": str(round(SLOW_SECONDS / TIME_SCALE))}
     served.patch({"engine": {"simulation": slow}})
     states = served.states(PATIENCE)

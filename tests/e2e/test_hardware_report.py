@@ -1,4 +1,4 @@
-"""`kubectl gaudi hardware-report`: a pod like those of a resource tests a node, and the result is one file."""
+"""`kubectl gaudi hardware-report`, which tests a node with a pod like the pods of a resource, and returns one file."""
 
 import os
 import subprocess

@@ -1,6 +1,6 @@
-"""Specs that are expensive to judge, next to a model under load and new models: only their owners are affected.
+"""Specs whose planning is expensive, next to a model under load and new models: only the specs' owners are affected.
 
-The specs are the costliest that random tests found (make soak stores them as files).
+The specs are the most expensive ones that random tests have found (`make soak` stores them as files).
 """
 
 import json
@@ -66,7 +66,7 @@ def test_costliest_specs_do_not_affect_other_resources(
 
 
 def time_to_ready(apply: Callable[..., Resource], name: str) -> float:
-    """Return the seconds from the apply of a small model until it is Ready."""
+    """Return the seconds from the apply of a small model until the model is Ready."""
     began = time.monotonic()
     resource = apply(name, replicas=1, bucketing=ONE_BUCKET)
     next(state for state in resource.states(300) if is_ready(state))
@@ -75,13 +75,13 @@ def time_to_ready(apply: Callable[..., Resource], name: str) -> float:
 
 
 def operator_pods(installed: Installed) -> dict[str, int]:
-    """Return the operator's pods with their restarts."""
+    """Return the restart counts of the operator's pods, by name."""
     found = json.loads(installed.kubectl("get", "pods", "-n", install.OPERATOR_NAMESPACE, "-o", "json"))["items"]
     return {each["metadata"]["name"]: each["status"]["containerStatuses"][0]["restartCount"] for each in found}
 
 
 def verdicts(installed: Installed, namespace: str) -> list[str]:
-    """Return the reasons of PlanAccepted of the hostile resources."""
+    """Return the reasons of condition PlanAccepted of the hostile resources."""
     found = json.loads(installed.kubectl("get", "gaudiinferences", "-n", namespace, "-o", "json"))["items"]
     hostile_resources = [each for each in found if each["metadata"]["name"].startswith("hostile-")]
     return [condition(each, "PlanAccepted")["reason"] for each in hostile_resources]

@@ -28,7 +28,7 @@ def manifest_of(layout: Path) -> dict[str, Any]:
 
 
 def compressed_size(layer: Path) -> int:
-    """Return the bytes of a layer as registries store it, computed once per layer."""
+    """Return the compressed bytes of a layer, as registries store it. The size is computed once for each layer."""
 
     def compress(folder: Path) -> None:
         packer = zlib.compressobj(wbits=31)

@@ -1,4 +1,4 @@
-"""Real pods download a model from a hub into a shared PVC, and later pods use it without the hub."""
+"""Real pods, which download a model from a hub into a shared PVC. Later pods use the model without the hub."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ PATIENCE = 180
 
 @pytest.fixture
 def claim(installed: Installed, namespace: str, tmp_path: Path) -> Iterator[str]:
-    """A PVC on an empty folder of the node, which belongs to root as new disks do."""
+    """A PVC on an empty folder of the node. The folder belongs to root, as on a new disk."""
     name = f"{namespace}-{NAME}"
     common = {"accessModes": MODES, "storageClassName": ""}
     request = {**common, "volumeName": name, "resources": {"requests": {"storage": "1Gi"}}}

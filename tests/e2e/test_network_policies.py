@@ -24,7 +24,7 @@ __all__ = ["addresses", "monitoring_namespace", "open_class", "places"]
 
 @pytest.fixture(scope="module")
 def targets(installed: Installed, addresses: dict[str, str]) -> dict[str, str]:
-    """The addresses, after the policies are enforced."""
+    """The addresses, when the policies are enforced."""
     assert isinstance(installed.cluster, Node)
     installed.cluster.enforce_policies()
     return addresses

@@ -1,4 +1,4 @@
-"""The commands of docs/start/quickstart.md run as written on a cluster that `make demo` would make."""
+"""The commands of docs/start/quickstart.md, which run unchanged on a cluster like that of `make demo`."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ KUBECONFIG = Path(".cache/gaudi-operator/run/demo/kubeconfig")
 
 @pytest.fixture(scope="module")
 def home(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home folder in which `make demo` has left its kubeconfig and its programs."""
+    """A home folder with the kubeconfig and the programs that `make demo` creates."""
     home = tmp_path_factory.mktemp("home")
     cache = home / ".cache" / "gaudi-operator"
     kubeconfig = home / KUBECONFIG
@@ -41,7 +41,7 @@ def outputs(installed: Installed, home: Path, tmp_path_factory: pytest.TempPathF
 
 
 def columns(text: str) -> list[str]:
-    """Return the words of the table of `kubectl get gi` up to the last column, which is an age."""
+    """Return the words in the table of `kubectl get gi` without the last column, which shows the age."""
     found = re.search(rf"^(NAME .*)\n({NAME} .*) \S+$", text, re.MULTILINE)
     assert found
     return f"{found[1]} {found[2]}".split()

@@ -38,13 +38,13 @@ def cache_of(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def ready(resource: Resource, **desired: Any) -> dict[str, Any]:
-    """Return the recipe cache of the resource when it is Ready and its cache is as `desired`."""
+    """Return the recipe cache of the resource when the resource is Ready and the cache has the `desired` fields."""
     states = (state for state in resource.states(PATIENCE) if is_ready(state))
     return next(cache for cache in map(cache_of, states) if desired.items() <= cache.items())
 
 
 def restart_from_zero(resource: Resource, pods: Pods, **spec: Any) -> None:
-    """Scale to zero, wait until the last pod is gone, and scale up again with parts of the spec changed."""
+    """Scale to zero, wait until the last pod is deleted, change parts of the spec, and scale up."""
     gone = pods.names()
     resource.patch({"replicas": 0})
     pods.wait_gone(gone)
@@ -52,7 +52,7 @@ def restart_from_zero(resource: Resource, pods: Pods, **spec: Any) -> None:
 
 
 def create_entry(shared: Path, digest: str, resource: str, revision: str) -> Path:
-    """Create an entry that a start of this revision used two hours ago."""
+    """Create an entry that this revision used at a start two hours ago."""
     entry, mark = shared / digest, shared / f"{digest}.{resource}.{revision}.use"
     entry.mkdir()
     mark.touch()

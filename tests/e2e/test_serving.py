@@ -1,4 +1,4 @@
-"""`kubectl apply` of one example leads to a served model that answers usual requests."""
+"""The path from `kubectl apply` of one example to a served model that answers usual requests."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ def served(apply: Callable[..., Resource], wait_ready: Callable[[str], None], re
 
 @pytest.fixture(scope="module")
 def client(installed: Installed, namespace: str, served: str) -> Iterator[openai.OpenAI]:
-    """OpenAI's own client, connected to the Service."""
+    """The client of OpenAI, connected to the Service."""
     with (
         port_forward(installed, namespace, f"svc/{served}", 80) as port,
         openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0) as client,
@@ -45,7 +45,7 @@ def client(installed: Installed, namespace: str, served: str) -> Iterator[openai
 
 
 def get(installed: Installed, namespace: str, what: str) -> dict[str, Any]:
-    """Return an object as the API server shows it."""
+    """Return an object as stored by the API server."""
     return dict(json.loads(installed.kubectl("get", "--namespace", namespace, what, "-o", "json")))
 
 
@@ -65,7 +65,7 @@ def test_get_shows_the_readiness_columns(installed: Installed, namespace: str, s
 
 
 def pods_of(installed: Installed, namespace: str, served: str) -> list[dict[str, Any]]:
-    """Return the pods of the resource as the API server shows them."""
+    """Return the pods of the resource as stored by the API server."""
     selected = ("--namespace", namespace, "-l", f"inference.gaudi.dev/name={served}")
     return list(json.loads(installed.kubectl("get", "pods", *selected, "-o", "json"))["items"])
 

@@ -1,4 +1,4 @@
-"""The commands of README.md, docs/start/llama.md and docs/start/install.md run as written, on an emulated card."""
+"""The commands of README.md, docs/start/llama.md and docs/start/install.md, which run unchanged on an emulated card."""
 
 import json
 import os
@@ -33,7 +33,7 @@ PREFIX = "registry.example.com/ai/"
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine of a reader: a clone, the programs of the pages, and a kubeconfig for a namespace."""
+    """The machine of a reader: a clone, the programs of the pages, and a kubeconfig with a namespace."""
 
     clone: Path
     programs: Path
@@ -73,7 +73,7 @@ def hub(node: Node) -> HubState:
 
 @pytest.fixture(scope="module")
 def endpoint(installed: Installed, hub: HubState) -> Iterator[str]:
-    """The address at which pods reach the hub."""
+    """The address of the hub that pods can connect to."""
     address = host_address(installed)
     with running(hub, address, address) as found:
         yield found
@@ -83,7 +83,7 @@ def endpoint(installed: Installed, hub: HubState) -> Iterator[str]:
 def machine(
     installed: Installed, node: Node, namespace: str, endpoint: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Machine]:
-    """The machine before the first command. Other tests get their operator back at the end."""
+    """The machine before the first command. The operator of the other tests is restored at the end."""
     clone = make_clone(tmp_path_factory.mktemp("clone"))
     (clone / "llama.yaml").write_text(yaml.safe_dump(llama()))
     (clone / "tiny-llama.yaml").write_text(yaml.safe_dump(tiny_llama(endpoint)))
@@ -110,7 +110,7 @@ def machine(
 
 @pytest.fixture(scope="module")
 def on_gaudi(machine: Machine) -> dict[str, str]:
-    """The outputs of the blocks of README.md, and of those that remove the operator of other tests before."""
+    """The outputs of the blocks of README.md, and of the commands that first remove the operator of other tests."""
     with machine.shell() as shell:
         found = shell.run_all(ON_GAUDI)
         print(f"\n{table_of_times(shell.times)}")  # noqa: T201
@@ -125,7 +125,7 @@ def pods(machine: Machine, on_gaudi: dict[str, str]) -> set[str]:
 
 @pytest.fixture(scope="module")
 def volume(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of a volume that fits the PVC of the page of Llama."""
+    """The folder of a volume that matches the PVC of the Llama page."""
     name, folder = f"{machine.namespace}-models", tmp_path_factory.mktemp("models")
     manifest = local_volume(machine.installed, name, folder, capacity="50Gi")
     machine.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
@@ -135,7 +135,7 @@ def volume(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(scope="module")
 def of_llama(machine: Machine, endpoint: str, on_gaudi: dict[str, str], pods: set[str], volume: Path) -> dict[str, str]:
-    """The outputs of the blocks of the page of Llama. Its model is that of README.md, and runs already."""
+    """The outputs of the blocks of the Llama page. Its model is the model of README.md, which already runs."""
     found = {}
     with machine.shell() as shell:
         for name in OF_LLAMA:
@@ -150,7 +150,7 @@ def of_llama(machine: Machine, endpoint: str, on_gaudi: dict[str, str], pods: se
 
 @pytest.fixture(scope="module")
 def of_install(machine: Machine, of_llama: dict[str, str]) -> dict[str, str]:
-    """The outputs of the blocks of the page about the installation."""
+    """The outputs of the blocks of the installation page."""
     with machine.shell() as shell:
         found = shell.run_all(OF_INSTALL)
         print(f"\n{table_of_times(shell.times)}")  # noqa: T201
@@ -164,7 +164,7 @@ def pods_of(machine: Machine) -> set[str]:
 
 
 def fill_models(endpoint: str) -> str:
-    """Return the PVC and the Job of the page of Llama, with the hub of this machine."""
+    """Return the PVC and the Job of the Llama page, with the hub of this machine."""
     claim, job = documents(f"{LLAMA}, Keep the weights in a PVC 1")
     job["spec"]["template"]["spec"]["containers"][0]["env"].append({"name": "HF_ENDPOINT", "value": endpoint})
     return yaml.safe_dump_all([claim, job])

@@ -72,12 +72,15 @@ def test_script_ends_as_expected_and_no_request_fails(
 
 
 def answering_revisions(answers: list[Answer], gates: GateRecorder) -> set[str]:
-    """Return the revisions whose pods answered. Raise KeyError if a pod answered before its gate was seen open."""
+    """Return the revisions whose pods answered.
+
+    Raise KeyError if a pod answered before the watch showed its gate open.
+    """
     return {gates.revisions[answer.instance] for answer in answers}
 
 
 def assert_ending(pods: Pods, resource: Resource, ending: Ending, answering: set[str]) -> None:
-    """Assert that the row, the conditions, the history and the events show the expected end."""
+    """Assert that the row, the conditions, the history and the events show the expected result."""
     header, row = pods.kubectl("get", "gi", NAME).splitlines()
     shown = dict(zip(header.split(), row.split(), strict=True))
     assert (shown["PHASE"], shown["READY"]) == (ending.phase, "2/2")

@@ -26,7 +26,7 @@ SECONDS = 600
 
 @pytest.fixture(scope="module")
 def resource(installed: Installed, namespace: str) -> Resource:
-    """The example, with few shapes and a parser of tool calls."""
+    """The example, with few shapes and a parser for tool calls."""
     manifest = yaml.safe_load((ROOT / "examples" / "vllm" / "cpu.yaml").read_text())
     manifest["spec"]["bucketing"] = TWO_PROMPT_BUCKETS
     manifest["spec"]["model"]["maxModelLen"] = 1024  # with random weights the model ends a tool call late
@@ -44,7 +44,7 @@ def resource(installed: Installed, namespace: str) -> Resource:
 
 @pytest.fixture(scope="module")
 def states(resource: Resource) -> list[dict[str, Any]]:
-    """Every state until the resource is Ready, as `kubectl get gi -w` shows them."""
+    """All states until the resource is Ready, as `kubectl get gi -w` shows them."""
     seen = []
     for state in resource.states(SECONDS):
         seen.append(state)
@@ -55,7 +55,7 @@ def states(resource: Resource) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def client(installed: Installed, namespace: str, states: list[dict[str, Any]]) -> Iterator[openai.OpenAI]:
-    """OpenAI's own client, connected to the Service."""
+    """The client of OpenAI, connected to the Service."""
     with (
         port_forward(installed, namespace, f"svc/{NAME}", 80) as port,
         openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0) as client,
@@ -105,7 +105,7 @@ def test_many_concurrent_clients_cause_no_cold_batch(
 def test_no_request_fails_during_an_upgrade_under_load(
     installed: Installed, namespace: str, resource: Resource, client: openai.OpenAI
 ) -> None:
-    """Upgrade to eager mode, which is another revision and compiles nothing."""
+    """Upgrade to eager mode, which makes a new revision and compiles nothing."""
     traffic = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
     kubeconfig = str(installed.kubeconfig)
     with ReportRecorder(kubeconfig, namespace, NAME) as reports, GateRecorder(kubeconfig, namespace) as gates:

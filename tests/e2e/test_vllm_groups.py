@@ -26,7 +26,10 @@ def pods(installed: Installed, namespace: str) -> Pods:
 
 @pytest.fixture(scope="module")
 def served(installed: Installed, namespace: str) -> Resource:
-    """The example for one pod, divided over two, when it serves. It is eager: tests/vllm covers compilation."""
+    """The example for one pod, divided over two pods, when it serves.
+
+    The engine is eager: tests/vllm covers compilation.
+    """
     leader_worker_sets.install(installed.cluster)
     manifest = yaml.safe_load((ROOT / "examples" / "vllm" / "cpu.yaml").read_text())
     manifest["metadata"]["name"] = NAME

@@ -11,7 +11,7 @@ MODES = ["ReadWriteMany"]
 def local_volume(
     installed: Installed, name: str, folder: Path, storage_class: str = "", capacity: str = "1Gi"
 ) -> dict[str, Any]:
-    """Return a PersistentVolume on `folder`, which belongs to root as new disks do."""
+    """Return a PersistentVolume on `folder`. The folder belongs to root, as on a new disk."""
     nodes = installed.kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}").split()
     on_nodes = {"key": "kubernetes.io/hostname", "operator": "In", "values": nodes}
     spec = {

@@ -29,7 +29,7 @@ _CONFIG = {
 
 
 def install(installed: Installed) -> None:
-    """Install Kueue. Return when it accepts queues and has the queue `models` and a high priority."""
+    """Install Kueue, create the queue `models` and a high priority, and return when Kueue accepts queues."""
     installed.cluster.folder_image(KUEUE.build(), f"localhost/{KUEUE.name}:ecosystem")
     source = Path(build.go(["list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue"], KUEUE.folder).strip())
     documents = yaml.safe_load_all(installed.kubectl("kustomize", str(source / "config" / "default")))
@@ -55,7 +55,7 @@ def _adapt(documents: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _accepts(installed: Installed) -> bool:
-    """Return whether Kueue accepts a queue: its webhooks listen a while after it is Ready."""
+    """Return whether Kueue accepts a queue. Its webhooks listen some time after Kueue is Ready."""
     quota = {"name": "cards", "resources": [{"name": CARDS, "nominalQuota": "8"}]}
     queue = {
         "namespaceSelector": {},
@@ -75,7 +75,7 @@ def _accepts(installed: Installed) -> bool:
 
 
 def local_queue(installed: Installed, namespace: str) -> None:
-    """Admit pods of a namespace to the queue."""
+    """Create a queue that admits the pods of a namespace."""
     queue = {
         "apiVersion": _API,
         "kind": "LocalQueue",

@@ -1,6 +1,7 @@
-"""Third-party programs built from their Go modules. Each has a folder here with its versions, servers with manifests.
+"""Third-party programs built from their Go modules. Each program has a folder here that contains its versions.
 
-`python -m tests.ecosystem.parts` builds them all, so that no node waits for a compiler.
+The folder of a server also contains manifests. `python -m tests.ecosystem.parts` builds all programs in advance, so
+that no node waits for a compiler.
 """
 
 import json
@@ -23,7 +24,7 @@ NAMESPACE = "monitoring"
 
 @dataclass(frozen=True)
 class Part:
-    """A program: the tool of the module in the folder `name`. Building it took `seconds` on two cores."""
+    """A program: the tool of the module in the folder `name`. The build took `seconds` on two cores."""
 
     name: str
     seconds: float
@@ -32,11 +33,11 @@ class Part:
 
     @property
     def folder(self) -> Path:
-        """The program's folder here, with go.mod, go.sum and, for a server, manifests.yaml."""
+        """The program's folder, which contains go.mod, go.sum and, for a server, manifests.yaml."""
         return FOLDER / self.name
 
     def build(self) -> Path:
-        """Return a folder with the file `program`, which is built the first time."""
+        """Return a folder with the file `program`, which is built on the first call."""
 
         def make(folder: Path) -> None:
             flags = ("-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s -w", f"-tags={self.tags}")
@@ -55,7 +56,7 @@ class Part:
 
 
 def config_map(installed: Installed, name: str, files: dict[str, str]) -> None:
-    """Create a ConfigMap in the namespace of the parts."""
+    """Create a ConfigMap in the namespace of the third-party programs."""
     metadata = {"name": name, "namespace": NAMESPACE}
     manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": files}
     installed.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
@@ -85,7 +86,7 @@ def install_prometheus(installed: Installed) -> None:
 
 
 def query_prometheus(installed: Installed, query: str) -> list[dict[str, Any]]:
-    """Return the answer of the Prometheus of install_prometheus()."""
+    """Query the Prometheus of install_prometheus(), and return its answer."""
     server = f"/api/v1/namespaces/{NAMESPACE}/services/prometheus:9090/proxy"
     answer = json.loads(installed.kubectl("get", "--raw", f"{server}/api/v1/query?{urlencode({'query': query})}"))
     found: list[dict[str, Any]] = answer["data"]["result"]

@@ -1,6 +1,6 @@
 """Alerts and dashboards of the chart in a real Prometheus, in the order of a model's life.
 
-The model starts, is upgraded under load, and is rolled back. Then every panel must have had data.
+The model starts, is upgraded under load, and is rolled back. At the end, every panel must have shown data.
 """
 
 import os
@@ -47,7 +47,7 @@ def firing(prometheus: Query) -> set[str]:
 
 @pytest.fixture(scope="module")
 def model(installed: Installed, namespace: str, prometheus: Query) -> Resource:
-    """The model of examples/upgrade, and the runbook's command line on PATH."""
+    """The model of examples/upgrade, with the commands of the runbook on PATH."""
     wait_until(lambda: bool(prometheus("gaudi_operator_leader == 1")), "Prometheus to scrape the operator", PATIENCE)
     manifest = ROOT / "examples" / "upgrade" / "walkthrough.yaml"
     resource = Resource(str(installed.kubeconfig), namespace, NAME)
@@ -95,6 +95,6 @@ def test_runbook_resolves_the_alert_of_a_rollback(
 
 @pytest.mark.parametrize("query", panel_queries())
 def test_every_panel_had_data(query: str, prometheus: Query, namespace: str, model: Resource) -> None:
-    """Every panel had a number at some time. An empty table is correct if no resource needs an action."""
+    """Check that every panel showed a number at some time. An empty table is correct if no resource needs an action."""
     promql = query.replace("$namespace", namespace)
     assert prometheus(f"count_over_time((({promql}) >= -Inf)[10m:1s])")

@@ -1,7 +1,7 @@
-"""A model serves ordinary clients while another tenant attacks it and the operator in every way that a review found.
+"""A model that serves ordinary clients while another tenant attacks the model and the operator.
 
-The attacks are ConfigMaps of maximum size with our label, pods that claim to be replicas of a group, the most
-expensive request bodies within the limits, and specs that take long to plan.
+The attacks come from a security review: ConfigMaps of maximum size with our label, pods that claim to be replicas of a
+group, the most expensive request bodies within the limits, and specs whose planning takes long.
 """
 
 import json
@@ -46,7 +46,7 @@ UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 
 
 class MemoryRecorder(Recorder):
-    """Records the peak working set of each container in two namespaces, in bytes, as the kubelet reports it."""
+    """Records the peak working set of each container in two namespaces, in bytes, as reported by the kubelet."""
 
     def __init__(self, installed: Installed, namespaces: set[str]) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class MemoryRecorder(Recorder):
         self.limits: dict[tuple[str, str], int] = {}
 
     def record(self) -> None:
-        """Read the figures every two seconds."""
+        """Read the working sets every two seconds."""
         node = self._api.list_node().items[0].metadata.name
         while not self.done.wait(2):
             for namespace in self._namespaces:
@@ -78,7 +78,7 @@ class MemoryRecorder(Recorder):
 
 @pytest.fixture(scope="module")
 def installed() -> Iterator[Installed]:
-    """A separate cluster, because the large ConfigMaps would outlive the test."""
+    """A separate cluster, because the large ConfigMaps would remain in a shared cluster after the test."""
     name = cluster_name("attacks")
     found = install.everything(name)
     # Request CPU for the DNS server of the cluster. Otherwise the attacks would leave it no CPU, and clients could not
@@ -250,12 +250,12 @@ def reports(group: Pods, pod: dict[str, Any]) -> bool:
 
 
 def gates_of_forged(group: Pods) -> list[str | None]:
-    """Return the status of each forged pod's gate, or None if it was never written."""
+    """Return the status of each forged pod's gate, or None if the gate was never written."""
     return [gate_of(each)["status"] for each in forged(group)]
 
 
 def send_bodies(installed: Installed, namespace: str, fields: dict[str, list[str]]) -> Counter[int]:
-    """Send the worst bodies for every path from a pod with several clients. Return the statuses."""
+    """Send the most expensive bodies for every path from a pod with several clients. Return the status codes."""
     attacker = ClientPod(
         installed.kubectl, namespace, "attacker", install.RUNTIME_IMAGE, Path(worst.__file__), cpu="250m"
     )

@@ -1,6 +1,7 @@
 """Upgrades in a cluster without a free card: the effect on clients at 1, 2, 3 and 8 replicas on a node of eight cards.
 
-Not in CI, because the replicas warm up one after the other. The figures are in docs/internals/performance.md.
+The test is not in CI, because the replicas warm up one after the other. The results are in
+docs/internals/performance.md.
 """
 
 import re
@@ -32,12 +33,12 @@ class ReadyReplicas:
     ready: list[tuple[float, int]]
 
     def seconds_below(self, replicas: int) -> float:
-        """Return the seconds in which fewer than `replicas` were ready."""
+        """Return the number of seconds in which fewer than `replicas` replicas were ready."""
         pairs = zip(self.ready, self.ready[1:], strict=False)
         return sum(until - since for (since, ready), (until, _) in pairs if ready < replicas)
 
     def until(self, resource: Resource, over: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Record states until one matches `over`, and return it."""
+        """Record states until a state matches `over`, and return this state."""
         for state in resource.states(SECONDS):
             self.ready.append((time.monotonic(), state.get("status", {}).get("readyReplicas", 0)))
             if over(state):
@@ -46,7 +47,7 @@ class ReadyReplicas:
 
 
 def applied(installed: Installed, namespace: str, name: str, replicas: int, cards: int, **rollout: Any) -> Resource:
-    """Create a resource whose replicas use this number of cards each, and return it when all are ready."""
+    """Create a resource whose replicas use `cards` cards each, and return the resource when all replicas are ready."""
     rollout = {**CARDS["spec"]["rollout"], "surgeTimeoutSeconds": 30, **rollout}
     spec = {**CARDS["spec"], "replicas": replicas, "parallelism": {"tensor": cards}, "rollout": rollout}
     manifest = {**CARDS, "metadata": {"name": name}, "spec": spec}
@@ -80,7 +81,7 @@ COMPETITOR = {
 
 @pytest.fixture
 def clear(installed: Installed, namespace: str) -> Iterator[None]:
-    """Free all cards at the end."""
+    """Delete all resources at the end, so that their cards are free."""
     yield
     installed.kubectl("delete", "gi", "--all", "--namespace", namespace)
     installed.kubectl("delete", "pod", "competitor", "--ignore-not-found", "--namespace", namespace)
@@ -89,7 +90,7 @@ def clear(installed: Installed, namespace: str) -> Iterator[None]:
 
 
 def traffic(installed: Installed, namespace: str, name: str) -> Traffic:
-    """Send requests without a pause until stopped."""
+    """Send requests without a pause until the traffic is stopped."""
     found = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
     found.start(name, name, pause=0.2)
     return found

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 
 def queued(installed: Installed, namespace: str, name: str, replicas: int, **labels: str) -> Resource:
-    """Create a resource in the queue whose replicas use four of the eight cards each."""
+    """Create a resource in the queue. Each of its replicas uses four of the eight cards."""
     pod = {**CARDS["spec"].get("pod", {}), "labels": {kueue.QUEUE_LABEL: "models", **labels}}
     rollout = {**CARDS["spec"]["rollout"], "surgeTimeoutSeconds": 30}
     manifest = {
@@ -43,7 +43,7 @@ def held(resource: Resource) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def chat(installed: Installed, namespace: str) -> Iterator[Resource]:
-    """A resource of two replicas that fill the quota."""
+    """A resource with two replicas that use the whole quota."""
     kueue.install(installed)
     kueue.local_queue(installed, namespace)
     found = queued(installed, namespace, "chat", 2)

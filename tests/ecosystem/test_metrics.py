@@ -1,6 +1,6 @@
 """The real Prometheus and prometheus-adapter with the configuration of scaling.md and metrics.md.
 
-Manifests, rules and queries are extracted from these pages. The GaudiInference has the name that it has there.
+Manifests, rules and queries are extracted from these pages. The GaudiInference has the same name as in the pages.
 """
 
 import json
@@ -56,7 +56,7 @@ def chat(
     wait_ready: Callable[[str], None],
     adapter: None,
 ) -> Resource:
-    """A slow model under the autoscaler, whose clients are those that the page names."""
+    """A slow model under the autoscaler, with the clients that the page names."""
     autoscaling = {"minReplicas": 1, "maxReplicas": 2, "metrics": [running_requests(2)]}
     slow = {"name": "sim", "simulation": {"tokensPerSecond": "5"}}
     ((label, value),) = MONITORING["from"][0]["namespaceSelector"]["matchLabels"].items()
@@ -69,7 +69,7 @@ def chat(
 
 @pytest.fixture
 def traffic(installed: Installed, namespace: str, chat: Resource) -> Traffic:
-    """More concurrent requests than one replica should have."""
+    """Traffic with more concurrent requests than one replica should have."""
     started = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
     started.start(NAME, NAME, workers=4, max_tokens=20)
     return started
@@ -95,7 +95,7 @@ def test_autoscaler_scales_by_requests_with_the_documented_rule(
 def test_documented_policy_selects_prometheus_and_the_ports_of_pods(
     installed: Installed, namespace: str, prometheus: Query, chat: Resource
 ) -> None:
-    """Only selectors and ports are checked, because this node does not enforce policies."""
+    """Check only selectors and ports, because this node does not enforce policies."""
 
     def selected(kind: str, selector: dict[str, dict[str, str]]) -> list[dict[str, Any]]:
         labels = ",".join(f"{key}={value}" for key, value in selector["matchLabels"].items())

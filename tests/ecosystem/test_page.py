@@ -17,7 +17,7 @@ CHROMIUM = {"chromium": "/usr/bin/chromium"}
 
 
 def seen(runtime: RuntimeProcess, folder: Path) -> str:
-    """Return the document of the page after its script has run."""
+    """Return the HTML of the page after its script has run."""
     require(CHROMIUM)
     command = [CHROMIUM["chromium"], "--headless", "--disable-gpu", "--virtual-time-budget=2000", "--dump-dom"]
     # Chromium refuses to run as root in its own sandbox. Without the sandbox it is safe here, because it opens only

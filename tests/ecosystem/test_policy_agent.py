@@ -1,4 +1,4 @@
-"""Network policies enforced by kube-router, a third-party agent: which connections are allowed and denied."""
+"""Network policies that kube-router, a third-party agent, enforces: which connections are allowed and denied."""
 
 from collections.abc import Callable, Iterator
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 @pytest.fixture(scope="module")
 def installed() -> Iterator[Installed]:
-    """A separate cluster, because the agent's rules would outlive the test. All pods start under its rules."""
+    """A separate cluster, because the agent's rules remain after the test. All pods start under these rules."""
     require(IPSET)
     name = cluster_name("policies")
     found = install.everything(name)
@@ -51,7 +51,7 @@ def monitoring_namespace() -> str:
 
 @pytest.fixture
 def scraped(installed: Installed) -> Callable[[str], set[str]]:
-    """Return the pods of a job that Prometheus scrapes, by name."""
+    """Return the names of the pods of a job that Prometheus scrapes."""
 
     def _scraped(job: str) -> set[str]:
         found = query_prometheus(installed, f'up{{job="{job}"}} == 1')

@@ -1,6 +1,6 @@
-"""A release installs from its files alone: it is built from the commit and used without this checkout.
+"""A release that installs from its files alone: it is built from the commit and used without this checkout.
 
-The commands are those of docs/start/install.md. The model and its manifest are a user's own.
+The commands come from docs/start/install.md. The model and its manifest belong to the user.
 """
 
 import json
@@ -56,7 +56,7 @@ class Machine:
     installed: Installed
 
     def run(self, script: str, *more: Path) -> str:
-        """Run commands in order, with the programs in `more` first in PATH, and return their standard output."""
+        """Run commands in order and return their standard output. The programs in `more` come first in PATH."""
         path = [*more, tools().bin_dir, build.helm()]
         venv = str(Path(sys.executable).parent)
         system = [each for each in os.environ["PATH"].split(os.pathsep) if each != venv]
@@ -102,7 +102,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def machine(files: Path) -> Iterator[Machine]:
-    """A cluster whose node has only the images of the archives, loaded with the commands of the page."""
+    """A cluster whose node has only the images from the archives, which the commands of the page have loaded."""
     name = cluster_name("release")
     node = cluster(name)
     assert isinstance(node, Node), "archives are loaded only into the embedded node: run it without kind"
@@ -147,7 +147,7 @@ def model(machine: Machine) -> Resource:
 
 @pytest.fixture(scope="module")
 def commands(machine: Machine, model: Resource) -> Path:
-    """The folder of programs that the wheel and the pins of the release have installed."""
+    """The folder with the programs that were installed from the wheel and the pinned versions of the release."""
     machine.run(WHEEL)
     return machine.folder / "gaudi" / "bin"
 
@@ -158,7 +158,7 @@ def test_checksums_cover_every_file(files: Path) -> None:
 
 
 def test_registry_tools_read_an_archive(files: Path) -> None:
-    """Only the smaller archive is read, because the tools unpack it first."""
+    """Read only the smaller archive, because the tools unpack an archive first."""
     debian.require(debian.IMAGES)
     (archive,) = files.glob("gaudi-operator-*.oci.tar")
     inspect = ["skopeo", "inspect", "--no-tags", f"oci-archive:{archive}"]
@@ -225,9 +225,9 @@ def test_operator_bundle_passes_the_olm_validator(files: Path, tmp_path: Path) -
 
 
 def install_objects(version: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what OLM's catalog creates from a ClusterServiceVersion: account, roles, bindings, and the version itself.
+    """Return the objects that OLM's catalog creates for a ClusterServiceVersion: account, roles, bindings, version.
 
-    The names differ from the version's own, which OLM uses for a role that it creates.
+    The names differ from the name of the version, because OLM creates a role with the version's name.
     """
     name, install = version["metadata"]["name"], version["spec"]["install"]["spec"]
     version["metadata"]["namespace"] = OPERATOR_NAMESPACE
@@ -250,7 +250,10 @@ def install_objects(version: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def olm(machine: Machine, model: Resource) -> str:
-    """The namespace of a global OperatorGroup. Helm's release was uninstalled; definition and model were kept."""
+    """The namespace of a global OperatorGroup.
+
+    Helm's release was uninstalled, and the definition and the model were kept.
+    """
     machine.run(f"helm uninstall gaudi-operator --namespace {OPERATOR_NAMESPACE} --wait")
     listed = ["list", "-m", "-f", "{{.Dir}}", "github.com/operator-framework/operator-lifecycle-manager"]
     source = Path(build.go(listed, OLM.folder).strip())
@@ -264,7 +267,7 @@ def olm(machine: Machine, model: Resource) -> str:
 
 
 def test_olm_installs_the_version_of_the_bundle(machine: Machine, model: Resource, olm: str, tmp_path: Path) -> None:
-    """OLM's installer runs the operator of the bundle, which adopts the served model."""
+    """Run the operator of the bundle with OLM's installer. The operator adopts the served model."""
     unpack_bundle(machine.folder, tmp_path)
     file = tmp_path / "manifests" / "gaudi-operator.clusterserviceversion.yaml"
     objects = install_objects(yaml.safe_load(file.read_text()))
@@ -278,14 +281,14 @@ def test_olm_installs_the_version_of_the_bundle(machine: Machine, model: Resourc
 
 
 def assert_operator_works(model: Resource, limit: int) -> None:
-    """Assert that an operator judges a change of the serving model. `limit` is a new revisionHistoryLimit."""
+    """Assert that an operator reconciles a change of the serving model. `limit` is a new revisionHistoryLimit."""
     changed = model.patch({"rollout": {"revisionHistoryLimit": limit}})["metadata"]["generation"]
     judged = next(state for state in model.states(120) if state["status"]["observedGeneration"] == changed)
     assert judged["status"]["ready"] == "1/1"
 
 
 def test_kubectl_manifest_adopts_the_served_model(machine: Machine, model: Resource, olm: str) -> None:
-    """An operator that kubectl installs adopts the kept definition and the served model."""
+    """Install an operator with kubectl. The operator adopts the kept definition and the served model."""
     text = OVERLAY.replace("../gaudi-inference-operator/deploy", "operator.yaml")
     (machine.folder / "kustomization.yaml").write_text(text.replace("registry.example.com/ai/", "localhost/"))
     machine.run("kubectl apply -k .")

@@ -1,4 +1,4 @@
-"""The torch engine on a Gaudi card: its graphs answer what transformers.generate answers on the CPU."""
+"""The torch engine on a Gaudi card, whose graphs return the same answers as transformers.generate on the CPU."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Laws of a finished history: once faults stop, the rollout ends, nothing is left over and the operator is idle."""
+"""Laws of a finished history: after faults stop, the rollout ends, no object is left over, and the operator is idle."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from tests.laws.showing import NO_ROOM
 
 
 def every_rollout_ends(history: History) -> Iterator[str]:
-    """The rollout is complete, held, or given up with a reason.
+    """The rollout is complete, paused, or given up with a reason.
 
     The history must end long after the last fault.
     """
@@ -50,7 +50,10 @@ def failed_revision_is_given_up(history: History) -> Iterator[str]:
 
 
 def _finds_no_room(last: Moment, revision: str | None) -> bool:
-    """Return True if the status reports no room and no pod of the revision runs. Its failure is then unknown."""
+    """Return True if the status reports no room and no pod of the revision runs.
+
+    The revision's failure is then unknown.
+    """
     running = [pod for pod in last.pods.values() if pod.revision == revision and pod.uid in last.runtimes]
     return not running and last.condition("Ready").get("reason") in NO_ROOM
 

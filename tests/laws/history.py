@@ -1,6 +1,6 @@
-"""The recorded history that laws judge: the objects of a watch, and the actual state of the containers.
+"""The recorded history to which laws apply: the objects of a watch, and the actual state of the containers.
 
-Laws use only this data, so the same laws apply to a world in memory and to a real API server.
+Laws use only this data, so the same laws apply to a simulation in memory and to a real API server.
 """
 
 from bisect import bisect_right
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod as the API server shows it.
+    """A pod as stored by the API server.
 
     `judged` is the container instance for which the gate was opened. A pod with `removed_first` has the lowest deletion
     cost. A pod with `failed` has the phase Failed.
@@ -37,7 +37,7 @@ class Pod:
 
 @dataclass(frozen=True)
 class Runtime:
-    """The actual state of a pod's container: its instance, True if it serves, and True if its node is reachable."""
+    """The actual state of a pod's container: its instance, whether it serves, and whether its node is reachable."""
 
     instance: str
     serving: bool
@@ -55,11 +55,12 @@ class Child:
 
 @dataclass(frozen=True)
 class Moment:
-    """The state of the world from `at` (seconds) until the next moment.
+    """The state of all objects from `at` (seconds) until the next moment.
 
-    `pods` and `runtimes` are by pod UID. `endpoints` are pod UIDs. `replica_sets` has the number of desired pods by
-    revision. `failed` has the revisions that are marked as failed. `warm` are the instances that serve with enough
-    captured graphs. `hot` are the instances whose requests wait for more compiles than any limit of a story.
+    `pods` and `runtimes` are indexed by pod UID. `endpoints` contains pod UIDs. `replica_sets` contains the number of
+    desired pods by revision. `failed` contains the revisions that are marked as failed. `warm` contains the instances
+    that serve with enough captured graphs. `hot` contains the instances whose requests wait for more compiles than any
+    limit in a test.
     """
 
     at: float
@@ -98,13 +99,15 @@ class Moment:
 class History:
     """The record of a run. All times are in seconds.
 
-    `lag` is the maximum age of the snapshot on which an undisturbed operator acts. `taken` has (time, pod UID) of each
-    fault that ends or cuts off a pod. `blind` has the intervals in which the operator received no events or could not
-    write. `waits` has the intervals in which the operator was up to date and did nothing, because it did not lead yet
-    or a write had failed. `writes` has the times of the operator's writes. `others` has the times of all other changes.
-    `trespasses` has (time, replica) of each write by a replica that did not hold the Lease. A kubelet notices within
-    `kubelet` seconds that a container is gone. The pods of the revisions in `works` warm up after they have a card. The
-    pods of the revisions in `fails` never warm up. After `rest` seconds without a change, no reaction is pending.
+    `lag` is the maximum age of the snapshot on which an undisturbed operator acts. `taken` contains (time, pod UID) of
+    each fault that ends or disconnects a pod. `blind` contains the intervals in which the operator received no events
+    or could not write. `waits` contains the intervals in which the operator was up to date and did nothing, because it
+    was not the leader yet or a write had failed.
+
+    `writes` contains the times of the operator's writes. `others` contains the times of all other changes. `trespasses`
+    contains (time, replica) of each write by a replica that did not hold the Lease. A kubelet notices within `kubelet`
+    seconds that a container has ended. The pods of the revisions in `works` warm up after they get a card. The pods of
+    the revisions in `fails` never warm up. After `rest` seconds without a change, no reaction is pending.
     """
 
     lag: float
@@ -122,18 +125,18 @@ class History:
     end: float = 0.0
 
     def steps(self) -> Iterator[tuple[int, Moment, Moment]]:
-        """Yield each moment's index, the moment before it, and the moment itself."""
+        """Yield, for each moment, its index, the previous moment, and the moment."""
         return ((at, self.moments[at - 1], self.moments[at]) for at in range(1, len(self.moments)))
 
     def seen_from(self, at: float) -> float:
-        """Return the time of the oldest snapshot that the operator may act on at `at`."""
+        """Return the time of the oldest snapshot on which the operator may act at the time `at`."""
         oldest = at - self.lag
         while late := [start for start, stop in self.blind if start - self.lag < oldest <= stop + self.lag]:
             oldest = min(late) - self.lag
         return oldest
 
     def between(self, first: float, last: float) -> Sequence[Moment]:
-        """Return the moments from `first` to `last`; empty if `last` is not later than `first`."""
+        """Return the moments from `first` to `last`, or an empty sequence if `last` is not later than `first`."""
         if first >= last:
             return ()
         begin, end = (bisect_right(self.moments, at, key=lambda moment: moment.at) for at in (first, last))
@@ -154,7 +157,7 @@ class History:
         return latest
 
     def spells(self, found: Callable[[Moment], Iterable[T]]) -> Iterator[tuple[T, float, float]]:
-        """Yield each item that `found` returns for consecutive moments, with the start and end of that interval."""
+        """Yield each item that `found` returns for consecutive moments, with the start and the end of this interval."""
         since: dict[T, float] = {}
         for moment in self.moments:
             now = set(found(moment))

@@ -1,4 +1,4 @@
-"""All laws, in the order of reporting. Each law yields a sentence per violation of a history."""
+"""All laws, in the order of reporting. Each law yields one sentence for each violation in a history."""
 
 from collections.abc import Callable, Iterator
 
@@ -41,5 +41,5 @@ IN_THE_END: tuple[Law, ...] = (
 
 
 def broken(history: History, laws: tuple[Law, ...] = ALWAYS + IN_THE_END) -> list[str]:
-    """Return a sentence for every violation, with the name of the law."""
+    """Return one sentence for each violation, with the name of the law."""
     return [f"{law.__name__}: {found}" for law in laws for found in law(history)]

@@ -2,7 +2,7 @@
 
 See docs/how-to/revisions.md, From one revision to the next.
 
-The arithmetic is repeated here, because laws that import the operator's own code could not contradict it.
+This module repeats the arithmetic of the operator. Laws that import the operator's code could not find an error in it.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from typing import Any
 class Promise:
     """The guarantee that at least `floor` pods serve and at most `ceiling` pods are desired.
 
-    With `in_place`, terminating pods count as desired too. `without_room` is the floor after a new pod has found no
+    With `in_place`, terminating pods also count as desired. `without_room` is the floor after a new pod has found no
     room, or None if the rollout waits for room.
     """
 

@@ -6,7 +6,7 @@ from tests.laws.history import History, Moment
 
 
 def no_gate_opens_before_capture(history: History) -> Iterator[str]:
-    """A gate opens only for an instance that it names and that has captured enough graphs."""
+    """A gate opens only for the instance in its message, and only after this instance has captured enough graphs."""
     warm: set[str] = set()
     for _, before, now in history.steps():
         warm |= before.warm | now.warm
@@ -42,7 +42,7 @@ def never_ready_before_captured(history: History) -> Iterator[str]:
 
 
 def no_gate_outlives_its_container(history: History) -> Iterator[str]:
-    """A gate closes after its instance is gone, as soon as the kubelet and then the operator can notice it."""
+    """A gate closes after its instance has ended, as soon as the kubelet and then the operator can notice the end."""
     for (name, instance, _), since, until in history.spells(_outlived):
         if until > history.reacted_by(since + history.kubelet):
             yield f"{until:.0f} s: the gate of {name} is open for {instance}, which is gone since {since:.0f} s"

@@ -18,9 +18,9 @@ back-off creates one pod each second.
 def never_fewer_available_than_promised(history: History) -> Iterator[str]:
     """The operator removes no serving pod if fewer than the minimum would serve.
 
-    Pods that faults took since the snapshot of the decision still count as serving. The minimum is lower after a new
+    Pods that faults ended since the snapshot of the decision still count as serving. The minimum is lower after a new
     pod has found no room for surgeTimeoutSeconds, but a second pod is never removed while one is missing. The removal
-    of a pod that has just begun to serve does not count, because the snapshot may show it as not serving.
+    of a pod that has just begun to serve does not count, because the snapshot may show this pod as not serving.
     """
     for number, before, now in history.steps():
         lost, left = before.endpoints - now.endpoints, len(now.endpoints)
@@ -47,9 +47,9 @@ def _floor(history: History, moment: Moment) -> int:
 
 
 def _found_no_room(history: History, last: Moment) -> bool:
-    """Return True if the operator may have seen, since the last rollout, a pod without a node for the timeout.
+    """Return True if the operator may have observed, since the last rollout, a pod without a node for the timeout.
 
-    The timeout is that of the spec. The operator may observe late that the pod got a node.
+    The timeout is a field of the spec. The operator may observe late that the pod got a node.
     """
     seconds = last.spec.get("rollout", {}).get("surgeTimeoutSeconds", 300) - history.lag - 2
     until = last.at
@@ -70,7 +70,7 @@ def _found_no_room(history: History, last: Moment) -> bool:
 def never_more_pods_than_allowed(history: History) -> Iterator[str]:
     """At most replicas + maxSurge pods are desired.
 
-    With in-place replacement, terminating pods hold their cards too.
+    With in-place replacement, terminating pods count too, because they hold their cards.
     """
     for number, before, now in history.steps():
         desired = sum(now.replica_sets.values())
@@ -139,7 +139,7 @@ def no_pods_are_created_in_a_hot_loop(history: History) -> Iterator[str]:
 
 
 def _failed_tries(history: History) -> dict[str, list[float]]:
-    """Return the failure times of pods that never served, by revision. Pods that a fault took are left out."""
+    """Return the failure times of pods that never served, by revision. Pods that a fault ended are omitted."""
     known, found = {uid for _, uid in history.taken}, defaultdict[str, list[float]](list)
     for moment in history.moments:
         for uid, pod in moment.pods.items():
@@ -155,7 +155,7 @@ def _away(history: History) -> Sequence[tuple[float, float]]:
 
 
 def _between(history: History, since: float, until: float) -> Sequence[Moment]:
-    """Return the moments of an interval, including the moment in which it began."""
+    """Return the moments of an interval, including the moment in which the interval began."""
     first = bisect_right(history.moments, since, key=lambda moment: moment.at) - 1
     return history.moments[max(0, first) : bisect_right(history.moments, until, key=lambda moment: moment.at)]
 
@@ -174,7 +174,7 @@ def _served(pictures: Sequence[Moment]) -> set[str]:
 
 
 def _ending(moment: Moment, taken: set[str]) -> int:
-    """Return the number of terminating pods that an in-place rollout waits for, except those that faults took."""
+    """Return the number of terminating pods that an in-place rollout waits for, except pods that a fault ended."""
     if not promise(moment.spec).in_place:
         return 0
     holding = (uid for uid, pod in moment.pods.items() if not pod.counts and _holds_a_card(moment.runtimes.get(uid)))

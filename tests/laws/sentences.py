@@ -1,6 +1,6 @@
-"""Checks that a status has no contradictions between its messages, its conditions and its fields.
+"""Checks that the messages, the conditions and the fields of a status do not contradict each other.
 
-The checks use only the written status, so they apply to a model of the world and to any API server.
+The checks use only the written status, so they apply to a simulation and to any API server.
 """
 
 import re
@@ -20,17 +20,17 @@ class Shown:
 
     @property
     def desired(self) -> int:
-        """The desired replicas that the status was written for."""
+        """The desired replicas at the time when the status was written."""
         return int(self.status["ready"].partition("/")[2])
 
     @property
     def serving(self) -> int:
-        """The pods that take traffic."""
+        """The number of ready pods."""
         return int(self.status.get("readyReplicas", 0))
 
     @property
     def expected(self) -> int:
-        """The pods that should take traffic."""
+        """The number of pods that should be ready."""
         return int(self.status.get("expectedReadyReplicas", 0))
 
     @property
@@ -51,7 +51,7 @@ class Shown:
         return [row for row in self.rows if row not in self.current]
 
     def says(self, kind: str) -> tuple[str | None, str | None, str]:
-        """Return (status, reason, message) of a condition; (None, None, "") if it is missing."""
+        """Return (status, reason, message) of a condition, or (None, None, "") if the condition is missing."""
         found = self.conditions.get(kind, {})
         return found.get("status"), found.get("reason"), found.get("message", "")
 
@@ -85,7 +85,7 @@ WAITING: Mapping[str, Callable[[Row], bool]] = {
 
 
 def disagreements(status: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each contradiction within a status; nothing if the status has no conditions yet."""
+    """Yield a sentence for each contradiction within a status, or none if the status has no conditions yet."""
     if "ready" not in status or len(status.get("pods", ())) != status.get("replicas", 0):
         return  # The status is empty, or more pods exist than it lists.
     shown = Shown(status, {each["type"]: each for each in status.get("conditions", ())})
@@ -108,7 +108,7 @@ def _numbers(s: Shown) -> Iterator[str]:
 
 
 def _counts_of_waiting(s: Shown) -> Iterator[str]:
-    """Yield a sentence for each wrong count of pods that do not take traffic yet."""
+    """Yield a sentence for each wrong count of pods that are not ready yet."""
     _, reason, message = s.says("Ready")
     if "of the others" in message:
         others, listed = [row for row in s.current if not row["ready"]], message.partition("of the others")[2]

@@ -1,4 +1,4 @@
-"""Laws of the status: its rows match the pods, and its form conforms to the conventions that tools expect."""
+"""Laws of the status: its rows match the pods, and its format follows the conventions that tools expect."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ NO_ROOM = ("Unschedulable", "UpgradeBlocked", "PodsRefused")
 
 
 def status_tells_the_truth_about_pods(history: History) -> Iterator[str]:
-    """Every row matches its pod in a snapshot that the operator could have. At rest, rows and pods are equal."""
+    """Every row matches its pod in a snapshot that the operator may have used. At rest, rows and pods are equal."""
     for number, before, now in history.steps():
         if now.status == before.status:
             continue
@@ -51,7 +51,7 @@ def queued_pods_are_not_stalled(history: History) -> Iterator[str]:
 
 
 def stalled_for_room_only_after_the_deadline(history: History) -> Iterator[str]:
-    """Stalled has a reason about room only if a pod has found no room for progressDeadlineSeconds."""
+    """Stalled has a reason about room only after a pod has found no room for progressDeadlineSeconds."""
     for _, before, now in history.steps():
         stalled, deadline = now.condition("Stalled"), now.spec.get("rollout", {}).get("progressDeadlineSeconds", 600)
         turned = stalled.get("status") == "True" and before.condition("Stalled").get("status") != "True"
@@ -79,7 +79,7 @@ def _left_meanwhile(row: Mapping[str, Any], pictures: Sequence[Moment]) -> bool:
 
 
 def _pod_states(row: Mapping[str, Any], pictures: Iterable[Moment]) -> list[str]:
-    """Return the states of the row's pod in the snapshots, without repetitions."""
+    """Return the states of the row's pod in the snapshots, without duplicates."""
     pods = ((each.at, pod) for each in pictures for pod in each.pods.values() if pod.name == row["name"])
     states = [(f"{pod.revision} gate={pod.gate} serves={pod.serves} counts={pod.counts}", at) for at, pod in pods]
     return [

@@ -1,4 +1,4 @@
-"""A node for the tests that do not change it."""
+"""A node for tests that do not change the node."""
 
 import socket
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Existing clusters and clusters of kind. The node of these tests takes their role."""
+"""Existing clusters and clusters of kind. The node of these tests is used as such a cluster."""
 
 import json
 import os
@@ -51,7 +51,7 @@ THERE = f"there-{os.getpid()}"
 
 @pytest.fixture
 def calls(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Programs named kind, docker and podman that record their calls. The cluster of kind is the node."""
+    """Programs named kind, docker and podman that record their calls. The node is used as the cluster of kind."""
     calls = tmp_path / "calls"
     for name in ("kind", "docker", "podman"):
         program = tmp_path / name

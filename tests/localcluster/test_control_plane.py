@@ -1,4 +1,7 @@
-"""A control plane in its own network namespace. Each test is a process, because it cannot leave the namespace again."""
+"""A control plane in its own network namespace.
+
+Each test is a process, because a process cannot leave the namespace.
+"""
 
 import os
 import signal
@@ -35,7 +38,7 @@ def run(run_dir: Path, body: str) -> str:
 
 
 def processes_of(run_dir: Path) -> list[int]:
-    """Return the processes whose command line names the run folder."""
+    """Return the processes whose command line contains the run folder."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and int(folder.name) != os.getpid():

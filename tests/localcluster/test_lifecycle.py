@@ -1,4 +1,4 @@
-"""A node leaves nothing behind, however it ends."""
+"""The removal of a node, after which no trace of the node remains, however the node ends."""
 
 import os
 import signal
@@ -31,14 +31,14 @@ def run(*arguments: str) -> str:
 
 @pytest.fixture
 def name() -> Iterator[str]:
-    """The name of a node, which is removed after the test in any case."""
+    """The name of a node. The node is always removed after the test."""
     name = f"test-{uuid4().hex[:8]}"
     yield name
     run("down", "--name", name)
 
 
 def _sees(pid: int, file: Path) -> bool:
-    """Return whether a process or one of its descendants sees the file in its own mount namespace."""
+    """Return whether the file is visible in the mount namespace of a process or of one of its descendants."""
     return any(Path(f"/proc/{each.pid}/root{file}").exists() for each in process_tree(pid))
 
 

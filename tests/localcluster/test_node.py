@@ -49,7 +49,7 @@ def test_name_outside_the_cluster_is_refused(node: Node, pod: str) -> None:
 
 
 def dns_process(node: Node) -> int:
-    """Return the DNS process of this node. Other nodes of this machine have their own."""
+    """Return the DNS process of this node. Other nodes of this machine have their own DNS processes."""
     uid = node.kubectl("get", "pod", *CLUSTER_DNS, "-o", "jsonpath={..metadata.uid}")
     pod = next(cgroups.ROOT.rglob(f"pod{uid}"))
     processes = {int(pid) for file in pod.rglob("cgroup.procs") for pid in file.read_text().split()}
@@ -58,7 +58,7 @@ def dns_process(node: Node) -> int:
 
 
 def test_dns_answers_late_instead_of_refusing(node: Node, pod: str) -> None:
-    """On a busy machine cluster DNS misses readiness probes, and no other replica could answer."""
+    """On a busy machine, cluster DNS misses readiness probes. No other replica could answer."""
     unready = ("get", "pod", *CLUSTER_DNS, "-o", "jsonpath={..status.conditions[?(@.type=='Ready')].status}")
     kubectl = [str(build.kubernetes() / "kubectl"), "--kubeconfig", str(node.kubeconfig)]
     asking = [*kubectl, "exec", pod, "--", "wget", "-q", "-O-", "http://front/index.html"]

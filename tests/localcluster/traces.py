@@ -1,4 +1,4 @@
-"""The traces of a node on the machine, read from the kernel."""
+"""The traces of a node on the machine, as reported by the kernel."""
 
 import json
 import subprocess
@@ -37,7 +37,7 @@ def traces(run_dir: Path, addresses: Addresses) -> Traces:
 
 
 def process_tree(pid: int) -> list[Identity]:
-    """Return a process and all its descendants, except those that end meanwhile."""
+    """Return a process and all its descendants, except descendants that end during the call."""
     try:
         found = [Identity.of(pid)]
         children = [(task / "children").read_text().split() for task in Path(f"/proc/{pid}/task").iterdir()]

@@ -1,8 +1,8 @@
-"""Mutation testing (`make mutants`): report the small changes of the code that no test notices.
+"""Mutation testing (`make mutants`): report the small changes of the code that no test detects.
 
 MODULES selects targets or files by a part of their path (MODULES="core/rollout core/gate"). EVERY=5 tries every fifth
-change, and OFFSET=2 starts with the third. ALIVE=1 tries only the survivors of the last run. JOBS is the number of
-changes tried concurrently. TESTS replaces the tests of the targets with other test files.
+change, and OFFSET=2 starts with the third change. ALIVE=1 tries only the survivors of the last run. JOBS is the number
+of changes that are tried concurrently. TESTS replaces the tests of the targets with other test files.
 
 Survivors are written to build/mutants/survivors.md. excused.toml lists survivors that do not matter to users, each with
 a reason. The exit code is 1 if more than 8 % survive, or if an entry of excused.toml matches no change.
@@ -63,7 +63,7 @@ console = Console(highlight=False)
 
 @dataclass
 class Count:
-    """The verdicts by file, and the survivors."""
+    """The verdicts by file, and the surviving mutants."""
 
     total: int
     verdicts: dict[Path, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
@@ -116,7 +116,7 @@ def main() -> int:
 
 
 def select_modules(parts: Sequence[str]) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    """Yield the files to change, each with the tests that should notice."""
+    """Yield the files to change, each with the tests that should detect the changes."""
     for target, tests in TARGETS.items():
         for path in sorted((ROOT / target).rglob("*.py")) if (ROOT / target).is_dir() else [ROOT / target]:
             if not parts or any(part.rstrip("/") in name(path) for part in parts):
@@ -124,7 +124,10 @@ def select_modules(parts: Sequence[str]) -> Iterator[tuple[Path, tuple[str, ...]
 
 
 def try_mutants(tests: tuple[str, ...], found: Sequence[Mutant], count: Count, *, fresh: bool) -> None:
-    """Try the changes with these tests. With `fresh`, also measure test files again if they were not edited."""
+    """Try the changes with these tests.
+
+    With `fresh`, also measure test files that have not changed since the last run.
+    """
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(FOLDER / "hypothesis")
     arguments = ["-qq", "--capture=no", "-p", "no:cacheprovider", "-p", "no:xdist", "--override-ini=addopts="]
     arguments += [

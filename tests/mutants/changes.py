@@ -1,8 +1,8 @@
 """Generate mutants: mutmut's operators and our string operators, applied to one place of a function at a time.
 
-mutmut copies a function once for each change, so it cannot change decorated functions. We replace the code of the
-function in the running process instead, so that properties and validators are changed, too. Module constants, class
-bodies and default values run only once, at import, and are not changed.
+mutmut copies a function once for each change, so it cannot change decorated functions. Our mutants replace the code of
+the function in the running process, so that properties and validators are changed, too. Module constants, class bodies
+and default values are not changed, because they run only once, at import.
 """
 
 import difflib
@@ -51,7 +51,7 @@ Key = tuple[Path, str, int]
 
 
 class Visitor(MutationVisitor):
-    """Selects nodes as mutmut does, and also visits decorated functions."""
+    """Selects nodes in the same way as mutmut, and also visits decorated functions."""
 
     def _skip_node_and_children(self, node: cst.CSTNode) -> bool:
         if isinstance(node, cst.Param) or (
@@ -82,7 +82,7 @@ class Mutant:
 
     @property
     def depends_on_strings(self) -> bool:
-        """Return True if the change makes a difference only for strings."""
+        """Return True if the change has an effect only for strings."""
         return texts.depends_on_strings(self.mutation.mutated_node)
 
     @property
@@ -98,7 +98,7 @@ class Mutant:
 
     @property
     def change(self) -> tuple[str, str]:
-        """Return the removed and the added lines without indentation, as excused.toml names them."""
+        """Return the removed and the added lines without indentation, in the format of excused.toml."""
         return (
             " ".join(line[1:].strip() for line in self.diff if line[0] == "-"),
             " ".join(line[1:].strip() for line in self.diff if line[0] == "+"),
@@ -161,7 +161,7 @@ def codes_of(module: CodeType, path: Path) -> dict[Key, CodeType]:
 
 
 def functions_by_key(paths: Iterable[Path]) -> dict[Key, list[FunctionType]]:
-    """Return the function objects of modules, including those inside of decorators and classes."""
+    """Return the function objects of modules, including functions inside decorators and classes."""
     wanted = {str(path): path for path in paths}
     found: dict[Key, list[FunctionType]] = {}
     for each in gc.get_objects():

@@ -1,7 +1,7 @@
 """Run the tests that reach a changed function, fastest first, for each mutant in a forked process.
 
 The tests are collected once. Every fork starts after collection, replaces the function, and ends at the first failing
-test. A mutant therefore costs the time of its tests, but not the start of Python.
+test. A mutant therefore takes the time of its tests, but not the time to start Python.
 """
 
 import functools
@@ -53,7 +53,7 @@ ALIVE = (Verdict.ALIVE, Verdict.UNREACHED)
 
 
 class Measured(TypedDict):
-    """Duration and reached functions of each test of one file. Valid while the file has this hash."""
+    """The duration and the reached functions of each test in one file. Valid while the file has this hash."""
 
     hash: str
     tests: dict[str, tuple[float, list[str]]]
@@ -73,8 +73,8 @@ class MutantRunner:
     """A pytest plugin that tries mutants instead of running the tests once.
 
     `paths` are the modules that these tests should cover. `record` is called with each verdict. `memory` is the file
-    that keeps the measurements of each test file and the tests that noticed changes. With `fresh`, measurements are
-    taken again.
+    that stores the measurements of each test file and the tests that detected changes. With `fresh`, all tests are
+    measured again.
     """
 
     paths: Sequence[Path]
@@ -91,7 +91,7 @@ class MutantRunner:
     failed: str | None = None
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Measure the tests and try the mutants. Replaces pytest's own loop."""
+        """Measure the tests and try the mutants. This method replaces pytest's own loop."""
         if session.testsfailed:
             raise session.Interrupted("tests cannot be collected")
         gc.unfreeze()  # Functions frozen by an earlier runner would not be found and would count as unreached.
@@ -234,7 +234,7 @@ class MutantRunner:
         _write(write, Verdict.IMPOSSIBLE if is_none else Verdict.ALIVE)
 
     def _fork(self, work: Callable[[int], None]) -> tuple[int, int]:
-        """Call `work` in a forked process group. Returns the read end of a pipe and the process id."""
+        """Call `work` in a forked process group. Return the read end of a pipe and the process id."""
         read, write = os.pipe()
         pid = os.fork()
         if pid:
@@ -253,12 +253,12 @@ class MutantRunner:
 
 
 def reach(key: Key) -> str:
-    """Return the name of a function in the measurements. It has no line number, because edits move lines."""
+    """Return the name of a function in the measurements. The name has no line number, because edits move lines."""
     return f"{key[0]}::{key[1]}"
 
 
 def few_examples(item: pytest.Item) -> None:
-    """Make a property test try the same few examples in each fork, without shrinking."""
+    """Limit a property test to the same few examples in each fork, without shrinking."""
     test = getattr(item, "obj", None)
     known = getattr(test, "_hypothesis_internal_use_settings", None)
     if known is not None:

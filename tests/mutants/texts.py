@@ -1,7 +1,7 @@
 """Change strings: drop the last character of a string, or compare strings in another way.
 
 The syntax does not show which values are strings. The changed code therefore calls the functions below, which change
-strings and return other values unchanged. A change at a place that processes no strings is not counted.
+strings and return other values unchanged. If a place processes no strings, its change is not counted.
 """
 
 import builtins
@@ -20,7 +20,7 @@ PROSE_BLANKS = 3
 
 @dataclass
 class Passed:
-    """The number of values, and of strings, that the changed place processed in this process."""
+    """The number of all values, and the number of strings, that the changed place processed in this process."""
 
     values: int = 0
     strings: int = 0
@@ -42,12 +42,15 @@ def _are_strings(*values: object) -> bool:
 
 
 def cut_text(value: Any) -> Any:
-    """Return a string without its last character, or without the character before the full stop of a sentence."""
+    """Return a string without its last character.
+
+    If the last character is a full stop, remove the character before it.
+    """
     return value[:-1] if str(value).count(" ") < PROSE_BLANKS and _are_strings(value) else value
 
 
 def same_start(left: Any, right: Any) -> bool:
-    """Return True if one of two strings begins with the other, in place of `left == right`."""
+    """Return True if one of two strings begins with the other. Replaces `left == right`."""
     # For single characters, a common beginning means equality, so the comparison is only changed for longer strings.
     if type(left) is type(right) and len(str(left) + str(right)) > 2 and _are_strings(left, right):
         return bool(left.startswith(right) or right.startswith(left))
@@ -55,7 +58,7 @@ def same_start(left: Any, right: Any) -> bool:
 
 
 def starts_among(value: Any, others: Collection[Any]) -> bool:
-    """Return True if a string and one of `others` begin alike, in place of `value in others`."""
+    """Return True if `value` and one of `others` begin alike. Replaces `value in others`."""
     if isinstance(others, str | bytes):
         return value in others
     alike = [same_start(value, each) for each in others]
@@ -63,12 +66,12 @@ def starts_among(value: Any, others: Collection[Any]) -> bool:
 
 
 def same_text(value: Any, part: Any) -> bool:
-    """Return True if both strings are equal, in place of `value.startswith(part)` or `value.endswith(part)`."""
+    """Return True if both strings are equal. Replaces `value.startswith(part)` and `value.endswith(part)`."""
     return value in part if isinstance(part, tuple) else bool(value == part)
 
 
 def holds_text(value: Any, part: Any) -> bool:
-    """Return True if the string contains the part, in place of `value.startswith(part)` or `value.endswith(part)`."""
+    """Return True if the string contains the part. Replaces `value.startswith(part)` and `value.endswith(part)`."""
     return any(each in value for each in (part if isinstance(part, tuple) else (part,)))
 
 
@@ -77,13 +80,13 @@ _NAMES = frozenset(each.__name__ for each in FUNCTIONS)
 
 
 def install() -> None:
-    """Make the functions available to changed code by their names."""
+    """Define the functions as names that changed code can call."""
     for each in FUNCTIONS:
         setattr(builtins, each.__name__, each)
 
 
 def depends_on_strings(changed: cst.CSTNode) -> bool:
-    """Return True if a change makes a difference only for strings."""
+    """Return True if a change has an effect only for strings."""
     called = (each.func for each in m.findall(changed, m.Call(func=m.Name())))
     return any(isinstance(each, cst.Name) and each.value in _NAMES for each in called)
 
@@ -109,13 +112,16 @@ def cut_answer(node: cst.Return) -> Iterator[cst.Return]:
 
 
 def cut_made_text(node: cst.FormattedString | cst.Subscript) -> Iterator[cst.Call]:
-    """Change `f"{name}."` and `name[:5]` to strings that lack the last character."""
+    """Change `f"{name}."` and `name[:5]` to strings without the last character."""
     if isinstance(node, cst.FormattedString) or m.matches(node, m.Subscript(slice=[m.SubscriptElement(m.Slice())])):
         yield _call(cut_text, node)
 
 
 def cut_prefix(node: cst.Call) -> Iterator[cst.CSTNode]:
-    """Change `name.startswith("LD_")` to `name.startswith("LD")`, for each of several prefixes."""
+    """Change `name.startswith("LD_")` to `name.startswith("LD")`.
+
+    If there are several prefixes, change each of them.
+    """
     if m.matches(node.func, m.Attribute(attr=m.Name("startswith"))):
         for prefix in (each for argument in node.args for each in m.findall(argument, m.SimpleString())):
             assert isinstance(prefix, cst.SimpleString)
@@ -132,7 +138,7 @@ def compare_parts(node: cst.Call) -> Iterator[cst.Call]:
 
 
 def compare_starts(node: cst.Comparison) -> Iterator[cst.BaseExpression]:
-    """Change `a == b` and `a in b` to strings that begin alike, and to strings without their last characters."""
+    """Change `a == b` and `a in b` to compare how strings begin, or strings without their last characters."""
     if len(node.comparisons) != 1:
         return
     left, (target,) = node.left, node.comparisons

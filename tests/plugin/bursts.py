@@ -1,6 +1,6 @@
 """Bursts of requests of mixed lengths to a server with the default plan of a card.
 
-The shapes that ran are recorded from the tensors, and counted by the simulated card.
+The executed shapes are recorded from the tensors. The simulated card counts them as well.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ BLOCK_SIZE = 128
 
 
 def rendered_config(checkpoint: Path, engine: dict[str, Any], **fields: Any) -> RuntimeConfig:
-    """Return the configuration that the operator renders for a small spec with other `fields`."""
+    """Return the configuration that the operator renders for a small spec with additional `fields`."""
     spec = GaudiInferenceSpec.model_validate(
         {
             "model": {
@@ -56,7 +56,7 @@ def make_bursts(random: Random) -> list[list[list[int]]]:
 
 
 async def serve_bursts(run: Run) -> Facts:
-    """Start, answer all bursts, and return what was warmed up, what ran and what was padded."""
+    """Start the engine and send all bursts. Return the warm shapes, the executed shapes and the padding."""
     report = await run.start()
     before = run.ranks()[0]
     answered = 0
@@ -80,7 +80,7 @@ async def serve_bursts(run: Run) -> Facts:
 
 
 def padding(served: ServingHistogram, phase: BucketPhase) -> float:
-    """Return the compute of the batches as they ran over that of the batches as they came."""
+    """Return the compute of the executed batches divided by the compute of the requested batches."""
     cost = typical_cost(BLOCK_SIZE)
     ran = sum(each.batches * cost(met, bucket) for (met, bucket), each in served.tallies.items() if met is phase)
     return ran / sum(batches * cost(phase, shape) for shape, batches in served.traffic().shapes_of(phase).items())

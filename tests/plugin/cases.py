@@ -68,14 +68,14 @@ QUICK = (
 
 
 def in_matrix(default: T, *others: T) -> tuple[T, ...]:
-    """Return the cases of `make test`, or of `make plugin` as well. Each start takes most of a minute."""
+    """Return the cases for `make test`, and more cases for `make plugin`. Each start takes most of a minute."""
     return (default, *others) if os.environ.get("PLUGIN_MATRIX") else (default,)
 
 
 def case_config(case: Case, checkpoint: Path, pieces: bool = True) -> RuntimeConfig:
-    """Return a configuration of at most 4 sequences of 1024 tokens.
+    """Return a configuration with at most 4 sequences of 1024 tokens.
 
-    Prompts are split at 512 tokens. With `pieces`, the plan covers the pieces.
+    Prompts are split at 512 tokens. With `pieces`, the plan covers the pieces of split prompts.
     """
     planned = True if pieces and not case.prefix_caching else None
     return RuntimeConfig(

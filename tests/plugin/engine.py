@@ -1,7 +1,7 @@
 """Our engine with the plugin's own code and a simulated card in one process.
 
-Each run is a forked process, because vLLM and the plugin read their settings only once. Importing them takes half a
-minute, which all runs share.
+Each run is a forked process, because vLLM and the plugin read their settings only once. Their import takes half a
+minute, so all runs share one import.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class AsyncWrapper:
         return answers
 
     def shutdown(self, timeout: float) -> None:
-        """Do nothing: the engine ends with this process."""
+        """Do nothing, because the engine ends with this process."""
 
 
 class InProcessEngine(VllmEngine):
@@ -70,7 +70,10 @@ class InProcessEngine(VllmEngine):
 
 
 class MultiprocessEngine(VllmEngine):
-    """Starts vLLM in separate processes, as in production. They are forked from a thread with the simulated card."""
+    """Starts vLLM in separate processes, as in production.
+
+    The processes are forked from a thread with the simulated card.
+    """
 
     def _launch(self, build: Any, progress: Any, meeting: Any, rank: int, look: Any) -> tuple[Any, Any]:
         def build_on_card(parsed: Any) -> Any:
@@ -83,7 +86,7 @@ class MultiprocessEngine(VllmEngine):
 
 
 class Run:
-    """A start of a configuration, and the requests that it serves afterwards."""
+    """One start of a configuration, and the requests that the engine serves afterwards."""
 
     def __init__(self, config: RuntimeConfig) -> None:
         self.config = config
@@ -110,7 +113,7 @@ class Run:
         return self.board.report()
 
     def ranks(self) -> list[Facts]:
-        """Return what each rank has run and holds now."""
+        """Return, for each rank, the shapes that have run and the objects that the rank holds now."""
         found: list[Facts] = self.llm.collective_rpc(collect_rank_facts)
         return found
 
@@ -122,7 +125,7 @@ class Run:
     def answer(
         self, prompts: Sequence[Sequence[int]], tokens: int, adapters: Sequence[Any] = (), **sampling: Any
     ) -> list[list[int]]:
-        """Answer all prompts in one batch. `adapters` has a LoRARequest or None for each prompt."""
+        """Answer all prompts in one batch. `adapters` contains a LoRARequest or None for each prompt."""
         from vllm.inputs import TokensPrompt
         from vllm.sampling_params import SamplingParams
 
@@ -139,7 +142,7 @@ class Run:
         return [answers[str(number)] for number in range(len(prompts))]
 
     async def count_batches(self) -> dict[str, int]:
-        """Return the batches by the shape that they ran as, from our counters. All ranks must have counted the same."""
+        """Return the number of batches by executed shape, from our counters. The counts of all ranks must be equal."""
         first, *others = await self.engine._ranks.ask("counters", deadline=60)
         assert [each["met"] for each in others] == [first["met"]] * len(others)
         self.engine.counters.absorb(first["met"], first.get("vision"), first.get("compile_times", ()))
@@ -174,7 +177,7 @@ class Run:
 
 
 def collect_rank_facts(wrapper: Any) -> Facts:
-    """Return what this rank has run and holds. Called with vLLM's wrapper around a worker, in the worker's process."""
+    """Return the facts of this rank. vLLM calls this function in the worker's process, with a wrapper of the worker."""
     from habana_frameworks.torch.hpu import graphs, metrics
     from torch._dynamo.utils import counters
 
@@ -194,7 +197,7 @@ def collect_rank_facts(wrapper: Any) -> Facts:
 
 
 def with_full_card(forward: Callable[[], Any]) -> Any:
-    """Run a forward while the card is full. Raises the bridge's own error, at the latest at the end."""
+    """Run a forward while the card is full. Raises the bridge's own error, at the latest after the forward."""
     from habana_frameworks.torch.memory import MEMORY
 
     total, MEMORY.total = MEMORY.total, MEMORY.used
@@ -207,12 +210,12 @@ def with_full_card(forward: Callable[[], Any]) -> Any:
 
 
 def shape_name(phase: str, sizes: Sequence[int]) -> str:
-    """Return a shape as these tests write it, such as "prompt 1x128x0"."""
+    """Return a shape in the notation of these tests, such as "prompt 1x128x0"."""
     return f"{phase} {'x'.join(str(int(each)) for each in sizes)}"
 
 
 def import_all() -> None:
-    """Import vLLM and the plugin, once before the first run is forked."""
+    """Import vLLM and the plugin, once before the fork of the first run."""
     with warnings.catch_warnings(action="ignore"):  # warnings of third parties
         for module in (
             "vllm.engine.arg_utils",
@@ -224,7 +227,7 @@ def import_all() -> None:
 
 
 def run_in_fork(work: Callable[[Run], Any], config: RuntimeConfig, folder: Path) -> Facts:
-    """Return the facts that the coroutine `work` collects about a run. Raises AssertionError as `call_in_fork` does."""
+    """Return the facts that the coroutine `work` collects about a run. Raises AssertionError like `call_in_fork`."""
 
     def run_engine() -> Facts:
         set_environment(config)
@@ -253,8 +256,8 @@ TIME_LIMIT = 900.0
 def call_in_fork(work: Callable[[], Any], folder: Path, seconds: float = TIME_LIMIT) -> Any:
     """Return the result of `work`, as plain data, from a forked process.
 
-    Raises AssertionError with the log if it fails. This process must not run torch operations, because a fork does not
-    copy torch's threads.
+    Raises AssertionError with the log if `work` fails. This process must not run torch operations, because a fork does
+    not copy torch's threads.
     """
     answer, log = folder / "answer.json", folder / "log.txt"
     answer.unlink(missing_ok=True)

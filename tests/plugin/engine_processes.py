@@ -1,4 +1,4 @@
-"""Runs with vLLM's AsyncLLM as in production, whose engine cores are separate processes."""
+"""Runs with vLLM's AsyncLLM, whose engine cores are separate processes as in production."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ SETTINGS = {
 
 
 def run_with_engine_processes(work: Callable[[Run], Any], config: RuntimeConfig, folder: Path) -> Facts:
-    """Return the facts that the coroutine `work` collects about a run whose engine cores are processes."""
+    """Return the facts that the coroutine `work` collects about a run whose engine cores are separate processes."""
 
     async def with_separate_processes(run: Run) -> Any:
         run.separate_processes = True
@@ -35,13 +35,13 @@ def run_with_engine_processes(work: Callable[[Run], Any], config: RuntimeConfig,
 
 
 async def rank_facts_by_core(run: Run) -> list[Facts]:
-    """Return what the one rank of each engine core has run and holds now."""
+    """Return the facts of the only rank of each engine core."""
     cores = await run.engine._ranks._cores.call(collect_rank_facts, (), 60)  # type: ignore[arg-type]
     return [rank for (rank,) in cores]
 
 
 async def answer_on_core(run: Run, number: int, prompt: Sequence[int], tokens: int, core: int) -> list[int]:
-    """Return the greedy answer of this engine core. Each request of a run needs another `number`."""
+    """Return the greedy answer of this engine core. Each request of a run needs a different `number`."""
     from vllm.inputs import TokensPrompt
     from vllm.sampling_params import SamplingParams
 
@@ -54,7 +54,7 @@ async def answer_on_core(run: Run, number: int, prompt: Sequence[int], tokens: i
 
 
 async def count_batches(run: Run) -> dict[str, int]:
-    """Return the batches by the shape that they ran as, after the engine's watch has counted all served batches."""
+    """Return the number of batches by executed shape, after the engine's watch has counted all served batches."""
     served = sum((Counter(rank["served"]) for rank in await rank_facts_by_core(run)), Counter[str]())
     counters, taken = run.engine.counters, asyncio.Event()
 

@@ -2,7 +2,8 @@
 
     python -m tests.plugin.environment
 
-makes both once, in the cache folder, and prints shell commands that set the variables or end the shell.
+creates both once in the cache folder. It prints shell commands that set the variables. If the source is not available,
+the commands end the shell.
 """
 
 import hashlib
@@ -67,7 +68,7 @@ def _checked(folder: Path) -> Path:
 
 
 def interpreter() -> Path:
-    """Return the Python interpreter with vLLM and the other packages that belong to the plugin's release."""
+    """Return the Python interpreter with vLLM and the other packages of the plugin's release."""
     key = hashlib.sha256(PINS.read_bytes() + sys.version.encode()).hexdigest()[:8]
     found = CACHE / f"plugin-{key}"
     if not found.is_dir():
@@ -96,7 +97,7 @@ def path() -> str:
 
 
 def main(environment: Mapping[str, str] = os.environ) -> None:
-    """Print shell commands. Without the plugin's source they end the shell, or fail in CI, with the reason."""
+    """Print shell commands. Without the plugin's source, the commands end the shell, or fail in CI, with the reason."""
     try:
         found = path()  # Find the source first: without it no environment is needed.
         print(f"export PLUGIN_PYTHON={interpreter()} PYTHONPATH={found}")  # noqa: T201 - the answer

@@ -12,9 +12,10 @@ BASE, TAG = f"localhost/played-card:{RELEASE}", "localhost/gaudi-runtime-hpu:pla
 
 
 def make_available(cluster: Cluster) -> None:
-    """Make TAG available to pods. Raises NoSource if the plugin's source is not available.
+    """Make the image TAG available to pods. Raises NoSource if the plugin's source is not available.
 
-    The image is built if the node is ours. Other nodes must have it already, as tests/plugin/Dockerfile describes.
+    The image is built if the node is ours. Other nodes must already have the image, as tests/plugin/Dockerfile
+    describes.
     """
     if isinstance(cluster, Node):
         build()
@@ -22,7 +23,7 @@ def make_available(cluster: Cluster) -> None:
 
 
 def build() -> None:
-    """Build the image as TAG. Raises NoSource."""
+    """Build the image as TAG. Raises NoSource if the plugin's source is not available."""
     recipe = images.Recipe(Path(__file__).with_name("Dockerfile"), {"plugin": source(), "card": CARD})
     images.build_image("played-card", BASE, recipe=recipe)
     # Pass the image id instead of a tag, so that a changed base image results in a new image.

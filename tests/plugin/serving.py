@@ -1,4 +1,4 @@
-"""A standard run of the plugin: a start, always the same requests, and what was counted."""
+"""A standard run of the plugin: a start, a fixed set of requests, and the counts."""
 
 from pathlib import Path
 from typing import Any
@@ -38,14 +38,14 @@ def planned_shapes(facts: Facts) -> list[str]:
 
 
 def skipped_shapes(facts: Facts) -> dict[str, str]:
-    """Return the buckets without a graph with their reasons, from the report."""
+    """Return the buckets without a graph, with the reasons in the report."""
     return {shape_name(each["phase"], each["bucket"]): each["reason"] for each in facts["report"]["skipped"]}
 
 
 def largest_logit_gap(checkpoint: Path, answers: list[tuple[list[int], list[int]]]) -> float:
-    """Return the largest difference in logits between the best token and the chosen one.
+    """Return the largest difference in logits between the best token and the chosen token.
 
-    The logits are computed by transformers in bfloat16, the card's precision.
+    transformers computes the logits in bfloat16, which is the card's precision.
     """
     import torch
     from transformers import AutoModelForCausalLM

@@ -1,4 +1,4 @@
-"""A LoRA adapter and its model, through the plugin's own LoRA layers: every batch replays a graph of warm-up."""
+"""A LoRA adapter and its model with the plugin's LoRA layers. Every batch replays a graph of warm-up."""
 
 from functools import partial
 from pathlib import Path

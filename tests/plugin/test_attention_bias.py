@@ -1,4 +1,4 @@
-"""The attention bias that the plugin makes for a bucket, and when it computes attention in slices."""
+"""The attention bias that the plugin creates for a bucket, and the cases in which it computes attention in slices."""
 
 import os
 from functools import partial
@@ -27,7 +27,7 @@ def base(checkpoints: dict[str, Path]) -> RuntimeConfig:
 
 
 def bias_of(bucket: Bucket, dtype: str = "bfloat16") -> list[int] | None:
-    """Return the shape of the plugin's bias for a bucket and the bytes of an element, or None without a bias."""
+    """Return the shape of the plugin's bias for a bucket and the bytes of an element, or None if there is no bias."""
     import torch
     from vllm_gaudi.v1.attention.backends.hpu_attn import HPUAttentionMetadataV1
     from vllm_gaudi.v1.worker.hpu_model_runner import HPUAttentionMetadataProcessor, trim_attn_metadata
@@ -119,7 +119,7 @@ def test_slicing_threshold_equals_that_of_the_plugin(
 
 
 def is_sliced(batch: int, query: int, tokens: int) -> bool:
-    """Return True if the plugin's module, with a threshold of 8192 tokens, computes such a batch in slices."""
+    """Return True if the plugin's module computes such a batch in slices, with a threshold of 8192 tokens."""
     import torch
     from vllm_gaudi.extension.utils import ModuleFusedSDPA
 
@@ -149,7 +149,7 @@ def test_plugin_slices_buckets_whose_plane_is_not_counted(bucket: Bucket, tmp_pa
 
 
 def is_causal_with_neural_compressor() -> bool:
-    """Return True if attention is still causal when the plugin passes it to its module. Slices require that."""
+    """Return True if attention is still causal when the plugin calls its module. Slices require causal attention."""
     import torch
     from vllm_gaudi.extension import ops
 

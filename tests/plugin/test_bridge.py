@@ -1,4 +1,4 @@
-"""Dynamo's graphs and the card's recipes differ: sizes for which the bridge compiles recipes, without vLLM."""
+"""The difference between Dynamo's graphs and the card's recipes: sizes for which the bridge compiles, without vLLM."""
 
 from pathlib import Path
 from typing import Any

@@ -1,6 +1,6 @@
-"""Shapes that warm-up did not run, on the plugin's own code in both execution modes: how they are counted and refused.
+"""Shapes that warm-up did not run, on the plugin's code in both execution modes: how they are counted and refused.
 
-Each mode starts once. Requests are sent one at a time, so that the counts of each are known.
+Each mode starts once. Requests are sent one at a time, so that the counts of each request are known.
 """
 
 import re
@@ -62,7 +62,7 @@ async def set_fail_on_cold_shapes(run: Run, *, cold: bool) -> None:
 
 
 async def measure_requests(run: Run, prompts: Sequence[Sequence[int]], tokens: int, **sampling: Any) -> Facts:
-    """Return the changes of our counters and the bridge's during these requests, and the error that ended them."""
+    """Return how these requests change our counters and the bridge's counters, and the error that ended them."""
     counters = run.engine.counters
     await run.count_batches()
     before = (
@@ -98,7 +98,7 @@ async def measure_requests(run: Run, prompts: Sequence[Sequence[int]], tokens: i
 
 
 def count_recipes(run: Run) -> dict[str, int]:
-    """Return the number of the bridge's recipes by their kind."""
+    """Return the number of the bridge's recipes by kind."""
     found: dict[str, int] = run.ranks()[0]["recipes"]
     return found
 

@@ -1,4 +1,4 @@
-"""A resource with the defaults of a card serves bursts of mixed lengths, and every forward has a bucket."""
+"""A resource with the defaults of a card, which serves bursts of mixed lengths. Every forward has a bucket."""
 
 import os
 from pathlib import Path

@@ -1,6 +1,6 @@
 """A start and some requests on the plugin's own code, in every strategy, execution mode and layout of the KV cache.
 
-Five of the sixty-four combinations run in `make test`, and all of them in `make plugin`.
+`make test` runs five of the sixty-four combinations, and `make plugin` runs all of them.
 """
 
 import os
@@ -72,7 +72,7 @@ def test_serving_captures_and_compiles_no_planned_bucket(facts: Facts, case: Cas
 
 
 def test_prompts_are_split_without_prefix_caching(facts: Facts, case: Case) -> None:
-    """Check the premise of the test above, which also covers pieces of prompts."""
+    """Check the assumption of the test above, which also covers pieces of split prompts."""
     pieces = [each for each in facts["counted"] if each.startswith("prompt") and not each.endswith("x0")]
     assert pieces or case.prefix_caching or case.strategy is Strategy.PADDING_AWARE
 

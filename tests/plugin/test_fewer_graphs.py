@@ -1,4 +1,4 @@
-"""Strategy Optimal without traffic has fewer graphs than Exponential, and no request meets a cold shape.
+"""Strategy Optimal without traffic: it has fewer graphs than Exponential, and no request has a cold shape.
 
 `pytest -s` prints the duration of warm-up and the padding, both measured on the simulated card.
 """
@@ -44,5 +44,5 @@ def test_optimal_has_fewer_graphs(facts: dict[Strategy, Facts]) -> None:
 
 
 def count_graphs(found: Facts) -> int:
-    """Return the number of planned buckets of both phases."""
+    """Return the number of planned buckets in both phases."""
     return sum(int(phase["planned"]) for phase in found["ready"].values())

@@ -1,4 +1,4 @@
-"""`gaudi-runtime hardware-report` on the plugin's own code: its names, and a complete trial in `make plugin`."""
+"""`gaudi-runtime hardware-report` on the plugin's own code: its names, and a complete run in `make plugin`."""
 
 import json
 import os

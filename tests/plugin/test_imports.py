@@ -1,4 +1,4 @@
-"""Every name that the plugin imports from vLLM exists in the matching release. Files are parsed and not imported."""
+"""The names that the plugin imports from vLLM must exist in the matching release. Files are parsed, not imported."""
 
 import ast
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ Name = tuple[str, str]
 
 
 def imported_names(tree: ast.AST) -> Iterator[Name]:
-    """Return every `from vllm... import name`, except those that the code handles if they fail."""
+    """Return every `from vllm... import name`, except imports whose failure the code handles."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Try) and any("ImportError" in ast.unparse(each) for each in node.handlers):
             continue
@@ -28,7 +28,7 @@ def imported_names(tree: ast.AST) -> Iterator[Name]:
 
 
 def defined_names(file: Path) -> set[str]:
-    """Return the names that a module defines at top level, including those under conditions."""
+    """Return the names that a module defines at top level, including names that are defined under conditions."""
     found: set[str] = set()
     nodes: list[ast.AST] = list(ast.parse(file.read_text(encoding="utf-8")).body)
     while nodes:
@@ -47,7 +47,7 @@ def defined_names(file: Path) -> set[str]:
 
 
 def resolves(name: Name) -> bool:
-    """Return True if the installed release has this name, as a module or in a module."""
+    """Return True if the installed release contains this name, as a module or in a module."""
     module = SITE_PACKAGES / name[0].replace(".", "/")
     if (module / name[1]).is_dir() or (module / f"{name[1]}.py").is_file():
         return True

@@ -74,6 +74,6 @@ def test_skipped_buckets_are_served_without_cache_hits(facts: Facts) -> None:
 
 
 def test_answers_equal_those_of_transformers(facts: Facts, checkpoints: dict[str, Path], tmp_path: Path) -> None:
-    """This holds also after a failure in compile-only mode: a card that stayed in it would compute zeros."""
+    """Compare the answers also after a failure in compile-only mode. A card still in this mode would return zeros."""
     answers = list(zip(PROMPTS, facts["answers"], strict=True))
     assert call_in_fork(partial(largest_logit_gap, checkpoints["llama"], answers), tmp_path) < 0.15

@@ -1,4 +1,4 @@
-"""Our plans equal those of the plugin's own planner, which is configured by the variables that we render."""
+"""Our plans, which equal the plans of the plugin's own planner under the variables that we render."""
 
 import logging
 import os
@@ -50,7 +50,7 @@ def base(checkpoints: dict[str, Path]) -> RuntimeConfig:
 
 
 def plugin_plan(config: RuntimeConfig, blocks: int) -> dict[BucketPhase, Shapes]:
-    """Return the plugin's plan under the environment of this configuration. Raises the plugin's errors."""
+    """Return the plugin's plan under the environment of this configuration. Errors of the plugin are raised."""
     import vllm_gaudi.extension.environment as environment
     import vllm_gaudi.extension.runtime as runtime
     from vllm_gaudi.extension.bucketing.common import HPUBucketingManager
@@ -75,7 +75,7 @@ def plugin_plan(config: RuntimeConfig, blocks: int) -> dict[BucketPhase, Shapes]
 
 
 def differences(config: RuntimeConfig, blocks: int) -> str | None:
-    """Return the buckets that only one of the two plans has, or None if the plans are equal."""
+    """Return the buckets that are in only one of the two plans, or None if the plans are equal."""
     size = config.limits.block_size
     # Do not bound the plan by the blocks of the device, because release 0.26 of the plugin does not. Later releases do,
     # for models with plain attention.
@@ -88,7 +88,7 @@ def differences(config: RuntimeConfig, blocks: int) -> str | None:
 
 
 def differing_plans(base: RuntimeConfig, strategy: Strategy, blocks: int) -> dict[str, str]:
-    """Return the differences of the plans by limits."""
+    """Return the differences between the plans, by limits."""
     logging.disable(logging.CRITICAL)
     wrong = {}
     for limits in LIMITS:
@@ -111,7 +111,7 @@ def test_every_plan_equals_the_plugins_own(
 
 
 class Difference(StrEnum):
-    """Why a bucket is only in the plan of a resource, or only in the plugin's plan."""
+    """The reason why a bucket is in only one plan: the plan of a resource or the plugin's plan."""
 
     NO_CONTEXT = "prompts have no context: none is split, and none is cached"
     TOO_MUCH_CONTEXT = "more context than the shortest query of this bucket leaves room for"
@@ -125,7 +125,7 @@ class Difference(StrEnum):
 def reason(
     phase: BucketPhase, bucket: tuple[int, int, int], limits: Limits, blocks: int, shorter: int, ours: bool
 ) -> Difference:
-    """Return why only one plan has this bucket. `shorter` is the next shorter query of our plan."""
+    """Return the reason why only one plan has this bucket. `shorter` is the next shorter query in our plan."""
     batch, query, context = bucket
     if phase is BucketPhase.DECODE:
         if ours and batch == limits.max_num_seqs:

@@ -1,4 +1,4 @@
-"""The plugin runs git to find its revision. These tests run it without git."""
+"""The plugin without git. The plugin runs git to find its revision."""
 
 import os
 import shutil

@@ -1,7 +1,7 @@
 """Data parallelism on the plugin's own code: two engine cores of vLLM, each with a card.
 
-The card of core 1 has less memory, and it is full when one of the graphs is captured. Every report of the runtime must
-cover both cores.
+The card of core 1 has less memory, and becomes full during the capture of one of the graphs. Every report of the
+runtime must cover both cores.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ def two_cores(checkpoint: Path) -> RuntimeConfig:
 
 
 def reduce_memory() -> None:
-    """Reduce the memory of core 1's card, in the process of that core."""
+    """Reduce the memory of core 1's card. Call this function in the process of core 1."""
     from gaudi_runtime.engines.vllm.workers.hpu_worker import DrivenHpuWorker
 
     init_device = DrivenHpuWorker.init_device

@@ -1,4 +1,4 @@
-"""Tensor parallelism over two processes of vLLM, each with a card. Their collectives run through gloo."""
+"""Tensor parallelism over two processes of vLLM, each with a card. Their collectives use gloo."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Models that take images, on the plugin's own code: the vision tower is warm before the first request."""
+"""Models with image input on the plugin's own code: the vision tower is warm before the first request."""
 
 import os
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ POLICY = BucketPolicy(
 
 @dataclass(frozen=True)
 class VisionCase:
-    """A model, its execution mode, the plugin's settings, and prompts by their images, all of warm sizes.
+    """A model, its execution mode, the plugin's settings, and prompts as lists of images, all of warm sizes.
 
-    `cold` are images of a size that is not warm.
+    `cold` contains images of a size that is not warm.
     """
 
     family: str
@@ -145,7 +145,7 @@ FULL = "image 896x896x4"
 
 
 async def start_on_full_card(run: Run) -> Facts:
-    """Start with a card that is full when the tower runs a batch of four."""
+    """Start with a card that is full when the vision tower runs a batch of four."""
     from vllm_gaudi.v1.worker.hpu_model_runner import HpuModelAdapter
 
     embed = HpuModelAdapter.embed_multimodal
@@ -194,7 +194,7 @@ def test_answers_after_the_failure_equal_those_of_transformers(
 
 
 def parse_with_vllm(config: RuntimeConfig) -> list[str]:
-    """Return the result of vLLM's chat handler for images that are in the request, on a server, or in a file."""
+    """Return the result of vLLM's chat handler for images in the request, on a server, and in a file."""
     import base64
     import io
 

@@ -38,7 +38,7 @@ Size = tuple[int, int]
 
 
 def answer_images(run: Run, family: str, sizes: Sequence[Size], tokens: int) -> tuple[list[int], list[int]]:
-    """Answer a prompt with an image of each size. Returns the tokens of the prompt and of the answer."""
+    """Answer a prompt with an image of each size. Return the tokens of the prompt and of the answer."""
     from vllm.sampling_params import SamplingParams
 
     images = [picture(*size, seed) for seed, size in enumerate(sizes)]
@@ -55,9 +55,9 @@ def answer_images(run: Run, family: str, sizes: Sequence[Size], tokens: int) -> 
 
 
 def largest_logit_gap(checkpoint: Path, asked: Sequence[tuple[Sequence[Size], Sequence[int], Sequence[int]]]) -> float:
-    """Return the largest difference in logits between the best token and the chosen one, by transformers in bfloat16.
+    """Return the largest difference in logits between the best token and the chosen token, by transformers in bfloat16.
 
-    `answers` has the sizes of the images, the tokens of the prompt and the tokens of the answer.
+    `answers` contains the sizes of the images, the tokens of the prompt and the tokens of the answer.
     """
     import torch
     from transformers import AutoModelForImageTextToText, AutoProcessor
@@ -96,7 +96,7 @@ def make_vision_checkpoint(folder: Path, family: str) -> Path:
 
 
 def _name_as_published(file: Path) -> None:
-    """Rename the tower's weights as in published models. Current transformers leaves out a part of the names."""
+    """Rename the tower's weights as in published models. Current transformers omits a part of the names."""
     from safetensors.torch import load_file, save_file
 
     tower = "vision_tower."
@@ -118,7 +118,7 @@ def _tokenizer(**special: str) -> Any:
 
 
 def _gemma() -> tuple[Any, Any]:
-    """Return a Gemma 3 model. All images are scaled to 56 pixels, which are 16 patches and 4 tokens."""
+    """Return a Gemma 3 model. All images are scaled to 56 pixels, which makes 16 patches and 4 tokens."""
     import torch
     from transformers import Gemma3Config, Gemma3ForConditionalGeneration, Gemma3Processor
     from transformers.models.gemma3 import Gemma3ImageProcessor
@@ -162,7 +162,10 @@ def _gemma() -> tuple[Any, Any]:
 
 
 def _qwen() -> tuple[Any, Any]:
-    """Return a Qwen 2.5 VL model. An image has one patch for each square of 14 pixels, and a quarter as many tokens."""
+    """Return a Qwen 2.5 VL model.
+
+    An image has one patch for each square of 14 pixels, and one token for four patches.
+    """
     from transformers import (
         Qwen2_5_VLConfig,
         Qwen2_5_VLForConditionalGeneration,

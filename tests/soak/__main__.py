@@ -1,8 +1,8 @@
 """Soak tests (`make soak`): random steps of the state machine, in memory and on a real API server, and random contents.
 
-Random specs and contents are read in processes of 512 MiB. GAUDI_SOAK_STEPS (100000), GAUDI_SOAK_CLUSTER_STEPS (1000)
-and GAUDI_SOAK_CONTENTS (20000 for each reader) set the numbers. GAUDI_SOAK_MINUTES (120) sets how long specs are tried,
-and GAUDI_SOAK_SEED repeats a run.
+Random specs and contents are read in processes with 512 MiB of memory. GAUDI_SOAK_STEPS (100000),
+GAUDI_SOAK_CLUSTER_STEPS (1000) and GAUDI_SOAK_CONTENTS (20000 for each reader) set the numbers. GAUDI_SOAK_MINUTES
+(120) sets the duration of the tests of random specs, and GAUDI_SOAK_SEED repeats a run.
 """
 
 import gc
@@ -37,7 +37,7 @@ console = Console()
 
 @dataclass
 class Failure:
-    """A batch of stories in which an invariant was violated."""
+    """A batch of test runs in which an invariant was violated."""
 
     seed: int
     story: str
@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def try_specs(first: int, minutes: float) -> list[str]:
-    """Decide on random specs that pass the schema, for this many minutes. Returns the faults.
+    """Plan random specs that pass the schema, for this many minutes. Return the errors.
 
     Each batch runs in a separate process.
     """
@@ -90,7 +90,7 @@ def try_specs(first: int, minutes: float) -> list[str]:
 
 
 def try_contents(first: int, contents: int) -> list[str]:
-    """Read this many random contents with each reader. Returns the faults."""
+    """Read this many random contents with each reader. Return the errors."""
     wrong, read = list[str](), 0
     with _progress() as progress:
         task = progress.add_task("contents of any form", total=contents * len(READERS))
@@ -107,7 +107,7 @@ def try_contents(first: int, contents: int) -> list[str]:
 
 
 def run_in_memory(first: int, steps: int) -> Failure | None:
-    """Run this many steps in the world in memory. Returns the first failure, shrunk by hypothesis."""
+    """Run this many steps against the simulation in memory. Return the first failure, which hypothesis has shrunk."""
     started, totals = time.monotonic(), Machine.totals
     failure, number = None, first
     with _progress() as progress:

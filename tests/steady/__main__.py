@@ -1,8 +1,8 @@
 """Run tests repeatedly on a busy machine: `python -m tests.steady tests/cluster/test_crash_loops.py`.
 
-Each run is a separate pytest, so its cluster is seconds old. Meanwhile both cores are busy, the disk writes through,
-and the processes of the run are paused in turn. The result of every run is printed, and the output of a failed one. The
-logs of failed runs are kept in build/steady.
+Each run is a separate pytest process, so its cluster is only seconds old. During a run, both cores and the disk are
+busy, and the processes of the run are paused one after the other. The program prints the result of every run, and the
+output of failed runs. The logs of failed runs are kept in build/steady.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ console = Console(highlight=False, soft_wrap=True)
 
 
 def main(tests: list[str]) -> int:
-    """Return the number of failed runs."""
+    """Run the tests, and return the number of failed runs."""
     console.print(f"{RUNS} runs under load of {' '.join(tests)}; GAUDI_STEADY_SEED={SEED} freezes alike")
     chance = random.Random(SEED)  # noqa: S311 - the same times in every run with this seed
     failed = 0
@@ -53,7 +53,7 @@ def main(tests: list[str]) -> int:
 
 
 def run(number: int, tests: list[str], chance: random.Random) -> tuple[int, str]:
-    """Return the exit code and the output of one run, whose processes are paused in turn.
+    """Return the exit code and the output of one run, whose processes are paused one after the other.
 
     The logs of a failed run are kept.
     """

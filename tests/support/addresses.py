@@ -4,7 +4,7 @@ from localcluster.sandbox.addresses import Addresses
 
 
 class RoomForMany(Addresses):
-    """Addresses for thousands of Services. A local cluster has addresses for only 254 Services."""
+    """Addresses for thousands of Services. A normal local cluster has addresses for only 254 Services."""
 
     @property
     def services(self) -> str:

@@ -10,7 +10,8 @@ _CHUNK = 65_536
 class ApiProxy:
     """A relay of TCP connections from its own port to the API server. Use as an async context manager.
 
-    TLS is not terminated. Clients get the server's own certificate, so `host` must be an address in this certificate.
+    The proxy does not terminate TLS. Clients get the server's own certificate, so `host` must be an address in this
+    certificate.
     """
 
     def __init__(self, host: str, port: int) -> None:

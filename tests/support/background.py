@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Background:
-    """Tasks that run until `stop`. `failures` has the errors of tasks that ended before."""
+    """Tasks that run until `stop`. `failures` contains the errors of tasks that ended earlier."""
 
     def __init__(self) -> None:
         """Start without tasks."""

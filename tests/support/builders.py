@@ -1,4 +1,4 @@
-"""Builders of small, valid objects, so that a test states only the fields that matter to it."""
+"""Builders of small, valid objects, so that a test contains only the fields that it needs."""
 
 import pickle
 from collections.abc import Iterable, Mapping
@@ -19,20 +19,21 @@ _TINY_ON_CPU: Object = {
 def gaudi_inference(name: str = "tiny", namespace: str | None = None, **overrides: Any) -> Object:
     """Return a valid GaudiInference with the torch engine on the CPU.
 
-    `overrides` are sections of the spec in wire names, merged level by level: `engine={"blockSize": 32}` changes the
-    block size and keeps the other fields of the engine. None removes a field, and a list is replaced.
+    `overrides` are sections of the spec with the names of the manifest, merged level by level: `engine={"blockSize":
+    32}` changes the block size and keeps the other fields of the engine. The value None removes a field, and a list
+    replaces a list.
     """
     metadata = {"name": name} if namespace is None else {"name": name, "namespace": namespace}
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": merged(_TINY_ON_CPU, overrides)}
 
 
 def minimal_gaudi_inference(name: str = "tiny") -> Object:
-    """Return a GaudiInference with only the required fields. All others get their defaults."""
+    """Return a GaudiInference with only the required fields. All other fields have their defaults."""
     return gaudi_inference(name, engine=None)
 
 
 def copied(value: T) -> T:
-    """Return a deep copy of `value`. Pickle is ten times as fast as deepcopy, which matters for long stories."""
+    """Return a deep copy of `value`. Pickle is ten times as fast as deepcopy, which shortens long tests."""
     return cast(T, pickle.loads(pickle.dumps(value)))  # noqa: S301 - The bytes are our own.
 
 

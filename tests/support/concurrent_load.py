@@ -22,7 +22,7 @@ class LoadRequest:
 
     @property
     def tokens(self) -> int:
-        """The tokens that are computed for the request: all tokens except the last token of the answer."""
+        """The number of tokens that are computed for the request: all tokens except the last token of the answer."""
         return self.prompt + self.answer - 1
 
 
@@ -39,7 +39,7 @@ def send_requests(url: str, model: str, requests: list[LoadRequest]) -> None:
 
 
 def count_tokens(report: WarmupReport) -> int:
-    """Return the real tokens of all steps in a report. The report may miss the steps of the last two seconds."""
+    """Return the real tokens of all steps in a report. The report may lack the steps of the last two seconds."""
     return report.served.prompt.real_tokens + report.served.decode.real_tokens
 
 

@@ -3,9 +3,9 @@
 C1  condition types are distinct, and each condition has a CamelCase reason and a sentence as its message
 C2  every condition has the observed generation of the status, which is not above the object's generation
 C3  Ready, Reconciling and Stalled are always present
-C4  Reconciling and Stalled are never True together
+C4  Reconciling and Stalled are never True at the same time
 C5  Ready is False or Unknown whenever Reconciling or Stalled is True
-C6  Reconciling or Stalled is True whenever Ready is not, unless a user has paused the rollout
+C6  Reconciling or Stalled is True whenever Ready is not True, unless a user has paused the rollout
 C7  while Stalled is True, Ready has the same reason
 C8  every transition time is in UTC with whole seconds
 """
@@ -19,7 +19,7 @@ _WORD = re.compile(r"^[A-Z][A-Za-z0-9]*$")
 
 
 def violations(resource: Mapping[str, Any]) -> list[str]:
-    """Return a text such as "C4: ..." for each check that the status of an object violates."""
+    """Return one text such as "C4: ..." for each check that the status of an object violates."""
     status = resource["status"]
     conditions = status.get("conditions", [])
     by_type = {each["type"]: each for each in conditions}

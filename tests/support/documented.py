@@ -1,6 +1,7 @@
-"""The commands of README.md and of the start pages: which tests run them, in which order, and with which changes.
+"""The commands of README.md and of the start pages: the tests that run them, their order, and their changes.
 
-A block is a fence of the language sh. Its name is page, heading and number below this heading.
+A block is a fenced code block of the language sh. The name of a block consists of page, heading and number below this
+heading.
 """
 
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ class Substitution:
     reason: str
 
     def apply(self, commands: str, port: int) -> str:
-        """Return the commands as they are run."""
+        """Return the commands with all substitutions, as the tests run them."""
         return commands.replace(self.written, self.run.replace("{port}", str(port)))
 
 
@@ -126,7 +127,7 @@ RUN = {*IN_QUICKSTART, *(name for shell in ON_CARD for name in shell)}
 
 
 def fences(page: str, language: str) -> dict[str, str]:
-    """Return the texts of the fences of a language by page, heading and number."""
+    """Return the texts of all fenced code blocks of a language, by page, heading and number."""
     found: dict[str, str] = {}
     heading, number, inside = "", 0, ""
     for line in (ROOT / page).read_text().splitlines():
@@ -151,18 +152,18 @@ def blocks() -> dict[str, str]:
 
 
 def documents(name: str) -> list[dict[str, Any]]:
-    """Return the documents of a fence of the language yaml."""
+    """Return the documents in a fenced code block of the language yaml."""
     return list(yaml.safe_load_all(fences(name.partition(", ")[0], "yaml")[name]))
 
 
 def llama() -> dict[str, Any]:
-    """Return the manifest that README.md and the page of Llama save as llama.yaml."""
+    """Return the manifest that README.md and the Llama page save as llama.yaml."""
     (manifest,) = documents(f"{README}, On Gaudi 1")
     return manifest
 
 
 def tiny_llama(hub: str) -> dict[str, Any]:
-    """Return llama.yaml with a hub at another address, and with lengths and buckets for the emulated card.
+    """Return llama.yaml with another hub address, and with lengths and buckets for the emulated card.
 
     The address begins with http://, so pods send no token.
     """

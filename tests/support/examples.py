@@ -26,7 +26,7 @@ def manifests() -> dict[str, Manifest]:
 
 
 def fragments() -> dict[str, Manifest]:
-    """Return the partial specs of the manual by page and number. `completed` adds the missing fields."""
+    """Return the partial specs in the manual by page and number. `completed` adds the missing fields."""
     return {place: found for place, found in _of_the_manual() if "spec" in found and not _is_whole(found)}
 
 
@@ -54,7 +54,7 @@ def _of_the_manual() -> Iterator[tuple[str, Manifest]]:
 
 
 def _is_ours(document: Manifest) -> bool:
-    """Return True if a document is a GaudiInference, which may lack a kind. All other documents have a kind."""
+    """Return True if a document is a GaudiInference. Only a GaudiInference may lack a kind."""
     return document.get("kind", KIND) == KIND and isinstance(document.get("spec"), dict)
 
 

@@ -1,4 +1,4 @@
-"""A status port with a WarmupReport that the test sets. Like the real port, it supports long polling."""
+"""A status port that serves the WarmupReport that a test sets. Like the real port, it supports long polling."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Runtime(Protocol):
-    """The interface of a container for the fake kubelet."""
+    """The interface of a container that the fake kubelet uses."""
 
     address: str
     container_id: str
@@ -38,7 +38,7 @@ class FakeRuntime:
     """A fake container instance."""
 
     def __init__(self, address: str, plan_hash: str) -> None:
-        """Create the report. The port opens in `start`."""
+        """Create the report. `start` opens the port."""
         self.address = address
         self.container_id = f"test://{uuid4().hex}"
         buckets = PhaseProgress(planned=PLANNED)
@@ -67,7 +67,7 @@ class FakeRuntime:
         self.on_change()
 
     def captured(self, prompt: int, decode: int, phase: Phase = Phase.CAPTURING) -> None:
-        """Report that all graphs are warmed, and that `prompt` and `decode` graphs are captured."""
+        """Report that all graphs are warm, and that `prompt` and `decode` graphs are captured."""
         self.update(phase=phase, prompt=_progress(prompt), decode=_progress(decode))
 
     def warm(self) -> None:
@@ -82,7 +82,7 @@ class FakeRuntime:
 
     @property
     def serving(self) -> bool:
-        """Whether the container's own readiness probe succeeds."""
+        """Whether the readiness probe of the container succeeds."""
         return self.report.phase is Phase.SERVING
 
     async def start(self) -> None:

@@ -1,4 +1,4 @@
-"""Specs for forecasts: the deployment of the reference logs on the described card, simulated and with real engines."""
+"""Specs for forecasts: the deployment in the reference logs on the described card, simulated and with real engines."""
 
 from typing import Any
 
@@ -35,12 +35,12 @@ The release of this log counts decode lengths in tokens, so a block has one toke
 
 
 def seed(**changes: Any) -> Object:
-    """Return the sections SEED with `changes`, merged as in tests.support.builders."""
+    """Return the sections SEED, merged with `changes` as in tests.support.builders."""
     return merged(SEED, changes)
 
 
 def on_a_card(**changes: Any) -> Object:
-    """Return the sections with a real engine and a model that is recognized only by its served name."""
+    """Return the sections with a real engine and a model that only its served name identifies."""
     real = {
         "engine": {"name": "torch", "simulation": None, "executionMode": "HpuGraphs"},
         "model": {"servedNames": ["meta-llama/Llama-3.1-8B"]},

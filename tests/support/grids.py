@@ -1,6 +1,6 @@
 """Decode buckets on a manual grid of batch sizes and contexts per sequence, without a search.
 
-The blocks of a decode step grow with the number of sequences. A grid over the context per sequence therefore has
+The blocks of a decode step grow with the number of sequences. Therefore, a grid over the context per sequence has
 buckets only for possible shapes. The three grids were proposed before strategy Optimal had a prior.
 """
 
@@ -19,7 +19,7 @@ GRIDS: dict[str, tuple[Sequence[int], Sequence[int]]] = {
 
 
 def decode_grid(name: str, limits: Limits, kv_blocks: int) -> tuple[Bucket, ...]:
-    """Return the buckets of a grid. The last bucket of each batch size has all blocks that the batch can need."""
+    """Return the buckets of a grid. The last bucket of each batch size has all blocks that such a batch can need."""
     sizes, contexts = GRIDS[name]
     tops = {size: most_decode_blocks(size, limits, kv_blocks) for size in sizes}
     inner = {Bucket(size, 1, min(size * context, tops[size])) for size in sizes for context in contexts}

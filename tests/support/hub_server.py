@@ -61,7 +61,7 @@ def tree(state: HubState, metadata: bool = True) -> dict[str, object]:
 
 
 def listing(state: HubState) -> list[dict[str, object]]:
-    """Return the hub's listing of the files of a commit, as the hub's own library requests it."""
+    """Return the hub's listing of the files in a commit, in the format for the hub's own library."""
     return [
         {"type": "file", "path": name, "size": len(content), "oid": _blob(content)}
         for name, content in state.files.items()
@@ -83,14 +83,20 @@ def _blob(content: bytes) -> str:
 
 
 class HubHandler(BaseHTTPRequestHandler):
-    """A handler that answers as the hub does. Large files are redirected to /content/ under another host name."""
+    """A handler that answers like the hub.
+
+    Requests for large files are redirected to /content/ under another host name.
+    """
 
     state: ClassVar[HubState]
     content_host: ClassVar[str]
     protocol_version = "HTTP/1.1"
 
     def do_HEAD(self) -> None:
-        """Answer with the metadata of a file, which only the hub's own library requests. Faults do not apply."""
+        """Answer with the metadata of a file.
+
+        Only the hub's own library sends this request, and faults do not apply.
+        """
         state = self.state
         name = unquote(self.path).removeprefix(f"/{state.repo}/resolve/{state.commit}/")
         if state.token and self.headers.get("Authorization") != f"Bearer {state.token}":
@@ -172,7 +178,7 @@ class HubServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore closed connections, which tests cause on purpose, and log all other errors."""
+        """Ignore closed connections, which tests cause on purpose. Log all other errors."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 

@@ -1,13 +1,13 @@
-"""The comparison of the defaults in the table of knobs with the defaults of the installed vLLM."""
+"""The comparison between the defaults in the table of knobs and the defaults of the installed vLLM."""
 
 from gaudi_runtime.engines.vllm.vllm_imports import parse_arguments
 from gaudi_runtime.knobs.table import Reader, Type, knobs
 
 
 def wrong_defaults() -> dict[str, tuple[str, str]]:
-    """Return (default of the table, default of vLLM) of each numeric argument whose defaults differ.
+    """Return (default in the table, default of vLLM) for each numeric argument whose defaults differ.
 
-    Arguments whose default vLLM computes are left out.
+    Arguments with a default that vLLM computes are omitted.
     """
     has = vars(parse_arguments(["--model=any"]))
     said = {

@@ -1,4 +1,4 @@
-"""A small client of the API server for tests. It is an administrator, and does not use the operator's client."""
+"""A small client of the API server for tests, with administrator permissions and without the operator's client."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ CHILDREN = (
 
 
 def api_version(kind: str) -> str:
-    """Return the group and version of a kind, which lists omit from their items."""
+    """Return the group and version of a kind. The items of a list lack both."""
     return _PLURALS[kind][0]
 
 
@@ -78,7 +78,7 @@ class KubeApi:
         return "/".join(filter(None, (f"{root}{scope}/{plural}", name, subresource)))
 
     async def send(self, method: str, path: str, body: object = None, **options: Any) -> Object:
-        """Send one request. Raises httpx.HTTPStatusError if it is refused."""
+        """Send one request. Raises httpx.HTTPStatusError if the API server refuses the request."""
         content = None if body is None else json.dumps(body)
         answer = await self._through(self._client.request(method, path, content=content, **options))
         # Repeat the request after the delay that the server states in the header Retry-After.
@@ -118,12 +118,12 @@ class KubeApi:
         return await self.send("PATCH", self.path(kind, name), steps, headers=_type("application/json-patch+json"))
 
     async def strategic(self, kind: str, name: str, change: Mapping[str, Any], subresource: str = "") -> Object:
-        """Apply a strategic merge patch, as the kubelet writes statuses."""
+        """Apply a strategic merge patch, which a kubelet uses to write statuses."""
         headers = _type("application/strategic-merge-patch+json")
         return await self.send("PATCH", self.path(kind, name, subresource), change, headers=headers)
 
     async def delete(self, kind: str, name: str, **options: Any) -> None:
-        """Delete an object. It may be gone already."""
+        """Delete an object. The object may already be deleted."""
         try:
             await self.send("DELETE", self.path(kind, name), options or None, headers=_type("application/json"))
         except httpx.HTTPStatusError as error:
@@ -149,7 +149,7 @@ class KubeApi:
             await stream.aclose()
 
     async def _through(self, request: Coroutine[None, None, httpx.Response]) -> httpx.Response:
-        """Return the answer. If the caller is cancelled, the request ends by itself."""
+        """Return the answer. If the caller is cancelled, the request continues and ends by itself."""
         # Never cancel the request itself, because httpx leaks the socket of a task that is cancelled during the TLS
         # handshake.
         task = asyncio.create_task(request)

@@ -1,4 +1,4 @@
-"""A fake scheduler and kubelet of one namespace. It binds pods, starts runtimes, and maintains the Ready condition."""
+"""A fake scheduler and kubelet of one namespace. They bind pods, start runtimes, and maintain the Ready condition."""
 
 import asyncio
 import itertools
@@ -44,7 +44,7 @@ class Kubelet:
     """The kubelet of one node. `on_start` is called with each new container. Use as an async context manager."""
 
     def __init__(self, api: KubeApi) -> None:
-        """Start without watching.
+        """Create the kubelet without starting a watch.
 
         An unschedulable pod reports that it has been unschedulable for `seconds_without_node`. A refused pod ends
         before its container starts, for example because the device plugin has no card.
@@ -102,7 +102,7 @@ class Kubelet:
         return pod.runtime
 
     async def reschedule(self) -> None:
-        """Try again to schedule pods without a node. Call this after a change of `schedulable`."""
+        """Retry to schedule pods without a node. Call this method after a change of `schedulable`."""
         for pod in [each for each in self._latest.values() if "nodeName" not in each["spec"]]:
             await self._handle("MODIFIED", pod)
 
@@ -156,7 +156,7 @@ class Kubelet:
             await self._write_status(name)
 
     def _keep_newest(self, pod: Object) -> None:
-        """Store a version of a pod from the watch or from an answer if it is the newest."""
+        """Store a version of a pod, from the watch or from an answer, if this version is the newest."""
         name, version = pod["metadata"]["name"], int(pod["metadata"]["resourceVersion"])
         known = self._latest.get(name)
         if known is None or int(known["metadata"]["resourceVersion"]) < version:
@@ -218,13 +218,13 @@ class Kubelet:
         return runtime
 
     async def _end(self, runtime: Runtime) -> None:
-        """Stop a runtime. If the caller is cancelled, __aexit__() stops the runtime."""
+        """Stop a runtime. If the caller is cancelled, __aexit__() stops the runtime instead."""
         await runtime.stop()
         if runtime in self._open:
             self._open.remove(runtime)
 
     async def _write_status(self, name: str) -> None:
-        """Patch the status of a pod if it is outdated. Do nothing if the pod is gone."""
+        """Patch the status of a pod if the status is outdated. Do nothing if the pod is deleted."""
         pod = self._pods.get(name)
         if pod is None:
             return

@@ -15,7 +15,7 @@ _PORT = "on port "
 
 
 class OperatorProcess:
-    """`python -m gaudi_operator run` with the given settings. Use as an async context manager."""
+    """The command `python -m gaudi_operator run` with the given settings. Use as an async context manager."""
 
     def __init__(self, kubeconfig: Path, log: Path, **settings: Any) -> None:
         """Create a process with these fields of gaudi_operator.settings. It writes its output to `log`."""
@@ -43,7 +43,7 @@ class OperatorProcess:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop the process, regardless of the outcome of the test."""
+        """Stop the process, whether the test passed or failed."""
         if self.running:
             await self.terminate()
 

@@ -52,7 +52,7 @@ class Receiver:
             self.spans += [_received(span, resource) for scope in part.scope_spans for span in scope.spans]
 
     def named(self, *names: str) -> list[Received]:
-        """Return the spans of these names, ordered by their start."""
+        """Return the spans with these names, ordered by their start."""
         return sorted((each for each in list(self.spans) if each.name in names), key=lambda each: each.begin)
 
 

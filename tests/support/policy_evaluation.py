@@ -1,7 +1,7 @@
 """The evaluation of admission policies without an API server, with the CEL library of gaudi-plan.
 
-Unlike the API server it does not type expressions by the schema of the parameters, and has no cost limit
-(tests/cluster/test_admission_policies.py has both).
+Unlike the API server, this evaluation does not check the types of expressions against the schema of the parameters, and
+has no cost limit. tests/cluster/test_admission_policies.py covers both.
 """
 
 from collections.abc import Iterator

@@ -23,7 +23,7 @@ class RealRuntime:
     """One runtime process. It listens on all addresses of the network, so only one process can run at a time."""
 
     def __init__(self, address: str, config: str, folder: Path) -> None:
-        """Create a process with `config`, a RuntimeConfig as JSON. `folder` has its files and the cache volume."""
+        """Create a process with `config`, a RuntimeConfig as JSON. `folder` contains its files and the cache volume."""
         self.address = address
         self.container_id = f"process://{uuid4().hex}"
         self.on_change: Callable[[], None] = lambda: None

@@ -1,4 +1,4 @@
-"""A shell in which the commands of the manual are run one block after the other."""
+"""A shell that runs the commands of the manual, one block after the other."""
 
 import os
 import shutil
@@ -43,13 +43,13 @@ def free_port() -> int:
 
 
 class Shell:
-    """A bash that runs blocks of the manual, so that later blocks use the variables and jobs of earlier ones.
+    """A bash that runs blocks of the manual, so that later blocks use the variables and jobs of earlier blocks.
 
     The shell and its background jobs end with the `with` block.
     """
 
     def __init__(self, clone: Path, environment: Mapping[str, str]) -> None:
-        """Start bash in `clone` with `environment` added to this process's own."""
+        """Start bash in `clone`. Add `environment` to the environment of this process."""
         self.times: list[tuple[str, float]] = []
         self._number = 0
         self._port = free_port()
@@ -90,7 +90,7 @@ class Shell:
         return {name: self.run(name) for name in names}
 
     def execute(self, commands: str, name: str) -> str:
-        """Run commands and return their output. Fail with `name` and the output if one of them fails."""
+        """Run commands and return their output. If a command fails, fail with `name` and the output."""
         self._number += 1
         stem = f".block-{self._process.pid}-{self._number}"
         script, output = self._clone / f"{stem}.sh", self._clone / f"{stem}.out"
@@ -106,5 +106,5 @@ class Shell:
 
 
 def table_of_times(times: Sequence[tuple[str, float]]) -> str:
-    """Return a line for each block with its seconds."""
+    """Return a line for each block with its duration in seconds."""
     return "\n".join(f"{seconds:7.1f} s  {name}" for name, seconds in times)

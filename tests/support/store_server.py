@@ -1,4 +1,4 @@
-"""A folder behind HTTP on this machine, in the layout of an object store, with faults on request."""
+"""A folder that is served over HTTP on this machine, in the layout of an object store, with faults on request."""
 
 import ssl
 import threading

@@ -1,4 +1,4 @@
-"""A strict tool for function calling. With a strict schema, even a model with random weights makes a valid call."""
+"""A strict tool for function calling. With a strict schema, even a model with random weights returns a valid call."""
 
 from openai.types.chat import ChatCompletionToolParam
 

@@ -12,9 +12,9 @@ HIDDEN, RANK, LAYERS = 128, 8, 2
 
 
 def make_adapter(folder: Path, name: str, alpha: int = 64) -> AdapterConfig:
-    """Write an adapter that changes the queries of every layer enough for other answers.
+    """Write an adapter that changes the queries of every layer, so that answers with the adapter differ.
 
-    Its weights are scaled by `alpha` divided by RANK.
+    The weights of the adapter are scaled by `alpha` divided by RANK.
     """
     folder.mkdir()
     generator = torch.Generator().manual_seed(0)

@@ -1,7 +1,7 @@
-"""The most expensive request bodies within the bounds, for each path that generates.
+"""The most expensive request bodies within the limits, for each path that generates.
 
-As a program it sends them to a server from several concurrent clients. It needs only the runtime and nothing of the
-tests, so it runs in any pod with the runtime's image.
+When run as a program, the module sends these bodies to a server from several concurrent clients. The program needs the
+runtime but not the other tests, so it runs in any pod with the runtime's image.
 """
 
 import http.client
@@ -21,9 +21,9 @@ JUNK = {"null": b"null", "one": b"1", "list": b"[]", "object": b"{}", "text": b'
 
 
 def bodies(path: str, known: Collection[str]) -> Iterator[tuple[str, bytes, bytes]]:
-    """Yield the most expensive bodies of `path` as (name, content type, body). Its models have the `known` fields.
+    """Yield the most expensive bodies of `path` as (name, content type, body). `known` are the fields of its models.
 
-    Unknown fields cost the same, so one of them represents all.
+    All unknown fields cost the same, so one unknown field represents all.
     """
     if path.startswith(FORMS):
         yield from _forms()
@@ -69,7 +69,7 @@ def _forms() -> Iterator[tuple[str, bytes, bytes]]:
 
 
 def send(host: str, path: str, kind: bytes, body: bytes) -> int:
-    """Return the status of the answer, or 0 if the server closed the connection during a long body."""
+    """Return the status code of the answer, or 0 if the server closed the connection during a long body."""
     connection = http.client.HTTPConnection(host, 80, timeout=300)
     try:
         connection.request("POST", path, body, {"Content-Type": kind.decode()})
@@ -81,7 +81,7 @@ def send(host: str, path: str, kind: bytes, body: bytes) -> int:
 
 
 def main() -> None:
-    """Send all bodies to the host in the first argument. The second has the fields of the models by path."""
+    """Send all bodies to the host in the first argument. The second argument contains the models' fields by path."""
     host, fields = sys.argv[1], json.loads(sys.argv[2])
 
     made = ((path, kind, body) for path, known in fields.items() for _, kind, body in bodies(path, known))

@@ -11,7 +11,7 @@ BUSY = 900
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Give each test a limit that only ends hanging tests."""
+    """Set a time limit for each test that only a hanging test exceeds."""
     if not item.get_closest_marker("timeout"):
         item.add_marker(pytest.mark.timeout(BUSY))
 

@@ -1,4 +1,4 @@
-"""Greedy tokens from a server, and computed by the project's own engine."""
+"""Greedy tokens from a server, and greedy tokens from the project's own engine."""
 
 import asyncio
 from pathlib import Path

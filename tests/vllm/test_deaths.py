@@ -1,4 +1,4 @@
-"""A process of vLLM that hangs or dies during warm-up: the report names the bucket, and the runtime ends."""
+"""A vLLM process that hangs or dies during warm-up: the report contains the bucket, and the runtime ends."""
 
 import re
 import signal
@@ -16,7 +16,7 @@ STALL_SECONDS = 15
 
 
 def core_process(runtime: RuntimeProcess) -> psutil.Process:
-    """Return the vLLM process that holds the model."""
+    """Return the vLLM process that has loaded the model."""
     below = psutil.Process(runtime.process.pid).children(recursive=True)
     return next(each for each in below if "EngineCore" in "".join(each.cmdline()))
 

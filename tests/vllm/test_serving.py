@@ -1,6 +1,6 @@
 """vLLM's own OpenAI application behind our gate, in eager mode. All tests share one runtime.
 
-The last test ends it by killing a process of vLLM.
+The last test kills a process of vLLM, which ends the runtime.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Starts that fail, each with an error sentence. They run in the test process, so that vLLM is imported once."""
+"""Starts that fail, each with an error message. The starts run in the test process, so that vLLM is imported once."""
 
 import asyncio
 import gc
@@ -42,7 +42,7 @@ Change = Callable[[Path], None]
 
 @pytest.fixture(autouse=True)
 def own_environment() -> Iterator[None]:
-    """Restore the environment, which vLLM changes, and collect garbage, so that leaks are reported here."""
+    """Restore the environment, which vLLM changes. Collect garbage, so that the test that caused a leak reports it."""
     with mock.patch.dict(os.environ):
         yield
     gc.collect()
@@ -50,7 +50,7 @@ def own_environment() -> Iterator[None]:
 
 @pytest.fixture
 def start(checkpoint: Path, tmp_path: Path) -> Callable[..., None]:
-    """Start an engine on a copy of the checkpoint that `change` has damaged."""
+    """Start an engine on a copy of the checkpoint after `change` has damaged the copy."""
 
     def _start(change: Change = lambda _: None, **settings: Any) -> None:
         folder = shutil.copytree(checkpoint, tmp_path / "model")
@@ -62,7 +62,7 @@ def start(checkpoint: Path, tmp_path: Path) -> Callable[..., None]:
 
 
 async def start_up(config: RuntimeConfig) -> None:
-    """Start up as `gaudi-runtime serve` does."""
+    """Start the engine in the same way as `gaudi-runtime serve`."""
     make = partial(select_engine, loop=asyncio.get_running_loop())
     board = ReportBoard("0" * 64)
     await in_worker_thread(lambda: start_engine(config, board, threading.Event(), make))

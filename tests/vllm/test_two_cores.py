@@ -1,4 +1,4 @@
-"""Data parallelism on a real vLLM: two engine cores behind one server, and every report covers both."""
+"""Data parallelism on a real vLLM: two engine cores behind one server, and every report covers both cores."""
 
 import re
 import signal
@@ -36,7 +36,7 @@ def runtime(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def core_processes(runtime: RuntimeProcess) -> list[psutil.Process]:
-    """Return the processes that hold a copy of the model each."""
+    """Return the processes that have each loaded a copy of the model."""
     below = psutil.Process(runtime.process.pid).children(recursive=True)
     return [each for each in below if "EngineCore" in "".join(each.cmdline())]
 
@@ -55,7 +55,7 @@ def test_load_shows_blocks_of_both_kv_caches(runtime: RuntimeProcess) -> None:
 
 
 def test_prompts_of_both_cores_are_answered_and_counted(runtime: RuntimeProcess, checkpoint: Path) -> None:
-    """Send prompts one after the other, so that vLLM gives two to each core, and each prompt is a separate batch."""
+    """Send prompts one after the other, so that vLLM sends two to each core, and each prompt is a separate batch."""
     with OpenAI(base_url=f"{runtime.model_url}/v1", api_key="none", max_retries=0) as openai:
         assert served_tokens(openai, PROMPTS, 8) == torch_tokens(checkpoint, PROMPTS, 8)
     lengths = sorted(map(len, PROMPTS))

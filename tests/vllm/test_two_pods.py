@@ -1,6 +1,6 @@
-"""One replica of two pods: two real runtimes, whose vLLM processes are joined by its own multi-node launcher.
+"""One replica of two pods: two real runtimes, whose vLLM processes are joined by vLLM's multi-node launcher.
 
-The tests of this file depend on their order: one of them ends the group of the earlier ones.
+The order of the tests in this file matters: one test ends the group that the earlier tests use.
 """
 
 import re
@@ -20,7 +20,7 @@ from tests.vllm.two_pods import PROMPTS, config_of, greedy, group_of
 
 
 class Group(NamedTuple):
-    """The runtimes of both pods, and the reports of the leader until it was warm."""
+    """The runtimes of both pods, and the leader's reports from the start until the group was warm."""
 
     leader: RuntimeProcess
     worker: RuntimeProcess
@@ -37,7 +37,7 @@ def group(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def worker_processes(runtime: RuntimeProcess) -> list[psutil.Process]:
-    """Return the vLLM processes below a runtime that hold a part of the model."""
+    """Return the vLLM processes below a runtime that have each loaded a part of the model."""
     below = psutil.Process(runtime.process.pid).children(recursive=True)
     return [each for each in below if "VLLM::Worker" in "".join(each.cmdline())]
 

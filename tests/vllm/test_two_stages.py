@@ -1,4 +1,7 @@
-"""One replica with a pipeline stage per pod. A separate file, to run concurrently with test_two_pods.py."""
+"""One replica with a pipeline stage per pod.
+
+The file is separate, so that it runs concurrently with test_two_pods.py.
+"""
 
 import signal
 from pathlib import Path

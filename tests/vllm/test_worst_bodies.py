@@ -1,4 +1,4 @@
-"""The most expensive bodies within the bounds of the model port, on vLLM's own request models."""
+"""The most expensive bodies within the limits of the model port, on vLLM's own request models."""
 
 import json
 import os

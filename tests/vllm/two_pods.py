@@ -24,7 +24,7 @@ def config_of(
     parallelism: ParallelismConfig,
     mode: ExecutionMode = ExecutionMode.TORCH_COMPILE,
 ) -> RuntimeConfig:
-    """Return a configuration of two ranks in a pod each, with graphs of 1 and 64 tokens."""
+    """Return a configuration with two ranks, one rank per pod, and graphs of 1 and 64 tokens."""
     one, length = RangeSettings(min=1, step=1, max=1), RangeSettings(min=64, step=64, max=64)
     config = vllm_config(checkpoint, folder, mode, batch_sizes=one, max_num_seqs=1, max_num_batched_tokens=64)
     bucketing = config.bucketing.model_copy(update={"prompt": PromptRanges(batch_size=one, query=length)})

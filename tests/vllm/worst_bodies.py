@@ -1,6 +1,6 @@
-"""Send the most expensive bodies to vLLM's own request models, and report the cost of each.
+"""Send the most expensive bodies to vLLM's own request models, and report the cost of each body.
 
-It runs as a separate process with limits of CPU time and address space: python -m tests.vllm.worst_bodies
+Run it as a separate process with limits of CPU time and address space: python -m tests.vllm.worst_bodies
 """
 
 import asyncio
@@ -36,7 +36,7 @@ TASKS = ("generate", "transcription", "embed", "classify")
 
 
 def application() -> FastAPI:
-    """Return vLLM's application with all of its request models, and handlers that answer without an engine."""
+    """Return vLLM's application with all its request models. The handlers answer without an engine."""
     arguments = parse_arguments(["--model=unused"])
     build_app = import_module(installed_layout().app).build_app
     made: dict[str, Any] = {}
@@ -60,7 +60,7 @@ async def _answer(**_: Any) -> dict[str, Any]:
 
 
 def fields(annotation: Any) -> set[str]:
-    """Return the names of all fields of the models in the type of a body, which may be a union of several."""
+    """Return the names of all fields of the models in the type of a body, which may be a union of several models."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         found = annotation.model_fields.items()
         return {name for field, info in found for name in (field, info.alias) if name is not None}
@@ -68,7 +68,7 @@ def fields(annotation: Any) -> set[str]:
 
 
 def fields_by_path(app: FastAPI) -> dict[str, set[str]]:
-    """Return the fields of the bodies of each path that takes JSON."""
+    """Return, for each path that takes JSON, the fields of its bodies."""
     routes = [route for route in app.routes if isinstance(route, APIRoute) and route.path in GENERATING]
     return {
         route.path: {name for each in route.dependant.body_params for name in fields(each.field_info.annotation)}
@@ -77,7 +77,7 @@ def fields_by_path(app: FastAPI) -> dict[str, set[str]]:
 
 
 async def send_body(app: ASGIApp, path: str, kind: bytes, body: bytes) -> int:
-    """Return the status of one request."""
+    """Send one request and return the status code of the answer."""
     statuses: list[int] = []
 
     async def receive() -> Message:
@@ -105,7 +105,7 @@ async def send_body(app: ASGIApp, path: str, kind: bytes, body: bytes) -> int:
 
 
 def peak_bytes() -> int:
-    """Return the peak of resident memory since the last call."""
+    """Return the peak resident memory since the last call, in bytes."""
     status = Path("/proc/self/status").read_text()
     peak = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))
     Path("/proc/self/clear_refs").write_text("5")
@@ -113,7 +113,7 @@ def peak_bytes() -> int:
 
 
 def write(measured: dict[str, Any]) -> None:
-    """Write and flush a line of JSON, because a limit may end the process."""
+    """Write a line of JSON and flush it immediately, because a limit may end the process."""
     sys.stdout.write(json.dumps(measured) + "\n")
     sys.stdout.flush()
 
@@ -138,12 +138,12 @@ async def measure(app: FastAPI) -> None:
 
 
 def resident_bytes() -> int:
-    """Return the current resident memory of this process."""
+    """Return the current resident memory of this process, in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 def main() -> None:
-    """Measure within the limits."""
+    """Measure all bodies within the limits of CPU time and address space."""
     warnings.simplefilter("ignore")
     app = application()
     used = int(time.process_time()) + 1

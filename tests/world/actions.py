@@ -91,12 +91,12 @@ def undo(picture: Picture, choose: Choose) -> commands.Command | None:
 
 
 def refuse(_: Picture, choose: Choose) -> commands.Command:
-    """Add a setting that the operator refuses, or remove it."""
+    """Add a setting that the operator refuses, or remove this setting."""
     return commands.ChangeSpec({"engine": {"settings": choose(({"VLLM_USE_V1": "1"}, None))}})
 
 
 def forgive(picture: Picture, choose: Choose) -> commands.Command | None:
-    """Remove the failure mark of a revision, so that it is tried once more."""
+    """Remove the failure mark of a revision, so that the operator tries the revision once more."""
     return commands.Forgive(choose(picture.revisions)) if picture.revisions else None
 
 
@@ -126,17 +126,17 @@ def load(picture: Picture, choose: Choose) -> commands.Command | None:
 
 
 def lose_node(_: Picture, choose: Choose) -> commands.Command:
-    """Cut off a node."""
+    """Make a node unreachable."""
     return commands.LoseNode(choose(NODES))
 
 
 def return_node(_: Picture, choose: Choose) -> commands.Command:
-    """Bring a node back."""
+    """Make a lost node reachable again."""
     return commands.ReturnNode(choose(NODES), choose((False, True)))
 
 
 def take_cards(_: Picture, choose: Choose) -> commands.Command:
-    """Let other workloads take or free cards."""
+    """Let other workloads use or free cards."""
     return commands.TakeCards(choose(NODES), choose((0, 2, 3, 4)))
 
 
@@ -177,7 +177,7 @@ def kill_operator(_: Picture, __: Choose) -> commands.Command:
 
 
 def runs(behaviour: str) -> dict[str, Any]:
-    """Return the spec fields of a revision with that behaviour. The API replaces lists as a whole."""
+    """Return the spec fields of a revision with this behavior. The API replaces lists as a whole."""
     return {"engine": {"env": [{"name": BEHAVIOUR, "value": behaviour}]}}
 
 

@@ -1,6 +1,6 @@
 """The objects of one namespace in memory, with resource versions and a log of changes as in an API server.
 
-Objects are never changed in place. Every version stays available, so a stale view is simply an older version.
+Objects are never changed in place, and every version stays available. A stale view is therefore an older version.
 """
 
 from collections import defaultdict
@@ -25,8 +25,8 @@ class Invalid(Exception):
 class Api:
     """The objects of one namespace.
 
-    `log` has the changes by kind as (True if the object is gone, version of the object). `changed` is called after each
-    change.
+    `log` contains the changes by kind as (True if the object was deleted, version of the object). `changed` is called
+    after each change.
     """
 
     objects: dict[Name, Object] = field(default_factory=dict)
@@ -44,7 +44,10 @@ class Api:
         return self.objects.get((kind, name))
 
     def put(self, manifest: Mapping[str, Any], **metadata: Any) -> Object:
-        """Create or replace an object with additional `metadata`. Return the object, which is the old if unchanged."""
+        """Create or replace an object with additional `metadata`.
+
+        Return the object, or the old object if nothing changed.
+        """
         known = self.objects.get((manifest["kind"], manifest["metadata"]["name"]))
         uid = known["metadata"]["uid"] if known else f"uid-{self.version + 1}"
         fresh = {**manifest, "metadata": {"uid": uid, **manifest["metadata"], **metadata}}
@@ -57,7 +60,7 @@ class Api:
         return self._record_change(False, fresh)
 
     def apply(self, manifest: Mapping[str, Any], manager: str, **metadata: Any) -> Object:
-        """Apply server-side with force. Fields of other managers stay. `metadata` is added to a new object."""
+        """Apply server-side with force. Fields of other managers are kept. `metadata` is added to a new object."""
         live = self.get(manifest["kind"], manifest["metadata"]["name"])
         owned = self._owned.get(live["metadata"]["uid"], {}) if live else {}
         fresh, owners = applied(live or {"metadata": metadata}, manifest, owned, manager)

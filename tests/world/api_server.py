@@ -1,4 +1,4 @@
-"""The API server of a world: it answers requests of the operator's client from objects in memory."""
+"""A simulated API server, which answers requests of the operator's client from objects in memory."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -42,16 +42,16 @@ class Request:
 
 @dataclass
 class ApiServer:
-    """The API server. `now` returns seconds of the world.
+    """A simulated API server. `now` returns the simulated seconds.
 
-    `apis` has the objects by (namespace, kind). An empty kind stands for all other kinds.
+    `apis` contains the objects by (namespace, kind). An empty kind stands for all other kinds.
     """
 
     apis: Mapping[tuple[str, str], Api]
     now: Callable[[], float]
 
     def answer(self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str) -> ApiResponse:
-        """Return the answer of the API server. `body` is not kept."""
+        """Return the answer of the API server. The server does not keep a reference to `body`."""
         try:
             found = self._respond(method, path, body and json.loads(json.dumps(body)), content_type)
         except Refused as refused:

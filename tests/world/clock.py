@@ -1,4 +1,4 @@
-"""The injected clock. It has whole seconds, like times in Kubernetes."""
+"""The injected clock. Its times are whole seconds, as in Kubernetes."""
 
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache

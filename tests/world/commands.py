@@ -1,4 +1,4 @@
-"""Events in the world of a resource, as values. A world in memory and a real cluster use the same events."""
+"""Events that affect a resource, as values. The simulation in memory and a real cluster use the same events."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ class FailPod:
 
 @dataclass(frozen=True)
 class RefusePods:
-    """A node fails each new pod at once, for some time."""
+    """A node fails each new pod immediately, for some time."""
 
     node: str
     seconds: int
@@ -105,7 +105,7 @@ class ReturnNode:
 
 @dataclass(frozen=True)
 class TakeCards:
-    """Other workloads hold cards of a node."""
+    """Other workloads use cards of a node."""
 
     node: str
     cards: int
@@ -113,14 +113,14 @@ class TakeCards:
 
 @dataclass(frozen=True)
 class LimitPods:
-    """A quota limits the pods of the namespace. None removes it."""
+    """A quota limits the pods of the namespace. The value None removes the quota."""
 
     pods: int | None
 
 
 @dataclass(frozen=True)
 class AdmitPods:
-    """A quota system holds new pods above this number with a scheduling gate. None admits all pods."""
+    """A quota system holds new pods above this number with a scheduling gate. The value None admits all pods."""
 
     pods: int | None
 
@@ -150,7 +150,7 @@ class BlindWatch:
 
 @dataclass(frozen=True)
 class CutOff:
-    """All requests of the leading replica, or only requests for the Lease, fail to reach the API server for a time."""
+    """All requests of the leader, or only requests for the Lease, do not reach the API server for some time."""
 
     seconds: int
     lease_only: bool = False

@@ -11,7 +11,8 @@ from tests.world.pods import placed
 def advance(api: Api, quota: int | None, now: float, elsewhere: Collection[str] = ()) -> None:
     """Run both controllers for one second.
 
-    `quota` limits the pods that are not terminating. None sets no limit. `elsewhere` are UIDs of owners outside `api`.
+    `quota` limits the number of pods that are not terminating. The value None sets no limit. `elsewhere` contains UIDs
+    of owners outside `api`.
     """
     uids = {*elsewhere, *(each["metadata"]["uid"] for each in api.objects.values())}
     for (kind, name), each in list(api.objects.items()):
@@ -40,7 +41,10 @@ def _reconcile(api: Api, replica_set: Object, quota: int | None, now: float) -> 
 
 
 def _deletion_order(pod: Object) -> tuple[bool, bool, int, str, str, str]:
-    """Return the sort key of deletion. Pods without a node, unready, cheap and new pods are deleted first."""
+    """Return the sort key for deletion.
+
+    Pods without a node, unready pods, cheap pods and new pods are deleted first.
+    """
     cost = int((pod["metadata"].get("annotations") or {}).get("controller.kubernetes.io/pod-deletion-cost", 0))
     ready = condition(pod, "Ready")
     since = ready["lastTransitionTime"] if ready.get("status") == "True" else ""

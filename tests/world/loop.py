@@ -1,4 +1,4 @@
-"""An event loop on the clock of the world. It never blocks, and only the world advances the time."""
+"""An event loop on the simulated clock. The loop never blocks, and only the simulation advances the time."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,9 +6,9 @@ from typing import Any
 
 
 class Loop(asyncio.BaseEventLoop):
-    """An event loop in which asyncio.sleep, timeouts and call_later count seconds of the world.
+    """An event loop in which asyncio.sleep, timeouts and call_later count simulated seconds.
 
-    Work for threads runs at once, in the calling thread. `defects` are exceptions that no task has handled.
+    Work for threads runs immediately in the calling thread. `defects` contains exceptions that no task has handled.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Loop(asyncio.BaseEventLoop):
         self.set_exception_handler(lambda _, context: self.defects.append(repr(context)))
 
     def time(self) -> float:
-        """Return the seconds of the world."""
+        """Return the simulated seconds."""
         return self._now
 
     def run_until(self, moment: float) -> None:
@@ -29,7 +29,7 @@ class Loop(asyncio.BaseEventLoop):
         self.run_forever()
 
     def select(self, timeout: float | None) -> list[Any]:
-        """Advance the time to the next timer if nothing is ready, or to the end of run_until(), and stop the loop."""
+        """Advance the time to the next timer if nothing is ready, or to the end of run_until() and stop the loop."""
         if timeout is None or self._now + timeout > self._until:
             assert self._until < float("inf"), "deadlock: all tasks wait, and no timer is set"
             self._now = self._until
@@ -39,7 +39,7 @@ class Loop(asyncio.BaseEventLoop):
         return []
 
     def run_in_executor(self, _: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
-        """Run `func` at once, because a decision takes no time of the world."""
+        """Run `func` immediately, because a decision takes no simulated time."""
         done = self.create_future()
         try:
             done.set_result(func(*args))

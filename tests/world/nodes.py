@@ -22,7 +22,7 @@ _NETWORK = "10.0.0."
 
 @dataclass(frozen=True)
 class Ended:
-    """An instance that has ended, with its start and end in seconds of the world."""
+    """An instance that has ended, with its start and end in simulated seconds."""
 
     how: Exit
     began: int
@@ -46,7 +46,7 @@ class Container:
 
     @property
     def running(self) -> str:
-        """The name of the running instance; empty if no instance runs."""
+        """The name of the running instance, or an empty string if no instance runs."""
         return "" if self.ended else self.instance.name
 
     @property
@@ -57,7 +57,7 @@ class Container:
 
 @dataclass
 class Node:
-    """One node. Other workloads hold `taken` cards. A node that is not `up` is unreachable since `lost_at`.
+    """One node. Other workloads use `taken` cards. A node that is not `up` has been unreachable since `lost_at`.
 
     The node fails all new pods until `refuses_until`.
     """
@@ -71,9 +71,11 @@ class Node:
 
 @dataclass
 class Nodes:
-    """All nodes. A pod needs one card. `containers` is by pod UID. `cut_off` is called for each pod of a lost node.
+    """All nodes. A pod needs one card.
 
-    `admitted` is the number of pods that a quota system admits; None if there is no quota system.
+    `containers` has pod UIDs as keys. `cut_off` is called for each pod of a lost node.
+
+    `admitted` is the number of pods that a quota system admits, or None if there is no quota system.
     """
 
     api: Api
@@ -92,7 +94,7 @@ class Nodes:
         return self.nodes[container.node].up
 
     def last_contact(self, container: Container, now: int) -> int:
-        """Return the time of the last certain poll of a container. Later changes are unknown."""
+        """Return the time of the last poll of a container that certainly succeeded. Later changes are unknown."""
         return now if self.reachable(container) else self.nodes[container.node].lost_at - POLLED_SECONDS
 
     def advance(self, now: int) -> None:
@@ -107,13 +109,13 @@ class Nodes:
                 self._handle_lost_node(pod, self.nodes[container.node], now)
 
     def end(self, container: Container, how: Exit, now: int) -> None:
-        """End a container. Its kubelet restarts it after a growing delay."""
+        """End a container. Its kubelet restarts the container after a growing delay."""
         container.ended = Ended(how, container.instance.born, now)
         delay = min(_MOST_BACKOFF, 10 * 2 ** (container.restarts - 1)) if container.restarts else 0
         container.resting_until = now + 1 + delay
 
     def fail(self, pod: Object, container: Container, now: int) -> None:
-        """Evict a pod. Its card is free, and the pod object stays."""
+        """Evict a pod. Its card becomes free, and the pod object remains."""
         del self.containers[container.pod]
         conditions = with_condition(pod["status"]["conditions"], "Ready", False, stamp(now))
         conditions = with_condition(conditions, "DisruptionTarget", True, stamp(now), "TerminationByKubelet")

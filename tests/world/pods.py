@@ -39,7 +39,7 @@ def is_gated(pod: Mapping[str, Any]) -> bool:
 
 
 def refused(since: str) -> Object:
-    """Return the status of a pod that its node has rejected, for example without a free card."""
+    """Return the status of a pod that its node has rejected, for example because no card is free."""
     fields = {"reason": "UnexpectedAdmissionError", "message": "Allocate failed.", "startTime": since}
     return {"phase": "Failed", **fields}
 

@@ -1,4 +1,4 @@
-"""A replica of the operator in a world in memory. The world provides only its transport, its watches and its clock.
+"""A replica of the operator in a simulation, which provides only the transport, the watches and the clock.
 
 The transport injects faults into requests.
 """
@@ -38,9 +38,10 @@ _running: ContextVar["Replica | None"] = ContextVar("replica", default=None)
 
 @dataclass
 class Outside:
-    """The environment that all replicas share. `blind` has the time until which the watches of a kind are stuck.
+    """The environment that all replicas share. `blind` contains the time until which the watches of a kind are stuck.
 
-    `faults` apply to the next writes. `trespasses` are the times of writes by a replica that did not hold the Lease.
+    `faults` apply to the next writes. `trespasses` contains the times of writes by a replica that did not hold the
+    Lease.
     """
 
     api: Api
@@ -85,7 +86,7 @@ class Replica:
 
     @property
     def is_operational(self) -> bool:
-        """Whether the replica leads, has listed all kinds, and its last request did not fail."""
+        """Whether the replica is the leader, has listed all kinds, and its last request did not fail."""
         return self.is_running and self._watching and not self._failing
 
     @property
@@ -99,7 +100,7 @@ class Replica:
         return self.metrics.registry.get_sample_value("gaudi_operator_reconciles_total", {"outcome": "bug"}) or 0
 
     def kill(self) -> None:
-        """End the process at once, without a clean shutdown."""
+        """End the process immediately, without a clean shutdown."""
         self._killed = True
         for task in self.tasks:
             task.cancel()

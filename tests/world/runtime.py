@@ -62,7 +62,7 @@ _ENDS = {
 
 @dataclass
 class Instance:
-    """One process. `born` is in seconds of the world. `load` is the number of requests that the process answers."""
+    """One process. `born` is in simulated seconds. `load` is the number of requests that the process answers."""
 
     name: str
     behaviour: Behaviour
@@ -71,7 +71,7 @@ class Instance:
     load: int = 0
 
     def __post_init__(self) -> None:
-        """Begin in the state of the first second."""
+        """Start in the state of the first second."""
         self.stage, self.moved_at = -1, self.born
 
     def advance(self, now: int) -> Exit | None:

@@ -1,4 +1,4 @@
-"""Random stories of the world. hypothesis chooses the commands, and the laws judge the whole record."""
+"""Random runs of the simulation. hypothesis chooses the commands, and the laws check the whole record."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,9 +19,9 @@ PAUSES = (0, 1, 4, 15, 40)
 
 
 class Story(RuleBasedStateMachine):
-    """A story with two replicas. `totals` has counts over all stories, for callers that run many stories.
+    """A random run with two replicas of the operator. `totals` contains counts over all runs.
 
-    `violations` has the stories that broke a law, because hypothesis does not report a story that it abandoned as too
+    `violations` contains the runs that broke a law, because hypothesis does not report a run that it abandoned as too
     long.
     """
 

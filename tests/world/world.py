@@ -1,4 +1,4 @@
-"""The world in memory: an API server, controllers, nodes and two replicas of the operator, with a full record."""
+"""The simulation in memory: an API server, controllers, nodes and two replicas of the operator, with a full record."""
 
 from datetime import datetime
 from itertools import count
@@ -38,7 +38,7 @@ SETTINGS = Settings(
 
 
 class World:
-    """One resource and its environment. `history` is the record that laws judge. Use as a context manager."""
+    """One resource and its environment. `history` is the record that laws check. Use as a context manager."""
 
     def __init__(self, **spec: object) -> None:
         """Create the resource, and start two replicas of the operator."""
@@ -142,7 +142,7 @@ class World:
         self._record()
 
     def settle(self) -> None:
-        """Stop all faults, repair their damage, and let time pass until nothing has changed for long.
+        """Stop all faults, repair their damage, and let time pass until nothing has changed for a long time.
 
         If all replicas have room, cards and quota stay scarce, because the rollout must end without additional room.
         """
@@ -193,7 +193,7 @@ class World:
         self._record()
 
     def _record_wait(self) -> None:
-        """Record this second as one in which the operator waited, if its last write failed or no replica leads yet."""
+        """Record that the operator waited in this second, if its last write failed or there is no leader yet."""
         waits = self.history.waits
         if any(replica.is_operational for replica in self.replicas):
             return

@@ -28,7 +28,7 @@ Quantity = Annotated[
     str,
     StringConstraints(min_length=1, max_length=32, pattern=QUANTITY),
     BeforeValidator(number_as_text),
-    # The pattern applies to text only. A number needs a bound of its own.
+    # The pattern applies to text only. Numbers need a separate lower bound.
     Field(json_schema_extra={"x-kubernetes-int-or-string": True, "minimum": 0}),
 ]
 """A quantity of Kubernetes: text, or a whole number without quotes."""
@@ -77,7 +77,7 @@ DataKey = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern
 
 
 class SecretKey(ApiModel):
-    """Base of references to a key of a Secret in the same namespace. The kubelet reads it, the operator does not."""
+    """Base of references to a key of a Secret in the same namespace. Only the kubelet reads the key."""
 
     model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
     name: ObjectName = Field(description="Name of the Secret.")
@@ -93,5 +93,5 @@ class ConfigMapKey(ApiModel):
 
 
 def as_written(model: ApiModel) -> dict[str, Any]:
-    """Return the fields of an API model that differ from their defaults, in the form of Kubernetes."""
+    """Return the fields of an API model that differ from their defaults, as a Kubernetes manifest."""
     return model.model_dump(mode="json", by_alias=True, exclude_defaults=True)

@@ -164,7 +164,7 @@ def _applicable_class(controller: str) -> list[Manifest]:
 
 
 def _old_values(number: int, rule: Rule) -> Manifest:
-    """Return the variable of the values that the old spec has with the same class."""
+    """Return the CEL variable with the values that the old spec already contains with the same class."""
     values = rule.of_class(rule.values).replace(SPEC, "oldObject.spec")
     return {"name": f"had{number}", "expression": f"variables.kept ? ({values}) : []"}
 
@@ -199,7 +199,7 @@ def _validation(number: int, rule: Rule, remedy: str, in_trial: str = "") -> Man
 
 
 def _without_permission(number: int, rule: Rule) -> Manifest:
-    """Return the variable of the values that need permission and that the class does not allow."""
+    """Return the CEL variable with the values that need permission and that the class does not allow."""
     values = rule.values.replace(SPEC, "object.spec")
     return {"name": f"needs{number}", "expression": f"({values}).filter(x, !({rule.of_class(rule.allowed)}))"}
 
@@ -214,7 +214,7 @@ def _warning(number: int, rule: Rule, end: str) -> Manifest:
 
 
 def _selected() -> str:
-    """Return CEL that is true if the class selects the namespace."""
+    """Return a CEL expression that is true if the class selects the namespace."""
     holds = {
         "In": "e.key in variables.labels && variables.labels[e.key] in e.values",
         "NotIn": "!(e.key in variables.labels && variables.labels[e.key] in e.values)",
@@ -285,7 +285,8 @@ def _policy(name: str, parameters: str | None, what: str, checks: Mapping[str, A
 
 def _binding(name: str, namespaces: str | list[str], action: str = "Deny", *, has_parameters: bool = True) -> Manifest:
     where = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}
-    # Without a class nothing is limited. The operator creates no pods for a resource whose class is missing.
+    # "Allow" means that a namespace without a class has no limits. However, the operator creates no pods for a resource
+    # whose class is missing.
     parameters = {"paramRef": {"selector": {}, "parameterNotFoundAction": "Allow"}} if has_parameters else {}
     matched = {"matchResources": {"namespaceSelector": {"matchExpressions": [where]}}} if namespaces else {}
     return {

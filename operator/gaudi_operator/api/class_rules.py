@@ -26,14 +26,14 @@ _ADAPTERS = f"{SPEC}.?model.?adapters.orValue([])"
 
 
 def listed_texts(*paths: str) -> str:
-    """Return CEL of the list of the texts at `paths` below the spec. Fields that are left out have no entry."""
+    """Return a CEL expression for the list of the texts at `paths` in the spec. Unset fields have no entry."""
     return " + ".join(f"({SPEC}.?{path.replace('.', '.?')}.hasValue() ? [{SPEC}.{path}] : [])" for path in paths)
 
 
 def variables_of_users(what: str) -> Iterator[str]:
-    """Yield CEL of lists of texts, one per container: `what` is a call on the list of its variables."""
+    """Yield CEL expressions, one per container, that call `what` on the container's list of variables."""
     yield f"{SPEC}.?engine.?env.orValue([]).{what}"
-    # At most four containers each. CEL of Kubernetes 1.31 cannot flatten a list of lists.
+    # Read at most four containers of each list, because CEL in Kubernetes 1.31 cannot flatten a list of lists.
     for each in _SIDES:
         yield from (f"({each}.size() > {n} ? {each}[{n}].?env.orValue([]).{what} : [])" for n in range(4))
 
@@ -62,11 +62,11 @@ class Rule:
 
     @property
     def applies(self) -> str:
-        """CEL that is true if the limit applies."""
+        """The CEL expression that is true if the limit applies."""
         return self.of_class(self.condition or "has(LIMIT)")
 
     def of_class(self, expression: str) -> str:
-        """Return the expression with the value of the class in place of LIMIT."""
+        """Return the expression with LIMIT replaced by the value of the class."""
         return expression.replace(_LIMIT, f"params.spec.limits.{self.limit}")
 
 
@@ -133,7 +133,7 @@ RULES = (
         "serviceAccounts",
         "spec.pod.serviceAccountName ",
         listed_texts("pod.serviceAccountName"),
-        # The operator creates this account, without permissions.
+        # The operator creates the service account with the resource's name. The account has no permissions.
         "x == object.metadata.name || x in LIMIT",
     ),
     Rule(
@@ -181,7 +181,8 @@ RULES = (
         "maxCards",
         "spec.accelerator.resourceClaimTemplateName ",
         listed_texts("accelerator.resourceClaimTemplateName"),
-        # A policy cannot read the ResourceClaimTemplate, which may request any number of devices.
+        # Refuse every template: a policy cannot read the ResourceClaimTemplate, and the template may request any number
+        # of devices.
         "false",
         wrong="' may request any number of cards, which limits.maxCards forbids'",
     ),

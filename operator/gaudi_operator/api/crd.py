@@ -146,7 +146,7 @@ def _manifest(definition: Manifest) -> str:
 
 
 def chart_template() -> str:
-    """Return both definitions as a template of the chart, because Helm does not upgrade the folder crds/."""
+    """Return both definitions as a template of the chart, because Helm does not upgrade the files in `crds/`."""
     both = f"{_kept(crd_yaml(), NAME)}---\n{_kept(class_crd_yaml(), CLASS_NAME)}"
     return "{{- if .Values.crds.install }}\n" + both + "{{- end }}\n"
 

@@ -1,4 +1,4 @@
-"""Descriptions for `kubectl explain`, which shows neither defaults nor bounds."""
+"""Descriptions for `kubectl explain`, which does not show defaults or bounds."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def with_bounds(schema: Schema) -> Schema:
 
 
 def _described(field: Schema) -> Schema:
-    # A default that the operator fills in is the last sentence of the description.
+    # If the operator fills in a default, the description ends with the sentence "Default: …".
     text, label, written = field.get("description", "").partition(" Default: ")
     sentences = (text, _bounds(field), f"{label}{written}".strip() or _default(field))
     found = " ".join(sentence for sentence in sentences if sentence)

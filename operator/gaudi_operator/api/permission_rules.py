@@ -7,10 +7,11 @@ from gaudi_operator.api.class_rules import SPEC, Rule, listed_texts, variables_o
 from gaudi_operator.api.v1alpha1.resource import GROUP
 
 FOREIGN_DOMAINS = (
-    # Seccomp, AppArmor, bandwidth, eviction, device injection: annotations that Kubernetes and its agents read.
+    # Kubernetes and its node agents read these annotations for seccomp, AppArmor, bandwidth, eviction and device
+    # injection.
     "kubernetes.io",
     "k8s.io",
-    # Additional networks of a pod.
+    # These annotations attach additional networks to a pod.
     "cni.cncf.io",
     "multus-cni.io",
     "projectcalico.org",
@@ -20,7 +21,7 @@ FOREIGN_DOMAINS = (
 """Domains of annotations that nodes, sandboxes or networks evaluate."""
 
 FOREIGN_STARTS = (
-    # Sandboxes and container runtimes, which write domains in reverse.
+    # Sandboxes and container runtimes use these prefixes. They write domains in reverse order.
     "io.katacontainers.",
     "io.kubernetes.",
     "io.containerd.",
@@ -67,7 +68,8 @@ _VARIABLES = " + ".join(
         f" !(e.name == '{CARDS_VARIABLE}' && e.?value.orValue('') == '{NO_CARDS}')).map(e, e.name)"
     )
 )
-# Without a trial, a list of the class already refuses what it does not contain (class_rules.py).
+# Outside a trial, these checks are not needed: the lists of the class already refuse every value that they do not
+# contain (class_rules.py).
 _LISTED = "has(LIMIT) && (!variables.trial || {})"
 
 PERMISSIONS = (

@@ -23,7 +23,7 @@ _BOUND = {"string": "maxLength", "array": "maxItems", "object": "maxProperties"}
 
 
 class SchemaError(ValueError):
-    """A model that has no structural schema."""
+    """The error for a model that has no structural schema."""
 
 
 def structural(model: type[BaseModel]) -> Schema:
@@ -36,16 +36,16 @@ def structural(model: type[BaseModel]) -> Schema:
 
 
 def named_field(message: str) -> str:
-    """Return the path of the field that the message of a CEL rule begins with, or empty.
+    """Return the path of the field that the message of a CEL rule begins with, or an empty path.
 
-    The message of a rule whose type several fields have names no field: the API server adds the path.
+    If several fields share the type with the rule, the message names no field, because the API server adds the path.
     """
     found = re.match(r"(?:spec|status|metadata)(?:\.[a-z]\w*)+", message)
     return found[0] if found else ""
 
 
 def without_defaults(schema: Schema) -> Schema:
-    """Return a structural schema without defaults. A field of a status is absent until it is reported."""
+    """Return a structural schema without defaults, because a status field is absent until it is reported."""
     bare = {key: value for key, value in schema.items() if key != "default"}
     return with_children(bare, without_defaults)
 
@@ -128,7 +128,7 @@ def exclusive_bounds(node: Schema) -> Schema:
 
 
 def tuple_to_list(node: Schema) -> Schema:
-    """Replace a tuple of equal members by a list. It already has minItems and maxItems."""
+    """Replace a tuple of equal members by a list. The schema already contains minItems and maxItems."""
     if "prefixItems" not in node:
         return node
     first, *others = node["prefixItems"]
@@ -146,7 +146,7 @@ def map_values(node: Schema) -> Schema:
 
 
 def list_type(node: Schema) -> Schema:
-    """Make a list atomic if it has no other list type: an apply replaces it as a whole."""
+    """Make a list atomic if the list has no other list type. An apply then replaces the whole list."""
     return {LIST_TYPE: "atomic"} | node if node.get("type") == "array" else node
 
 

@@ -8,11 +8,11 @@ from pydantic.config import JsonDict
 
 
 class Rule(BaseModel):
-    """A CEL rule, the schema keyword x-kubernetes-validations.
+    """A CEL rule, for the schema keyword `x-kubernetes-validations`.
 
-    The API server rejects an object that violates it, with `message`.
+    The API server rejects an object that violates the rule, with `message`.
 
-    With `before`, `oldSelf` is an optional, which is empty when an object is created. The rule can then apply to new
+    With `before`, `oldSelf` is an optional that is empty when an object is created. The rule can then apply to new
     objects and exempt objects that are older than the rule.
     """
 
@@ -49,5 +49,5 @@ def list_map(*keys: str) -> JsonDict:
 
 
 def validated_by(*checks: Rule) -> ConfigDict:
-    """Return the model configuration that adds the schema keyword of CEL rules to a model. `self` is the object."""
+    """Return the model configuration that adds CEL rules to a model. In the rules, `self` is the object."""
     return ConfigDict(json_schema_extra=rules(*checks))

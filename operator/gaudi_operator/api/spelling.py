@@ -16,9 +16,9 @@ from gaudi_runtime.contract.base import as_in_spec
 
 @dataclass(frozen=True)
 class ContractEnum:
-    """Annotation of a field whose values are those of an enumeration of the runtime contract.
+    """Annotation of a field whose values are members of an enumeration of the runtime contract.
 
-    `without` are the values that a resource must not have.
+    `without` contains the members that a resource must not have.
     """
 
     without: tuple[StrEnum, ...] = ()
@@ -29,13 +29,13 @@ class ContractEnum:
         return core_schema.no_info_after_validator_function(
             words.__getitem__,
             spelled,
-            # Only in JSON, the form of resources and ControllerRevisions.
+            # Serialize as in the spec only for JSON, because resources and ControllerRevisions are stored as JSON.
             serialization=core_schema.plain_serializer_function_ser_schema(as_in_spec, when_used="json"),
         )
 
 
 def is_one_of(field: str, *words: StrEnum) -> str:
-    """Return CEL that compares a field below self with `words` in their spelling; false if the field is left out.
+    """Return CEL that compares a field of `self` with `words` as spelled in resources; false if unset.
 
     The API server does not fill in these fields, so the field and its section may be absent.
     """

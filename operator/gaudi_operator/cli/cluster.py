@@ -48,7 +48,8 @@ class Connection:
     def open(self) -> Any:
         """Return a client of the API server. Raises ConfigError if no cluster is configured."""
         settings = client.Configuration()
-        # By default the client retries three times, each time up to the timeout, before it reports an error.
+        # Disable retries. By default, the client tries three times and waits up to the full timeout each time before it
+        # reports an error.
         settings.retries = False
         try:
             if self._inside_a_pod():
@@ -64,7 +65,7 @@ class Connection:
         return client.ApiClient(settings)
 
     def namespace_in_use(self) -> str:
-        """Return the namespace of the option, else the namespace of the context."""
+        """Return the namespace of the option. Without the option, return the namespace of the context."""
         if self.namespace:
             return self.namespace
         try:
@@ -83,7 +84,7 @@ class Connection:
         return [str(each["name"]) for each in known]
 
     def _file(self) -> str:
-        """Return the path of the kubeconfig. The library's default is not used, because it is read only at import."""
+        """Return the path of the kubeconfig. The library's own default is read only at import, so it is not used."""
         return self.kubeconfig or os.environ.get("KUBECONFIG") or config.KUBE_CONFIG_DEFAULT_LOCATION
 
     def _inside_a_pod(self) -> bool:
@@ -126,7 +127,7 @@ class Cluster:
             return [each["metadata"]["name"] for each in json.loads(self._read("/api/v1/namespaces"))["items"]]
 
     def inference_with_texts(self, name: str) -> Manifest:
-        """Return a GaudiInference with its ConfigMap texts inserted, as the operator reads it."""
+        """Return a GaudiInference with its ConfigMap texts inserted, in the form that the operator reads."""
         found = self.inference(name)
         return dict(insert_texts(found, self.texts(found)))
 
@@ -141,7 +142,7 @@ class Cluster:
         return found
 
     def changes(self, name: str, seconds: float) -> Iterator[Manifest]:
-        """Yield the GaudiInference after every change, for at most `seconds`. Ends early if the connection breaks."""
+        """Yield the GaudiInference after every change, for at most `seconds` or until the connection breaks."""
         asked = {"field_selector": f"metadata.name={name}", "timeout_seconds": max(1, round(seconds))}
         with self._asking("watch", name):
             try:
@@ -149,12 +150,13 @@ class Cluster:
                     self._objects.list_namespaced_custom_object,
                     *(GROUP, VERSION, self.namespace, PLURAL),
                     **asked,
-                    # The server ends the watch in time. The client's timeout ends only dead connections.
+                    # The server ends the watch after the requested time. The client's timeout is longer and ends only
+                    # dead connections.
                     _request_timeout=(TIMEOUT_SECONDS, seconds + TIMEOUT_SECONDS),
                 ):
                     if event["type"] in ("ADDED", "MODIFIED"):
                         yield event["raw_object"]
-            # A proxy may cut a watch at any time. The caller reads again.
+            # A proxy may close a watch at any time. The caller then reads the resource again.
             except (ProtocolError, ReadTimeoutError):
                 return
 
@@ -261,7 +263,7 @@ class Cluster:
 
     def _refusal(self, error: ApiException, verb: str, part: str, what: str) -> str:
         match error.status:
-            # For a part of a resource, 404 may mean that only the part is gone, such as a pod that has just ended.
+            # If a part of a resource was requested, such as a pod, 404 may mean that only the part no longer exists.
             case 404 if not part:
                 return f"there is no {what}"
             case 401 | 403:

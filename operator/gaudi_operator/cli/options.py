@@ -28,7 +28,7 @@ def add_version(app: typer.Typer, program: str) -> None:
             bool, typer.Option("--version", callback=print_version, is_eager=True, help="Show the version and exit.")
         ] = False,
     ) -> None:
-        """Take the options of the program itself."""
+        """Accept the options of the program itself."""
 
     app.callback()(options)
 

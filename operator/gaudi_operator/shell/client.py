@@ -58,7 +58,8 @@ class Cluster:
         """Create a client. `counted` is called after every answered request."""
         self._transport = transport
         self._counted = counted
-        # Without an election, writes are always allowed. replica.py replaces this function.
+        # Allow writes by default, because there may be no election. With an election, replica.py replaces this
+        # function.
         self.may_write: Callable[[], bool] = lambda: True
 
     async def request(
@@ -77,7 +78,7 @@ class Cluster:
         A `fenced` write is sent only while this process is certain to lead. `seconds` is the timeout. Raises the
         OperatorError that matches the response.
         """
-        # Check as late as possible, because the lease may be lost during a reconcile.
+        # Check immediately before the request, because the lease may be lost during a reconcile.
         if fenced and method in _WRITES and not self.may_write():
             raise NotLeader("NotLeader", f"{method} {path} is not sent: the lease is lost or too old.")
         asked = path + (f"?{urlencode(query)}" if query else "")
@@ -91,7 +92,7 @@ class Cluster:
         if answer.status >= 400:
             raise _error(method, path, answer)
         try:
-            # A proxy or a login page may also answer 200, without JSON.
+            # A proxy or a login page may also answer with status 200, but without JSON.
             return _OBJECTS.decode(answer.text)
         except ValueError as error:
             raise Transient("NotTheApiServer", f"{method} {path}: the answer is not an object.") from error
@@ -139,7 +140,7 @@ class Connection:
         self, answer: type[aiohttp.ClientResponse], *middlewares: aiohttp.ClientMiddlewareType
     ) -> aiohttp.ClientSession:
         """Return a separate session for watches with the same trust and credentials, and responses of type `answer`."""
-        # No limit, because each kind and namespace holds a connection for minutes.
+        # Do not limit the connections, because each watch of a kind and namespace keeps a connection open for minutes.
         return self._new_session(limit=0, middlewares=(self._authorize, *middlewares), response_class=answer)
 
     async def send(
@@ -164,8 +165,8 @@ class Connection:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=limit, ssl=self._trust),
             cookie_jar=aiohttp.DummyCookieJar(),
-            # aiohttp would look for a proxy in the environment and a password in ~/.netrc before every request, in
-            # threads. The `proxy-url` of a kubeconfig applies.
+            # Disable `trust_env`. Otherwise aiohttp would read proxies from the environment and passwords from ~/.netrc
+            # in threads before every request. The `proxy-url` of a kubeconfig still applies.
             trust_env=False,
             proxy=self._configuration.proxy or None,
             **options,
@@ -202,12 +203,12 @@ def _error(method: str, path: str, answer: ApiResponse) -> OperatorError:
     causes = (status.get("details") or {}).get("causes") or ()
     if code == 404:
         return NotFound("NotFound", message)
-    # The permissions are fine, but nothing can be created in a terminating namespace.
+    # The permissions are sufficient, but no object can be created in a terminating namespace.
     if code == 403 and any(cause.get("reason") == "NamespaceTerminating" for cause in causes):
         return Waiting("NamespaceTerminating", message, TERMINATING_SECONDS)
-    # 401 is transient: the token of a pod may be replaced while requests are in flight.
+    # Retry after 401, because the token of a pod may be replaced while requests are in flight.
     if code == 409 or code == 429 or code >= 500 or code == 401:
-        # Some proxies send a date in the Retry-After header. Then the default back-off applies.
+        # Some proxies send a date in the Retry-After header. In this case, the default back-off applies.
         seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
         return Transient(str(status.get("reason") or "ApiServerError"), message, seconds)
     return Forbidden("ApiForbidden", message) if code == 403 else Stalled("ApiRefused", message)

@@ -44,7 +44,7 @@ class Kind:
         return root + "/".join(filter(None, (self.api_version, *parts, self.plural, name, subresource)))
 
 
-# No selector, because users choose the labels of their objects.
+# These kinds have no selector, because users choose the labels of their objects.
 RESOURCE = Kind(API_VERSION, RESOURCE_KIND, PLURAL, selector=None)
 CLASS = Kind(API_VERSION, CLASS_KIND, CLASS_PLURAL, selector=None, namespaced=False)
 REPLICA_SET = Kind("apps/v1", "ReplicaSet", "replicasets")
@@ -127,7 +127,8 @@ class ServedKinds:
         backoff = Backoff(1.0, 10.0)
         while True:
             try:
-                # Discovery needs no permission. A watch of CRDs would need a permission for all CRDs.
+                # Use discovery, because discovery needs no permission. A watch of CRDs would need permission for all
+                # CRDs.
                 found = await self._cluster.request("GET", f"/apis/{kind.api_version}")
             except NotFound:
                 return False

@@ -27,7 +27,7 @@ from gaudi_operator.shell.watching.store import Store
 from gaudi_operator.shell.writing.apply import Writer
 from gaudi_operator.shell.writing.events import Publisher
 
-# The longest watch, and a minute for kopf's delays between two watches.
+# An idle connection is kept for the longest watch plus one minute, because kopf delays the next watch.
 IDLE_MOST_SECONDS = SERVER_TIMEOUT_SECONDS + 60
 
 CACHED_SPECS = 64
@@ -135,14 +135,15 @@ class Leader:
 
     def _has_use(self, kind: Kind) -> bool:
         """Return True if an optional kind is needed."""
-        # A default class applies to all resources as soon as it can be created.
+        # Always watch classes, because a default class applies to all resources as soon as the class is created.
         return kind is CLASS or self._store.any_resource(_is_over_several_nodes)
 
     async def _watch(self) -> bool:
         await self._kinds.wait_until_defined(RESOURCE)
         kinds = await self._kinds.now()
         self._store.groups_served = LEADER_WORKER_SET in kinds
-        # Set this before the first watch, because the store would wait forever for a list that came earlier.
+        # Set the unlisted kinds before the first watch. Otherwise a list may arrive earlier, and the store would wait
+        # forever for that list.
         self._store.unlisted = {
             (kind, namespace)
             for kind in kinds
@@ -162,7 +163,8 @@ class Leader:
         finally:
             watching.cancel()
             more.cancel()
-            # kopf closes connections during cancellation, and must have closed all before the next term.
+            # Wait for the cancelled tasks, because kopf closes connections during cancellation. All connections must be
+            # closed before the next term.
             await asyncio.gather(watching, more, return_exceptions=True)
 
 

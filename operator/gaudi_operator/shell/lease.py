@@ -84,7 +84,8 @@ class Election:
         try:
             lease = await self._read()
             if lease and lease["spec"].get("holderIdentity") == self._settings.identity:
-                # 1 is the shortest duration that the API server accepts. Followers do not wait if there is no holder.
+                # The shortest duration that the API server accepts is 1. Followers do not wait for the duration if the
+                # lease has no holder.
                 await self._write(lease, {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1})
                 log.info("The lease %s is released.", self._settings.lease_name)
         except OperatorError as error:
@@ -98,7 +99,8 @@ class Election:
         except OperatorError as error:
             log.warning("The lease could not be taken or renewed: %s", error)
             return False
-        # Use the time before the request, because followers count from the write, which may have been immediate.
+        # Use the time before the request. Followers count from the write, and the API server may have written the lease
+        # immediately.
         self._renewed = started if taken else float("-inf")
         return taken
 
@@ -108,7 +110,7 @@ class Election:
         if spec.get("holderIdentity") != self._settings.identity:
             if lease and not self._expired(spec):
                 return False
-            # A Lease without a previous holder starts at 0.
+            # For a Lease without a previous holder, the count of transitions starts at 0.
             spec |= {"acquireTime": now, "leaseTransitions": spec.get("leaseTransitions", -1) + 1}
         spec |= {
             "holderIdentity": self._settings.identity,
@@ -137,9 +139,9 @@ class Election:
         metadata = dict(lease["metadata"]) if lease else {"namespace": namespace, "name": name}
         body = {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": metadata, "spec": dict(spec)}
         method, path = ("PUT", LEASE.path(namespace, name)) if lease else ("POST", LEASE.path(namespace))
-        # Not fenced, because the fence depends on this write.
+        # Do not fence this write, because the fence depends on the result of this write.
         await self._cluster.request(method, path, body, fenced=False, seconds=self._seconds())
 
     def _seconds(self) -> float:
-        # After a hung request, there is time for two more before the renew deadline.
+        # With a third of the deadline, two more requests fit before the renew deadline if one request hangs.
         return max(1.0, self._settings.renew_deadline_seconds / 3)

@@ -23,7 +23,7 @@ class TokenBucket:
     async def wait(self) -> None:
         """Wait for a token and take it."""
         await asyncio.sleep(self.seconds_left())
-        # A sleep may end slightly early. The missing part of the token adds to the next wait.
+        # Subtract a token even if the sleep ended slightly early. The missing part of the token extends the next wait.
         self._tokens -= 1
 
     def seconds_left(self) -> float:

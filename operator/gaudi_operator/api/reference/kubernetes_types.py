@@ -30,10 +30,10 @@ _AUTOSCALER = "autoscaling/horizontal-pod-autoscaler-v2"
 
 @dataclass(frozen=True)
 class KubernetesType:
-    """A type of Kubernetes, of which the API offers the members of `model`.
+    """A Kubernetes type, with the members in `model` that the API offers.
 
-    `page` is the page of the Kubernetes API reference. `restriction` says in sentences what the API does not offer.
-    `own` has the paths of members whose meaning or default differs from that in Kubernetes.
+    `page` is the page of the Kubernetes API reference. `restriction` describes in sentences what the API does not
+    offer. `own` contains the paths of members whose meaning or default differs from Kubernetes.
     """
 
     name: str
@@ -107,7 +107,7 @@ KUBERNETES_TYPES = (
 
 
 def kubernetes_type(schema: Schema) -> KubernetesType | None:
-    """Return the Kubernetes type whose members a structural schema of an object has; None if there is none."""
+    """Return the Kubernetes type whose members equal the members of an object schema; None if no type matches."""
     members = schema.get("properties")
     if members is None:
         return None

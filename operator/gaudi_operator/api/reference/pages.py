@@ -105,7 +105,7 @@ def class_page(root: Schema) -> str:
 
 
 def _sections(schema: Schema) -> Iterator[Row]:
-    """Yield the fields that have a page or a heading of their own: those with members that are not of Kubernetes."""
+    """Yield the fields that have a separate page or heading: fields with members that are not Kubernetes types."""
     return (row for row in fields(schema) if not row.type and any(rows(row.schema)))
 
 
@@ -134,7 +134,7 @@ def _index(root: Schema) -> str:
 
 
 def _section_line(row: Row) -> str:
-    """Return the line of a section. Its description ends with what a change does."""
+    """Return the line of a section. The description ends with the effect of a change."""
     text, _, change = described(row).partition(" A change ")
     required = ", **required**" if row.required else ""
     return f"| [`{row.path}`]({_file(row.path)}){required} | {text} | {change.removesuffix('.')} |"

@@ -45,7 +45,7 @@ def fields(schema: Schema) -> Iterator[Row]:
 
 
 def rows(schema: Schema, prefix: str = "", *, whole: bool = True) -> Iterator[Row]:
-    """Yield every field below `schema`, parents before children. `[]` is an entry of a list.
+    """Yield every field below `schema`, parents before children. In a path, `[]` means an entry of a list.
 
     Without `whole`, the members of Kubernetes types are omitted.
     """
@@ -78,7 +78,7 @@ def messages(schema: Schema, path: str, *, within: bool = False) -> Iterator[str
 
 
 def listed(sentences: Iterable[str]) -> Iterator[str]:
-    """Yield the list of rules, if there is a rule."""
+    """Yield a list of the rules, or nothing if there are no rules."""
     if lines := [f"- {sentence}." for sentence in sentences]:
         yield "Rules:\n\n" + "\n".join(lines) + "\n"
 
@@ -97,14 +97,14 @@ def table(shown: Iterable[Row], types_page: str, meaning: Callable[[Row], str] =
 
 
 def _cell(row: Row, types_page: str, meaning: Callable[[Row], str]) -> str:
-    # A bar ends a cell.
+    # Escape bars, because a bar ends a table cell.
     text = meaning(row).replace("|", "\\|")
     members = f"[Members]({types_page}#{row.type.name.lower()})." if row.type else ""
     return f"{text} {members}".strip()
 
 
 def _kind(schema: Schema) -> str:
-    """Return type and bounds as text."""
+    """Return the type and the bounds as text."""
     if "enum" in schema:
         return " or ".join(f"`{value}`" for value in schema["enum"])
     if INT_OR_STRING in schema:

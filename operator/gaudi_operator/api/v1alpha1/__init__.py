@@ -1,1 +1,1 @@
-"""inference.gaudi.dev/v1alpha1."""
+"""The API group and version `inference.gaudi.dev/v1alpha1`."""

@@ -14,7 +14,7 @@ CARD_RESOURCE = "habana.ai/gaudi"
 
 
 class Generation(StrEnum):
-    """Generation of the card; `none` is the CPU, for laptops and CI."""
+    """Generation of the card. The value `none` selects the CPU, for laptops and CI."""
 
     GAUDI2 = "gaudi2"
     GAUDI3 = "gaudi3"
@@ -57,7 +57,7 @@ class Accelerator(ApiModel):
 
 
 class Parallelism(ApiModel):
-    """How one replica of the model is distributed over cards and nodes. It has tensor x pipeline x data ranks."""
+    """Distribution of one replica of the model over cards and nodes. A replica has tensor x pipeline x data ranks."""
 
     model_config = validated_by(
         Rule(
@@ -89,5 +89,5 @@ class Parallelism(ApiModel):
 
     @property
     def ranks_per_pod(self) -> int:
-        """Ranks in one pod; each has a card of its own."""
+        """Number of ranks in one pod. Each rank has a separate card."""
         return self.tensor * self.pipeline * self.data // self.nodes

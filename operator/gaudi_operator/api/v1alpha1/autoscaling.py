@@ -1,7 +1,7 @@
 """spec.autoscaling: bounds, metrics and behavior of the HorizontalPodAutoscaler, written as in autoscaling/v2.
 
-The API server accepts every HorizontalPodAutoscaler that is written from these types. `tolerance` is missing: it is
-behind a feature gate that is off in some supported clusters.
+The API server accepts every HorizontalPodAutoscaler that is written from these types. The field `tolerance` is missing,
+because its feature gate is off in some supported clusters.
 """
 
 from enum import StrEnum
@@ -38,7 +38,7 @@ class ResourceMetricName(StrEnum):
 
 
 class MetricTargetType(StrEnum):
-    """Type of a metric's target: the field that is set."""
+    """Type of a metric's target. The type determines which field is set."""
 
     UTILIZATION = "Utilization"
     VALUE = "Value"
@@ -144,7 +144,7 @@ class ExternalMetric(ApiModel):
 
 
 class MetricType(StrEnum):
-    """Type of a metric of the autoscaler: the field that is set."""
+    """Type of a metric of the autoscaler. The type determines which field is set."""
 
     RESOURCE = "Resource"
     CONTAINER_RESOURCE = "ContainerResource"
@@ -157,7 +157,7 @@ _SOURCES = ("resource", "containerResource", "pods", "object", "external")
 
 
 class Metric(ApiModel):
-    """Metric with its target. The metric that needs the most replicas decides."""
+    """Metric with its target. The autoscaler follows the metric that needs the most replicas."""
 
     model_config = validated_by(
         Rule(
@@ -195,7 +195,7 @@ class ScalingPolicy(ApiModel):
 
 
 class SelectPolicy(StrEnum):
-    """Which of several scaling policies applies."""
+    """Rule that selects one of several scaling policies."""
 
     MAX = "Max"
     MIN = "Min"

@@ -14,20 +14,20 @@ from gaudi_operator.api.spelling import ContractEnum, is_one_of
 from gaudi_runtime.contract import bucketing as contract
 from gaudi_runtime.contract.bucketing import Strategy
 
-# gaudi-plan lists unified buckets, but no engine of the runtime makes such batches.
+# Exclude unified buckets: gaudi-plan lists unified buckets, but no engine of the runtime makes such batches.
 ServedStrategy = Annotated[Strategy, ContractEnum(without=(Strategy.UNIFIED,))]
 
 _RANGES = ("prompt.?batchSize", "prompt.?query", "prompt.?context", "decode.?batchSize", "decode.?blocks")
 
 
 def _nowhere(*fields: str) -> str:
-    """Return CEL that is true if none of `fields` is set in any range."""
+    """Return a CEL expression that is true if none of `fields` is set in any range."""
     paths = ", ".join(f"self.?{each}.?{field}" for each in _RANGES for field in fields)
     return f"![{paths}].exists(value, value.hasValue())"
 
 
 class RangeSettings(contract.RangeSettings):
-    """Range of one dimension of one phase. A value that is left out has the default of the strategy."""
+    """Range of one dimension of one phase. A value that is not set has the default of the strategy."""
 
     model_config = ConfigDict(
         extra="ignore",
@@ -95,7 +95,7 @@ class OptimalSettings(contract.OptimalSettings):
 
 
 class Bucketing(contract.BucketPolicy):
-    """Buckets that a server prepares. Each request is padded to the smallest bucket that holds it."""
+    """Buckets that a server prepares. Each request is padded to the smallest bucket that fits the request."""
 
     model_config = ConfigDict(
         extra="ignore",

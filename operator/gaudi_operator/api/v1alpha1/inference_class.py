@@ -29,7 +29,7 @@ DEFAULT_CONTROLLER = "inference.gaudi.dev/gaudi-operator"
 
 
 class DefaultImages(ApiModel):
-    """Runtime images by card generation. The image of the installation when left out."""
+    """Runtime images by card generation. Without an image, the image of the installation is used."""
 
     gaudi2: ImageReference | None = Field(None, description="Image for accelerator.generation gaudi2.")
     gaudi3: ImageReference | None = Field(None, description="Image for accelerator.generation gaudi3.")
@@ -37,7 +37,7 @@ class DefaultImages(ApiModel):
 
 
 class ClassDefaults(ApiModel):
-    """Values for fields that a resource leaves out. They become part of a revision when it is created."""
+    """Values for fields that a resource does not set. A new revision contains these values."""
 
     images: DefaultImages = Field(DefaultImages(), description="Default of spec.server.image.")
     image_pull_secrets: Annotated[tuple[SecretName, ...], Field(max_length=8)] = Field(

@@ -53,7 +53,7 @@ class ClaimSource(ApiModel):
 
 
 class HostPathSource(ApiModel):
-    """Model source: a folder on the node. The installation must allow it."""
+    """Model source: a folder on the node. The installation must allow the folder."""
 
     path: AbsolutePath = Field(description="Absolute path of the checkpoint on every node that may run a pod.")
 
@@ -93,7 +93,7 @@ class ModelSource(ApiModel):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
-        """Reject what the rule of the schema rejects: the installed definition may be of another release."""
+        """Repeat the check of the schema rule, because the installed definition may belong to another release."""
         named = (self.hugging_face, self.persistent_volume_claim, self.host_path, self.oci_image)
         if sum(each is not None for each in named) != 1:
             raise ValueError("must name exactly one of huggingFace, persistentVolumeClaim, hostPath or ociImage")
@@ -117,7 +117,7 @@ class PodCache(ApiModel):
 
 
 class FetchCache(ApiModel):
-    """Where downloaded files of a model are kept. At most one place is set."""
+    """Location of a model's downloaded files. At most one location is set."""
 
     model_config = validated_by(
         Rule(
@@ -136,7 +136,7 @@ class FetchCache(ApiModel):
 class Quantization(ApiModel):
     """Quantized execution of a model.
 
-    Method inc needs a configuration file in the model's folder that names its measurements.
+    The method `inc` needs a configuration file in the model's folder. The configuration file names the measurements.
     """
 
     model_config = validated_by(

@@ -37,7 +37,7 @@ class Service(ApiModel):
 
 
 def _is_guarded(spec: str) -> str:
-    """Return CEL that is true unless a model is published without protection. `spec` is an object or an optional."""
+    """Return CEL that is true unless a model is published without protection. `spec` is an object or optional."""
     return (
         f"({spec}.?service.?type.orValue('ClusterIP') == 'ClusterIP' ||"
         f" {spec}.?service.?insecure.orValue(false) ||"
@@ -61,7 +61,7 @@ REACHED_FROM_OUTSIDE = Rule(
 
 
 def _is_range(text: str) -> str:
-    """Return the text. Raises ValueError if it is not a range of addresses."""
+    """Return the text. Raises ValueError if the text is not a range of addresses."""
     ip_network(text, strict=False)
     return text
 
@@ -114,7 +114,7 @@ class Client(ApiModel):
 
 
 class NetworkAccess(ApiModel):
-    """NetworkPolicy for ingress of the pods. It also admits the operator and the monitoring to the status port."""
+    """NetworkPolicy for ingress of the pods. The policy also admits operator and monitoring to the status port."""
 
     model_config = validated_by(
         Rule(

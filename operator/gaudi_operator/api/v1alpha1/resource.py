@@ -26,9 +26,10 @@ MAX_GROUP_NAME_LENGTH = 37
 
 
 def _column(name: str, kind: str, path: str, priority: int = 0, description: str = "") -> dict[str, Any]:
-    """Return a column of `kubectl get`. Priority 1 shows it only with -o wide."""
+    """Return a column of `kubectl get`. A column with priority 1 appears only with `-o wide`."""
     always = {"name": name, "type": kind, "jsonPath": path}
-    # The API server drops empty values. Without them, applying the definition again changes nothing.
+    # Omit empty values, because the API server drops empty values. Otherwise applying the definition again would report
+    # a change.
     return always | {key: each for key, each in (("description", description), ("priority", priority)) if each}
 
 
@@ -59,7 +60,7 @@ PRINTER_COLUMNS = (
 
 
 class GaudiInference(ApiModel):
-    """Model served on Intel Gaudi. Replicas receive traffic after the graphs that it needs are captured."""
+    """Model served on Intel Gaudi. Replicas receive traffic after the required graphs are captured."""
 
     model_config = validated_by(
         Rule(

@@ -15,7 +15,7 @@ IntOrPercent = (
     | Annotated[str, StringConstraints(min_length=2, max_length=4, pattern=r"^(100|[1-9]?[0-9])%$")]
 )
 RevisionName = Annotated[str, StringConstraints(min_length=10, max_length=10, pattern=r"^[0-9a-f]{10}$")]
-# As strings: a value is an int or a string, and CEL cannot compare the two.
+# Compare as strings, because the value is an int or a string, and CEL cannot compare an int with a string.
 _ZERO = "['0', '0%']"
 _NONE_MISSING = f"has(self.maxUnavailable) && string(self.maxUnavailable) in {_ZERO}"
 
@@ -35,7 +35,7 @@ class OnFailure(StrEnum):
 
 
 class Canary(ApiModel):
-    """Criteria for the first pod of a revision. The operator observes it before it creates further pods."""
+    """Criteria for the first pod of a revision. The operator observes this pod before it creates more pods."""
 
     observe_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = Field(
         None,

@@ -25,7 +25,7 @@ _WITHOUT_A_CARD = (ExecutionMode.TORCH_COMPILE, ExecutionMode.EAGER)
 
 
 def _not_with_torch(is_used: str, path: str) -> Rule:
-    """Return the rule that rejects a feature of the vllm engine for the torch engine. `is_used` is CEL."""
+    """Return the rule that rejects a feature of the vllm engine for the torch engine. `is_used` is in CEL."""
     return Rule(
         rule=f"self.engine.name != 'torch' || !({is_used})",
         message=f"spec.{path} is not available with the torch engine: remove it, or use engine vllm",

@@ -1,4 +1,4 @@
-"""GaudiInferenceStatus. It is small: the report of each pod has the details."""
+"""GaudiInferenceStatus. The status is small, because the report of each pod contains the details."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -15,7 +15,8 @@ Bytes = Annotated[int, Field(ge=0)]
 Large = Annotated[int, Field(ge=0)]
 """A number of 64 bits, such as KV blocks or the seconds of a slow simulation."""
 Generation = Annotated[int, Field(ge=0)]
-# Type, reason and message are bounded as in metav1.Condition, so that a condition of any writer is accepted.
+# The bounds of type, reason and message equal those of metav1.Condition, so that conditions from any writer are
+# accepted.
 ConditionType = Annotated[
     str,
     Field(
@@ -28,13 +29,14 @@ ConditionReason = Annotated[
     str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
 ]
 Timestamp = Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"})]
-# Each write sends all of them to every watcher, and a rollout changes them every second.
+# The number of entries is limited, because each status update sends all entries to every watcher, and a rollout updates
+# the status every second.
 MAX_PODS = 20
 MAX_REVISIONS = 10
 
 
 class ConditionStatus(StrEnum):
-    """Status of a condition: whether it is true."""
+    """Status of a condition: `True`, `False` or `Unknown`."""
 
     TRUE = "True"
     FALSE = "False"
@@ -63,14 +65,14 @@ class BucketCounts(ApiModel):
 
 
 class VisionCounts(ApiModel):
-    """Number of buckets of the vision tower, which have no graph of their own."""
+    """Number of buckets of the vision tower. These buckets have no separate graphs."""
 
     planned: Count = Field(description="Number of buckets that the plugin plans for the model.")
     warmed: Count = Field(description="Number of planned buckets that the tower has run.")
 
 
 class Buckets(ApiModel):
-    """Number of buckets in the status by phase, of the pod with the least captured graphs."""
+    """Number of buckets in the status by phase. The values come from the pod with the fewest captured graphs."""
 
     prompt: BucketCounts | None = Field(None, description="Number of prompt buckets.")
     decode: BucketCounts | None = Field(None, description="Number of decode buckets.")
@@ -113,7 +115,7 @@ class PlanAdvice(ApiModel):
 
 
 class PlanState(ApiModel):
-    """Status of the plan of the spec, its size and cost: an estimate until a pod has warmed up, then its figures."""
+    """Status of the spec's plan, with size and cost: estimated until a pod has warmed up, then measured."""
 
     basis: PlanBasis = Field(
         description="Origin of the figures. Counted: only the buckets are known. Estimated: computed for a described"
@@ -150,7 +152,7 @@ class PlanState(ApiModel):
 
 
 class WarmupProgress(ApiModel):
-    """Warm-up progress in the status, that of the least advanced pod of the current revision."""
+    """Warm-up progress in the status. The values come from the least advanced pod of the current revision."""
 
     percent: Percent = Field(0, description="Progress of compiling and capturing all buckets, in percent.")
     phase: Word = Field(description="Phase of the least advanced pod.")
@@ -195,7 +197,7 @@ class PodState(ApiModel):
 
 
 class MemorySplit(ApiModel):
-    """Use of the memory of one card after the profile run, of the pod with the fewest KV blocks."""
+    """Memory use of one card after the profile run. The values come from the pod with the fewest KV blocks."""
 
     usable_bytes: Bytes = Field(description="Memory that the engine may use, in bytes.")
     graph_bytes: Bytes = Field(description="Memory that is reserved for graphs, in bytes.")
@@ -249,7 +251,7 @@ class RecipeCacheState(ApiModel):
 
 
 class Revisions(ApiModel):
-    """Status of the revisions: names of those that decide a rollout."""
+    """Status of the revisions: the names of the revisions that determine a rollout."""
 
     current: Revision | None = Field(None, description="Name of the desired revision.")
     stable: Revision | None = Field(
@@ -270,9 +272,9 @@ class RevisionPhase(StrEnum):
 
 
 class RevisionTermination(ApiModel):
-    """Status of the last termination of a revision: how a pod, or a container of it, ended.
+    """Status of the last termination of a revision: how a pod, or a container of the pod, ended.
 
-    It is kept after both are deleted.
+    The entry remains after the pod and the container are deleted.
     """
 
     time: Timestamp = Field(description="Time of the end.")

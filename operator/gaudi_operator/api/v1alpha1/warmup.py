@@ -15,7 +15,7 @@ Order = Annotated[CaptureOrder, ContractEnum()]
 
 
 class S3Access(ApiModel):
-    """Credentials of a bucket that is not public. Requests are signed with them."""
+    """Credentials of a bucket that is not public. Requests are signed with these credentials."""
 
     region: Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=r"^[-a-z0-9]+$")] = Field(
         description="Region of the bucket. For a store without regions, the region that it is configured with."
@@ -193,7 +193,7 @@ class Readiness(ApiModel):
 
 
 class AccessMode(StrEnum):
-    """Whether pods of many nodes may mount a volume, or those of one."""
+    """Access mode of a volume: pods on many nodes can mount the volume, or only pods on one node."""
 
     READ_WRITE_MANY = "ReadWriteMany"
     READ_WRITE_ONCE = "ReadWriteOnce"

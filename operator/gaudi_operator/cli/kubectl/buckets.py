@@ -31,7 +31,7 @@ Pod = Annotated[str | None, typer.Option(help="Name of the pod. Defaults to the 
 
 @with_resource
 def buckets(asked: SelectedResource, pod: Pod = None, output: Output = Form.TEXT) -> None:
-    """Draw the buckets of a pod: the state and traffic of each, and cold batches."""
+    """Draw the buckets of a pod, with the state and traffic of each bucket, and the cold batches."""
     name = pod or furthest(read_status(asked.cluster.inference(asked.name)))
     if name is None:
         raise Refused(f"{asked.full_name} has no pod with a report of its buckets")
@@ -55,7 +55,7 @@ def buckets(asked: SelectedResource, pod: Pod = None, output: Output = Form.TEXT
 
 
 def furthest(status: GaudiInferenceStatus) -> str | None:
-    """Return the pod whose buckets are drawn by default: a ready pod, else the one with the most warm-up progress."""
+    """Return the pod whose buckets are drawn by default: a ready pod, else the pod with the most progress."""
     best = max(status.pods, key=lambda each: (each.ready, each.warmup_percent), default=None)
     return best.name if best else None
 

@@ -146,7 +146,7 @@ def _revisions(given: Mapping[str, str]) -> list[str]:
 
 
 def quietly(ask: Ask) -> Ask:
-    """Return `ask` without errors, because completion prints nothing if the cluster does not answer."""
+    """Return `ask` with errors suppressed, because completion prints nothing if the cluster does not answer."""
 
     def asked(given: Mapping[str, str]) -> Iterable[str]:
         with suppress(ConfigError):

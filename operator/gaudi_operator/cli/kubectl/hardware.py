@@ -1,4 +1,4 @@
-"""`kubectl gaudi hardware-report`: test the cards of a node in a pod like those of a resource.
+"""`kubectl gaudi hardware-report`: test the cards of a node in a pod like the pods of a resource.
 
 The pod runs `gaudi-runtime hardware-report` on free cards (docs/how-to/hardware.md). The command reads the report from
 the pod's log, and adds facts about the node.
@@ -100,7 +100,7 @@ def trial_pod(name: str, pods: Sequence[Manifest], seconds: int) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        # Without labels of the resource, so that no Service selects the pod and no workload counts it.
+        # Omit the labels of the resource. Otherwise Services would select this pod and workloads would count the pod.
         "metadata": {
             "generateName": f"{name[:200]}-hardware-",
             "labels": {"app.kubernetes.io/managed-by": MANAGED_BY},
@@ -144,7 +144,7 @@ def about(pod: Manifest, node: Manifest) -> dict[str, str]:
 
 
 def waits_for(pod: Manifest) -> str:
-    """Return why the test pod of a hardware report has not started; empty if the pod runs."""
+    """Return the reason why the test pod of a hardware report has not started; empty if the pod runs."""
     status = pod.get("status") or {}
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] != "True":
@@ -156,7 +156,7 @@ def waits_for(pod: Manifest) -> str:
 
 
 def _until_ended(asked: SelectedResource, name: str, seconds: int, console: "Console") -> Manifest:
-    """Wait until the pod has ended, and return it. Raises Refused on timeout."""
+    """Wait until the pod has ended, and return the pod. Raises Refused on timeout."""
     deadline, said = time.monotonic() + seconds, ""
     while time.monotonic() < deadline:
         pod = asked.cluster.pod(asked.name, name)

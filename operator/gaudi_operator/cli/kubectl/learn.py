@@ -26,7 +26,7 @@ Apply = Annotated[bool, typer.Option("--apply", help="Change the resource, which
 def learn(asked: SelectedResource, form: FormOption = Form.OPTIMAL, apply: Apply = False) -> None:
     """Choose buckets for the traffic that ready pods served, and print the change as a merge patch.
 
-    Both plans, judged on that traffic, are printed on standard error.
+    The command also prints the figures of the current and the learned plan for that traffic on standard error.
     """
     import yaml
     from rich.console import Console
@@ -35,7 +35,7 @@ def learn(asked: SelectedResource, form: FormOption = Form.OPTIMAL, apply: Apply
     from gaudi_operator.cli.plan.output import warn
     from gaudi_operator.cli.plan.question import read_question
 
-    # Imported here, so that no other command loads the optimizer.
+    # Import the optimizer here, so that other commands do not load the optimizer.
     from gaudi_operator.cli.plan.strategy_scores import Budget
 
     resource = asked.cluster.inference_with_texts(asked.name)
@@ -74,7 +74,7 @@ def ready_pods(pods: Iterable[Manifest]) -> list[str]:
 
 
 def _traffic(asked: SelectedResource) -> list[tuple[str, str]]:
-    """Return the traffic of each ready pod, and warn about pods that do not answer. Raises Refused if none answers."""
+    """Return the traffic of ready pods, and warn about pods without an answer. Raises Refused if none answers."""
     texts = []
     for pod in ready_pods(asked.cluster.pods(asked.name)):
         try:

@@ -90,7 +90,7 @@ def select_cluster(
     Raises the errors of select_resource().
     """
     try:
-        # Imported here, because help and command line errors need no client.
+        # Import the client here, because help and command line errors do not need the client.
         from gaudi_operator.cli.cluster import Cluster, Connection
     except ModuleNotFoundError as error:
         raise Refused(f"{error.name} is not installed; install the extra `cli`") from error

@@ -22,14 +22,14 @@ Port = Annotated[int, typer.Option(min=0, max=65535, help="Local port; 0 selects
 
 @with_resource
 def open_page(asked: SelectedResource, pod: Pod = None, port: Port = 0) -> None:
-    """Forward a local port to a pod's warm-up page, and print the address. Ctrl-C ends it."""
+    """Forward a local port to a pod's warm-up page, and print the address. Ctrl-C stops the forwarding."""
     name = pod or furthest(read_status(asked.cluster.inference(asked.name)))
     if name is None:
         raise Refused(f"{asked.full_name} has no pods yet")
-    # kubectl supports every way to reach a pod, and is installed wherever its plugins run.
+    # Use kubectl, because kubectl supports every way to reach a pod and is installed wherever kubectl plugins run.
     command = ["kubectl", "port-forward", f"--namespace={asked.cluster.namespace}", *asked.cluster.as_kubectl()]
     command += [f"pod/{name}", f"{port or ''}:{STATUS_PORT_NAME}"]
-    # Ctrl-C reaches both processes. A SIGTERM to this process must also end kubectl.
+    # Ctrl-C signals both processes, but SIGTERM signals only this process. Exit on SIGTERM, so that kubectl ends too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as forwarding:

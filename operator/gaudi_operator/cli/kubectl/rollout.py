@@ -33,7 +33,7 @@ RevisionOption = Annotated[
 
 @with_resource
 def history(asked: SelectedResource, revision: RevisionOption = None) -> None:
-    """Show the stored revisions, or the inputs of one of them."""
+    """Show the stored revisions, or the inputs of one revision."""
     resource, stored = asked.cluster.inference_with_texts(asked.name), stored_of(asked)
     if revision in UNSAID:
         typer.echo(asked.full_name)
@@ -49,7 +49,7 @@ def history(asked: SelectedResource, revision: RevisionOption = None) -> None:
 
 @with_resource
 def pause(asked: SelectedResource) -> None:
-    """Pause the rollout. Pods that serve keep serving."""
+    """Pause the rollout. Ready pods keep serving."""
     asked.cluster.patch(asked.name, pause_patch(asked.cluster.inference(asked.name)))
     typer.echo(f"{asked.full_name} paused")
 
@@ -120,7 +120,7 @@ def _image(template: Mapping[str, Any]) -> str:
 def find_revision(stored: Sequence[Revision], asked: str) -> Revision:
     """Return the revision that a rollout command selects by name or number (--revision, --to-revision).
 
-    Raises Refused if it is not stored, or now has another number.
+    Raises Refused if the revision is not stored, or now has another number.
     """
     for key in (lambda each: each.name, lambda each: str(each.number)):
         for revision in stored:
@@ -160,7 +160,7 @@ def restart_patch(resource: Manifest, now: str) -> MergePatch:
 
 
 def refuse_if_paused(resource: Manifest, verb: str) -> None:
-    """Raise Refused if the rollout is paused, so that a restart or an undo would have no effect."""
+    """Raise Refused if the rollout is paused, because a restart or an undo would then have no effect."""
     if _rollout(resource).get("paused"):
         name = _name(resource)
         raise Refused(

@@ -1,6 +1,6 @@
 """`kubectl gaudi rollout status`: wait until a rollout is over, and report the outcome as an exit code.
 
-Pure functions judge the resource. The command below them shows the result.
+Pure functions evaluate the resource. The command below these functions shows the result.
 """
 
 import re
@@ -52,7 +52,7 @@ class Verdict:
 def judge_rollout(resource: Manifest, stored: Sequence[Revision]) -> Verdict:
     """Return the status of a rollout.
 
-    `stored` are the stored revisions, which show if the operator has observed an annotation.
+    `stored` are the stored revisions. They show whether the operator has observed an annotation.
     """
     status = read_status(resource)
     outcome, sentence = _outcome(resource, status, stored)
@@ -71,7 +71,8 @@ def _outcome(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence[
         return Outcome.FAILED, f"{name} stopped ({stalled.reason}): {stalled.message}"
     message = ready.message if ready else "no status yet"
     if ready and ready.reason == "RollingBack":
-        # The condition Stalled will have the reason. Here the reason would be repeated for every pod.
+        # Omit the reason here, because the message repeats the reason for every pod. The condition `Stalled` will
+        # report the reason.
         return Outcome.WAITING, f"{name} is rolled back: {message.partition('. ')[0]}"
     return Outcome.WAITING, f"Waiting for {name} rollout to finish: {message}"
 
@@ -80,7 +81,8 @@ def _observed(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence
     """Return True if the status describes the current spec.
 
     The generation changes with the spec, but not with annotations. A restart adds an annotation, and a retry of a
-    failed revision removes one. The revisions in the status show if the operator has observed either.
+    failed revision removes an annotation. The revisions in the status show whether the operator has observed the
+    change.
     """
     if status.observed_generation < resource["metadata"]["generation"]:
         return False
@@ -125,7 +127,7 @@ Timeout = Annotated[str, typer.Option(help="Timeout, such as 90s or 5m; 0 waits 
 def rollout_status(asked: SelectedResource, watch: Watch = Truth.TRUE, timeout: Timeout = "0s") -> None:
     """Show the status of a rollout. Exit code 0: rolled out. 1: failed, rolled back or timed out.
 
-    With --watch=false also 0 while it is in progress.
+    With --watch=false, the exit code is also 0 while the rollout is in progress.
     """
     from rich.console import Console
 
@@ -144,7 +146,7 @@ def rollout_status(asked: SelectedResource, watch: Watch = Truth.TRUE, timeout: 
 
 
 def _followed(asked: SelectedResource, seconds: float) -> Iterator[Manifest]:
-    """Yield the resource now and after every change, for at most `seconds`; 0 is unlimited."""
+    """Yield the resource now and after every change, for at most `seconds`; 0 means no limit."""
     deadline = time.monotonic() + (seconds or float("inf"))
     while True:
         yield asked.cluster.inference(asked.name)
@@ -189,7 +191,7 @@ class RolloutProgressBar:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Remove the bar. Lines stay."""
+        """Remove the bar. The printed lines remain."""
         if self._console.is_terminal:
             self._bar.stop()
 
@@ -204,5 +206,5 @@ class RolloutProgressBar:
         )
         if verdict.sentence != self._said:
             self._said = verdict.sentence
-            # Without line breaks, because scripts read these lines.
+            # Print each sentence on one line, because scripts read these lines.
             self._console.print(self._said, markup=False, highlight=False, soft_wrap=True)

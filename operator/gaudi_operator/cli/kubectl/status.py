@@ -86,7 +86,7 @@ def _percent(value: int | None) -> str:
 
 @with_resource
 def status(asked: SelectedResource, watch: Live = False, output: Output = Form.TEXT) -> None:
-    """Show the resource and its pods: progress bars, phases, estimated end, and what they wait for."""
+    """Show the resource and its pods: progress bars, phases, estimated end, and the reasons for waiting."""
     from rich.live import Live as LiveDisplay
 
     resource = asked.cluster.inference(asked.name)
@@ -103,16 +103,18 @@ def status(asked: SelectedResource, watch: Live = False, output: Output = Form.T
             for changed in _changes(asked):
                 live.update(drawn(changed), refresh=True)
     else:
-        # Without a terminal, a live display is printed only when it ends, and this display never ends.
+        # Print each change separately. Without a terminal, a live display is printed only when the display ends, and
+        # this display never ends.
         for changed in _changes(asked):
             screen.print(drawn(changed), "")
 
 
 def _changes(asked: SelectedResource) -> Iterator[Manifest]:
-    """Yield the resource now and after every change, forever. Raises ConfigError when it is deleted."""
+    """Yield the resource now and after every change, forever. Raises ConfigError when the resource is deleted."""
     seen = ""
     while True:
-        # Read the resource again, because the connection may have been cut. A watch starts with the current object.
+        # Read the resource again in each pass, because the connection may have been cut. A watch starts with the
+        # current object.
         for found in chain(
             [asked.cluster.inference(asked.name)], asked.cluster.changes(asked.name, LONGEST_WATCH_SECONDS)
         ):
@@ -139,7 +141,7 @@ def drawn(resource: Manifest) -> "RenderableType":
 def notes(pods: Sequence[PodState], said: str = "") -> Iterator[str]:
     """Yield the notes of `kubectl gaudi status`: the messages of pods that are not ready, each text once.
 
-    Messages in `said`, the heading, are left out.
+    Messages that the heading `said` already contains are omitted.
     """
     waiting: defaultdict[str, list[str]] = defaultdict(list)
     for pod in pods:

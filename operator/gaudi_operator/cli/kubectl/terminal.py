@@ -44,7 +44,7 @@ def table(titles: Sequence[str], rows: Rows, numbers: Collection[str] = ()) -> "
 
 
 def fitting(titles: Sequence[str], rows: Rows, width: int) -> int:
-    """Return how many of the first columns of a table fit into a terminal of `width` characters."""
+    """Return the number of leading columns of a table that fit into a terminal of `width` characters."""
     widths = [max(len(title), *(row[at].cell_len for row in rows), 0) for at, title in enumerate(titles)]
     shown = len(titles)
     while shown > ALWAYS_SHOWN and sum(widths[:shown]) + GAP * (shown - 1) > width:

@@ -78,7 +78,7 @@ class Line:
 
 
 def line(resource: Manifest, before: Sequence[WarmupReport], after: Sequence[WarmupReport], seconds: float) -> Line:
-    """Return the row of a resource in `kubectl gaudi top`, from reports `before` and `after` `seconds`.
+    """Return the row of a resource in `kubectl gaudi top` from two lists of reports, `seconds` apart.
 
     A pod with only one report does not count in the rates.
     """
@@ -132,7 +132,7 @@ Reports = dict[tuple[str, str], list[WarmupReport]]
 
 
 def reports(resources: Sequence[Manifest], ask: Ask) -> Reports:
-    """Read the reports of the ready pods of each resource. Pods that do not answer are left out."""
+    """Read the reports of the ready pods of each resource. Pods that do not answer are omitted."""
     wanted = [
         (each["metadata"]["namespace"], each["metadata"]["name"], pod)
         for each in resources

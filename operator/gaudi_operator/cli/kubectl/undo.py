@@ -40,7 +40,8 @@ def undo(asked: SelectedResource, to_revision: ToRevision = None, force: Force =
         if not force:
             raise Refused(f"{failed}. To retry it, use --force")
         typer.echo(f"warning: {failed}. It is retried.", err=True)
-    # Clear the failure first, because the operator would give up a revision that is marked as failed.
+    # Clear the failure first. Otherwise the operator would abandon the revision, because the revision is marked as
+    # failed.
     if to.failure:
         asked.cluster.patch_revision(asked.name, to.name, TRY_AGAIN)
     if patch:
@@ -87,7 +88,7 @@ def _why_not_selected(revision: Revision) -> str:
 
 
 def why_not_back(revision: Revision) -> str | None:
-    """Return why undo needs --force to restore a revision that failed before; None if it has not failed."""
+    """Return the reason why undo needs --force: the revision failed before. None if the revision has not failed."""
     failure = revision.failure
     if failure is None:
         return None

@@ -73,7 +73,7 @@ _SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
 class Explanation:
     """The explanation why a resource is not Ready: the first cause, its evidence, and the next commands.
 
-    No cause if `ready`.
+    If `ready` is True, there is no cause.
     """
 
     ready: bool
@@ -84,7 +84,7 @@ class Explanation:
 
 
 def explain(resource: Manifest) -> Explanation:
-    """Explain why a resource is not Ready. The cause is Stalled if it is True, because it requires action.
+    """Explain why a resource is not Ready. If Stalled is True, it is the cause, because it requires action.
 
     A status of an older spec is not used.
     """
@@ -103,7 +103,7 @@ def explain(resource: Manifest) -> Explanation:
     concerned = _concerned(status, cause.message)
     pod = next((each for each in concerned.pods if not each.ready), None)
     commands = NEXT.get(cause.reason, _OTHERWISE)
-    # Without a pod, describe the workload that could not create a pod.
+    # If no pod exists, describe the workload that could not create a pod.
     possible = [each for each in commands if pod or "{pod}" not in each] or [WORKLOAD, EVENTS]
     words = {**place, "pod": pod.name if pod else ""}
     return Explanation(
@@ -154,7 +154,7 @@ def _evidence(status: GaudiInferenceStatus, pod: PodState | None, sentence: str)
         if revision.reason:
             what = f"revision {revision.name} failed ({revision.reason})"
             yield what if not revision.message or revision.message in sentence else f"{what}: {revision.message}"
-        # A failed revision is not tried again.
+        # Mention a back-off only if the revision has not failed, because a failed revision is not retried.
         elif pause := revision.back_off:
             yield (
                 f"revision {revision.name}: {pause.failures} attempts have ended; the next one starts at {pause.until}"
@@ -181,7 +181,7 @@ def why(asked: SelectedResource, output: Output = Form.TEXT) -> None:
 
 
 def lines(name: str, found: Explanation) -> Iterator[str]:
-    """Yield the lines of `kubectl gaudi why`. Each of several sentences has its own line."""
+    """Yield the lines of `kubectl gaudi why`. If a text has several sentences, each sentence has a separate line."""
     heading = f'{SINGULAR} "{name}" is {"Ready" if found.ready else "not Ready"} ({found.reason}):'
     first, *more = _SENTENCE_END.split(found.sentence)
     yield from (heading, f"  {first}", *(f"  {each}" for each in more)) if more else (f"{heading} {first}",)

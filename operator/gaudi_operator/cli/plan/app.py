@@ -240,7 +240,7 @@ def trace(
     model: Annotated[str | None, typer.Option(help="Model of the roofline, as for forecast.")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Judge every strategy on the traffic of a trace, optimal on traffic that it has not seen.
+    """Evaluate every strategy on the traffic of a trace, and Optimal on traffic it has not learned from.
 
     Examples:
         gaudi-plan trace -f limits.json --trace requests.csv
@@ -290,7 +290,7 @@ def learn(
     observed = read_texts((str(file), read_text(file, MAX_TRAFFIC_BYTES)) for file in traffic)
     found = learn(question, observed, Budget(graphs, decode_graphs, graph_bytes, warmup_seconds), form)
     if output in (Output.JSON, Output.YAML):
-        # On standard error, because the patch has no field for warnings.
+        # Write the warnings to standard error, because the patch has no field for warnings.
         warn(found.warnings)
     write(found.answer(), output)
 

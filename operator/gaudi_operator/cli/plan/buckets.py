@@ -31,7 +31,7 @@ def bucket_list(
     model: str | None = None,
     trace: Path | None = None,
 ) -> CommandOutput:
-    """Return the output of `gaudi-plan buckets`: all buckets of a plan, or a heat map of them. Raises ConfigError."""
+    """Return the output of `gaudi-plan buckets`: the buckets of a plan as text or heat map. Raises ConfigError."""
     if question.policy.strategy is Strategy.UNIFIED:
         if heat:
             raise ConfigError(
@@ -49,7 +49,7 @@ def bucket_list(
         return svg(maps())
 
     def show() -> None:
-        # Imported here, so that JSON and CSV output does not load rich.
+        # Import rich here, so that JSON and CSV output does not load rich.
         from gaudi_operator.cli.plan.drawing import print_maps
 
         print_maps(maps()) if heat else _print_plan(plan)
@@ -77,7 +77,7 @@ def _unified(question: PlanDocument) -> CommandOutput:
 
 
 def bucket_of(question: PlanDocument, phase: BucketPhase, wanted: Shape) -> CommandOutput:
-    """Return the output of `gaudi-plan find`: the bucket of a batch, or the shape that is compiled without one.
+    """Return the output of `gaudi-plan find`: the bucket of a batch, or the shape compiled without a bucket.
 
     Raises ConfigError if the server refuses the prompt.
     """
@@ -104,7 +104,7 @@ def bucket_of(question: PlanDocument, phase: BucketPhase, wanted: Shape) -> Comm
 
 
 def _miss(limits: Limits, phase: BucketPhase, wanted: Shape, fallback: Bucket) -> str:
-    """Return a sentence about the effect of a batch without a bucket."""
+    """Return a sentence that describes the effect of a batch without a bucket."""
     size = wanted[0]
     if phase is BucketPhase.PROMPT and size > limits.max_num_prefill_seqs:
         most = limits.max_num_prefill_seqs

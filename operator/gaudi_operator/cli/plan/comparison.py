@@ -33,9 +33,9 @@ PlanOrRefusal = BucketPlan | str
 
 
 def candidate_plans(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Mapping[Strategy, PlanOrRefusal]:
-    """Return the plans to compare, by strategy: a plan, or a sentence why the strategy has no plan.
+    """Return the plans to compare, by strategy: a plan, or the reason why the strategy has no plan.
 
-    Strategy File is included if the policy has a bucket file. Strategies that read ranges use those of the policy.
+    Strategy File is included if the policy has a bucket file. Strategies that read ranges use the ranges of the policy.
     """
     strategies = [*RANGED_STRATEGIES]
     if policy.file is not None:
@@ -94,7 +94,7 @@ def graphs_unmeasured(question: PlanDocument) -> bool:
 
     Bare limits have no execution mode and give False.
     """
-    # Imported here, so that bare limits do not load the models.
+    # Import the models here, so that a document with bare limits does not load the models.
     from gaudi_runtime.forecast.inputs import inputs_of
 
     return question.config is not None and inputs_of(question.config).graphs_unmeasured
@@ -102,7 +102,7 @@ def graphs_unmeasured(question: PlanDocument) -> bool:
 
 @dataclass(frozen=True)
 class _Judge:
-    """A judge of plans for one document on the same traffic. `known` is the traffic that Optimal plans for."""
+    """The evaluation of plans for one document on the same traffic. `known` is the traffic that Optimal plans for."""
 
     question: PlanDocument
     known: Traffic
@@ -120,13 +120,13 @@ class _Judge:
         return {name: self.figures(self._optimal(plan, share)) for name, share in shares.items()}
 
     def _optimal(self, plan: BucketPlan, share: float) -> BucketPlan:
-        """Return Optimal's plan with this share of the graphs of `plan`, or with the minimum for full coverage."""
+        """Return Optimal's plan with this share of the graphs of `plan`, but at least the minimum for full coverage."""
         policy, limits, blocks = self.question.policy, self.question.limits, self.question.blocks
         optimizer = Optimizer(self.known, limits, blocks)
         least = sum(optimizer.least(phase, one_graph) for phase in BOTH)
         graphs = max(round(share * (len(plan.prompt) + len(plan.decode))), least)
         split = optimizer.choose(BOTH, one_graph, graphs, "the number of graphs").buckets
-        # Search again from a policy with these numbers, so that a user who sets them gets the same buckets.
+        # Search again with these numbers in the policy, so that a user who sets these numbers gets the same buckets.
         settings = OptimalSettings(
             traffic=policy.optimal.traffic if policy.optimal else None,
             prompt_graphs=len(split[BucketPhase.PROMPT]),
@@ -158,7 +158,7 @@ class Comparison:
     def show(self) -> None:
         """Print the comparison as a table."""
         named = self._named()
-        # Without an empty column the table fits into 80 characters.
+        # Omit the "GiB" column if it would be empty, so that the table fits into 80 characters.
         bytes_known = any(each.graph_bytes is not None for each in named.values())
         columns = (*COLUMNS, "GiB") if bytes_known else COLUMNS
         rows = ((name, *_cells(each)[: len(columns)]) for name, each in named.items())
@@ -224,7 +224,7 @@ def _cells(figures: PlanFigures) -> tuple[str, ...]:
 
 def signed(share: float) -> str:
     """Return a change as a cell of the comparison of strategies: in percent, with its sign."""
-    # Adding 0.0 turns minus zero into plus zero.
+    # Add 0.0, which turns minus zero into plus zero.
     return f"{round(share * 100, 1) + 0.0:+.1f} %"
 
 

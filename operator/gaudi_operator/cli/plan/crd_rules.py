@@ -23,9 +23,9 @@ _SELF, _OLD_SELF = "self", "oldSelf"
 
 
 def broken_rules(schema: Schema, name: str, spec: object) -> tuple[str, ...]:
-    """Return the sentences of the CRD's rules that a new object breaks, each with the path of its field.
+    """Return the messages of the CRD's rules that a new object violates, each with the path of its field.
 
-    `schema` is the schema of the whole object. The result is empty if a fault of a value prevents the evaluation.
+    `schema` is the schema of the whole object. The result is empty if an invalid value prevents the evaluation.
     """
     if prevents_rules(schema, {"spec": spec}):
         return ()
@@ -34,9 +34,9 @@ def broken_rules(schema: Schema, name: str, spec: object) -> tuple[str, ...]:
 
 
 def _value(node: Schema, value: Any) -> Any:
-    """Return a value in the form for rules: with defaults, without nulls, and with escaped names of fields."""
+    """Return a value in the form that rules expect: with defaults, without nulls, and with escaped field names."""
     if not node:
-        # The value of an unknown field can be nested too deeply for a recursion.
+        # Do not recurse into unknown fields, because the value of an unknown field may be nested too deeply.
         return value
     if isinstance(value, float) and node.get("type") == "integer":
         return int(value)
@@ -54,14 +54,14 @@ def _value(node: Schema, value: Any) -> Any:
 
 
 def _escaped(name: str) -> str:
-    """Return the name of a field as an identifier of CEL. Hyphens are the only characters that need it."""
+    """Return the name of a field as a CEL identifier. Only hyphens need to be escaped."""
     return name.replace("-", "__dash__")
 
 
 def _broken(node: Schema, value: Any, path: str) -> Iterator[str]:
     for rule in node.get("x-kubernetes-validations", ()):
         optional = rule.get("optionalOldSelf", False)
-        # All other rules about the old object apply only to updates.
+        # Skip all other transition rules, because a transition rule without `optionalOldSelf` applies only to updates.
         if (optional or not _is_transition(rule["rule"])) and not _holds(rule["rule"], optional, value):
             yield _sentence(path, rule["message"])
     if isinstance(value, list):
@@ -78,25 +78,26 @@ def _is_transition(rule: str) -> bool:
 
 
 def _sentence(path: str, message: str) -> str:
-    """Return a rule's sentence with the path of its field, unless the sentence names a field."""
+    """Return a rule's message with the path of its field, unless the message already names a field."""
     return message if named_field(message) or not path else f"{path}: {message}"
 
 
 def _holds(rule: str, optional: bool, value: Any) -> bool:
-    """Return True if a rule holds; False if it cannot be evaluated, because the API server then refuses too."""
+    """Return True if a rule holds; False if evaluation fails, because the API server then also refuses."""
     return bool(compile_rule(rule, optional).eval(data={_SELF: value}).plain_value() is True)
 
 
 @cache
 def compile_rule(rule: str, optional: bool) -> cel.Expression:
-    """Compile a CEL rule of the CRD. With `optional`, its old object is an empty optional, as for a new object."""
+    """Compile a CEL rule of the CRD. With `optional`, `oldSelf` is an empty optional, as for a new object."""
     return _environment().compile(f"cel.bind({_OLD_SELF}, optional.none(), {rule})" if optional else rule)
 
 
 @cache
 def _environment() -> cel.Env:
     return cel.NewEnv(
-        # Not typed by the schema, so that a misspelled field in a rule is found only when the rule is evaluated.
+        # The variables have no type from the schema. Therefore a misspelled field in a rule is found only when the rule
+        # is evaluated.
         variables={_SELF: cel.Type.DYN, _OLD_SELF: cel.Type.DYN},
         extensions=[ext_bindings.ExtBindings(), ext_optional.ExtOptional(), ext_strings.ExtStrings()],
         functions=KUBERNETES_FUNCTIONS,
@@ -108,7 +109,8 @@ def _function(name: str, overload: cel.Overload) -> cel.FunctionDecl:
 
 
 def _quantity(text: str) -> str:
-    # Quantities stay text, because CEL has no type for exact fractions. Raises ValueError for other text.
+    # Return the text itself, because CEL has no type for exact fractions. parse_quantity() raises ValueError if the
+    # text is not a quantity.
     parse_quantity(text)
     return text
 

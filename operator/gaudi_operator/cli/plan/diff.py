@@ -1,7 +1,7 @@
-"""`gaudi-plan diff`: the cost of a change of limits or buckets before it is applied.
+"""`gaudi-plan diff`: the cost of a change of limits or buckets before the change is applied.
 
-`compare_plans` finds the changes between two documents and between their plans. `compare_forecasts` estimates their
-cost in memory and minutes (docs/internals/memory.md). `diff_output` writes both.
+`compare_plans` finds the changes between two documents and between their plans. `compare_forecasts` estimates the cost
+of the changes in memory and minutes (docs/internals/memory.md). `diff_output` writes the changes and the cost.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,7 +66,7 @@ class Change:
 
     @property
     def discards_recipes(self) -> bool:
-        """Whether the change makes compiled recipes unusable."""
+        """True if the change makes compiled recipes unusable."""
         return any(self.path == field or self.path.startswith(f"{field}.") for field in RECIPES_DEPEND_ON)
 
 

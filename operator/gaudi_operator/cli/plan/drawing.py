@@ -39,7 +39,7 @@ def print_maps(maps: Iterable[HeatMap]) -> None:
 def svg(maps: Sequence[HeatMap]) -> str:
     """Return the drawing of all heat maps as an SVG file, black on white, without external resources."""
     columns = min(PICTURE_COLUMNS, max(len(each.batches) for each in maps))
-    # Set all values that rich would read from the environment, so that equal maps give equal files.
+    # Set every value that rich would otherwise read from the environment, so that equal maps give equal files.
     console = Console(
         file=StringIO(),
         record=True,
@@ -74,7 +74,7 @@ def heat_table(heat_map: HeatMap, console: Console, most_rows: int = MAX_ROWS) -
 
 
 def _printable(caption: str) -> str:
-    """Return a caption without control characters, because names of files and models may contain some."""
+    """Return a caption without the control characters that names of files and models may contain."""
     return "".join(char if char.isprintable() else "?" for char in caption)
 
 

@@ -75,7 +75,7 @@ def _sentence(item: ErrorDetails, above: tuple[str, ...], known: Iterable[str]) 
 
 
 def _structure(value: object) -> str:
-    """Return a value of the wrong structure in words, or the value itself if it is short."""
+    """Return a description of a value with the wrong structure, or the value itself if the value is short."""
     match value:
         case None:
             return "empty"
@@ -93,7 +93,7 @@ def _in_yaml(value: object) -> str:
 
 
 def _written_instead(field: str, given: object) -> str:
-    """Return the question whether a given name is the misspelled `field`; empty if no given name is close."""
+    """Return the question whether a given name is a misspelling of `field`; empty if no given name is similar."""
     close = get_close_matches(field, [str(key) for key in given] if isinstance(given, Mapping) else (), n=1)
     return f", and {quoted(close[0])} is not a field: did you mean {field}?" if close else ""
 

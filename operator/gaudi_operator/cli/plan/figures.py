@@ -33,10 +33,10 @@ class Expected:
 
 
 def expected_traffic(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Expected:
-    """Return the traffic for the figures of a plan: the learned traffic of the policy, else the prior."""
+    """Return the traffic for the figures of a plan: the learned traffic of the policy, or else the prior."""
     cost = typical_cost(limits.block_size)
     if policy.optimal is not None and policy.optimal.traffic is not None:
-        # Strategy Optimal reports an invalid line of the text.
+        # Ignore an invalid text here, because the strategy Optimal reports the invalid line.
         with suppress(PlanImpossible):
             learned = read_traffic(policy.optimal.traffic)
             return Expected(
@@ -139,7 +139,7 @@ class _Thinned:
 
     def __init__(self, phase: BucketPhase, plan: BucketPlan, limits: Limits, expected: Expected) -> None:
         self._buckets = list(plan.buckets_of(phase))
-        # With contiguous attention, each batch size needs a bucket with all blocks
+        # With contiguous paged attention, decode buckets form rows: each batch size needs a bucket with all blocks
         # (docs/internals/optimal.md, Rows and ladders).
         self._in_rows = phase is BucketPhase.DECODE and limits.contiguous_paged_attention
         self._users: dict[Bucket, list[tuple[Bucket, float]]] = {bucket: [] for bucket in self._buckets}
@@ -171,11 +171,11 @@ class _Thinned:
             yield weight * (self._costs[self._next(at, shape)] - paid)
 
     def _next(self, at: int, shape: Bucket) -> Bucket:
-        """Return the bucket that holds a shape after the bucket at this position is removed."""
+        """Return the bucket that fits a shape after the bucket at this position is removed."""
         return next(each for each in islice(self._buckets, at + 1, None) if all(map(le, shape, each)))
 
     def leave_out(self, at: int) -> None:
-        """Remove one bucket, and assign its shapes to the next buckets that hold them."""
+        """Remove one bucket, and assign its shapes to the next buckets that fit the shapes."""
         for shape, weight in self._users.pop(self._buckets[at]):
             self._users[self._next(at, shape)].append((shape, weight))
         del self._buckets[at]

@@ -55,7 +55,7 @@ def forecast_deployment(question: PlanDocument, card: str | None, model: str | N
         unjudged=unjudged(found, wanted),
         serves_anyway=serves_anyway,
         plan_figures=_plan_figures(found, inputs),
-        # If there is no room for the model, advise only on room.
+        # If the model does not fit into memory, give only advice about memory.
         advice=advise(inputs, shape, described, Thresholds(0, 0) if found.problems or serves_anyway else wanted)
         if shape
         else (),
@@ -108,7 +108,7 @@ def _wanted(question: PlanDocument) -> Thresholds:
 
 
 def model_shape_of(question: PlanDocument, model: str | None) -> ModelShape | None:
-    """Return the shape of the model that is forecast: `model`, else the document's model; None if unknown."""
+    """Return the shape of the model to forecast: `model`, or else the document's model; None if unknown."""
     if model is not None:
         return _named_shape(model)
     about = forecast_target(question.inference.spec) if question.inference else None
@@ -136,7 +136,7 @@ def _named_shape(model: str) -> ModelShape:
 
 
 def select_card(question: PlanDocument, card: str | None) -> Card:
-    """Return the card that a deployment is forecast for: `card`, else the document's.
+    """Return the card for the forecast of a deployment: `card`, or else the document's card.
 
     Raises ConfigError if the card is unknown.
     """

@@ -38,7 +38,7 @@ def answer(foreseen: DeploymentForecast, *, sources: bool = False) -> CommandOut
 def refusal_answer(refused: SpecRefused) -> CommandOutput:
     """Return the output of `gaudi-plan forecast` for a document that the API server refuses.
 
-    It contains no forecast.
+    The output contains no forecast.
     """
     why = tuple(sentence_of(each) for each in refused.sentences)
     problems = [{"reason": "SchemaViolated", "message": each} for each in why]
@@ -200,7 +200,7 @@ def _range(figure: Figure, unit: str) -> str:
 
 
 def amount(value: float, unit: str) -> str:
-    """Format a figure in the output of a forecast with its unit: bytes in GiB or MiB, long times in minutes."""
+    """Format a figure of a forecast with its unit: bytes in GiB or MiB, long times in minutes."""
     if unit == "blocks":
         return f"{int(value):,}"
     if unit == "seconds":

@@ -75,7 +75,7 @@ class HeatMap:
 def _thin(values: Sequence[int], most: int) -> Sequence[int]:
     if len(values) <= most:
         return values
-    # Count from the end, so that the largest value is always shown.
+    # Select the values from the end, so that the largest value is always shown.
     step = len(values) / most
     return [values[len(values) - 1 - int(step * back)] for back in reversed(range(most))]
 

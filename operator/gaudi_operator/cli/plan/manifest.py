@@ -72,7 +72,8 @@ def _inference(document: Mapping[str, Any], broken: tuple[str, ...] = ()) -> Inf
     try:
         return Inference(_identity(document), GaudiInferenceSpec.model_validate(document.get("spec", {})))
     except ValidationError as error:
-        # The validators of the models repeat rules of the schema.
+        # Drop the errors of the models' validators if the schema is violated, because these validators repeat rules of
+        # the schema.
         faults = [each for each in error.errors() if not (broken and each["type"] == "value_error")]
         raise _refusal(sentences(faults, ("spec",)), broken) from error
 
@@ -94,7 +95,7 @@ def _broken_rules(document: Mapping[str, Any]) -> tuple[str, ...] | None:
     except ModuleNotFoundError as error:
         if error.name != "cel_expr_python":
             raise
-        # The runtime's images have no CEL runtime, because it takes 50 MB.
+        # Skip the rules without CEL: the runtime's images have no CEL library, because the library takes 50 MB.
         return None
     return broken_rules(_schema(), _identity(document).name, document.get("spec", {}))
 

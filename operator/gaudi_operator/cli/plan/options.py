@@ -70,7 +70,7 @@ class Form(StrEnum):
 FormOption = Annotated[
     Form, typer.Option("--as", help="optimal writes the traffic into the spec, file the chosen buckets.")
 ]
-# The bounds are those of bucketing.optimal, which is not imported because its import would delay every command.
+# The bounds repeat those of bucketing.optimal. An import of bucketing.optimal would delay every command.
 GraphsOption = Annotated[
     int | None, typer.Option(min=1, max=20_000, help="Number of prompt graphs of Optimal [as Exponential].")
 ]
@@ -143,6 +143,6 @@ def _stored_document(name: str, namespace: str | None) -> Document:
     try:
         from gaudi_operator.cli.cluster import Cluster, Connection
     except ModuleNotFoundError as error:
-        # The runtime's image has no Kubernetes client, because its pods have no permissions.
+        # The runtime's image has no Kubernetes client, because the runtime's pods have no permissions.
         raise ConfigError("--from-cluster needs the Kubernetes client; install the extra `cli`") from error
     return Cluster(Connection(namespace=namespace)).inference_with_texts(name)

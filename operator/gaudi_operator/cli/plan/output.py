@@ -76,7 +76,7 @@ def warn(warnings: Iterable[str]) -> None:
 
 def stdout() -> "Console":
     """Return the console for the table output of `gaudi-plan`."""
-    # Imported in functions, because the import of rich takes 0.1 s, which output for programs does not need.
+    # Import rich in functions, because the import takes 0.1 s and machine-readable output does not need rich.
     from rich.console import Console
 
     return Console()
@@ -123,5 +123,5 @@ def _write_picture(picture: Callable[[], str] | None) -> None:
         raise ConfigError("this command has no svg output; choose table, json, yaml or csv")
     if sys.stdout.isatty():
         raise ConfigError("SVG output is not for a terminal; redirect it to a file with > plan.svg")
-    # Write bytes, because a picture is UTF-8 in every locale.
+    # Write bytes instead of text, because a picture is UTF-8 in every locale.
     sys.stdout.buffer.write(picture().encode())

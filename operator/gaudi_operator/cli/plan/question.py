@@ -74,12 +74,12 @@ def parse_document(text: str, name: str | None = None) -> Document:
 
 
 def _bounded(stream: BinaryIO, name: str, limit: int) -> str:
-    # Read one byte more than allowed, which also detects endless devices and pipes.
+    # Read one byte more than the limit to detect larger files, including endless devices and pipes.
     data = stream.read(limit + 1)
     if len(data) > limit:
         raise ConfigError(f"{name} is larger than {limit} bytes")
     try:
-        # Accept a byte order mark, as some editors write one.
+        # Accept a byte order mark, because some editors write a byte order mark.
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{name} is not UTF-8 text: {error.reason} at byte {error.start}") from error
@@ -87,7 +87,7 @@ def _bounded(stream: BinaryIO, name: str, limit: int) -> str:
 
 def _documents(text: str) -> list[object]:
     try:
-        # Use the JSON reader if possible, because the YAML reader takes seconds for a bucket file of 1 MB.
+        # Use the JSON parser if possible, because the YAML parser needs seconds for a bucket file of 1 MB.
         return [json.loads(text)] if text.lstrip().startswith("{") else _yaml(text)
     except (ValueError, RecursionError) as error:
         problem = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -98,7 +98,7 @@ def _yaml(text: str) -> list[object]:
     import yaml
 
     try:
-        # Do not use the C loader. It is faster, but crashes on 100,000 brackets.
+        # Do not use the C loader. The C loader is faster, but crashes on 100,000 brackets.
         return list(yaml.safe_load_all(text))
     except yaml.YAMLError as error:
         raise ValueError(str(error).replace("\n", " ")) from error
@@ -163,7 +163,7 @@ class PlanDocument:
         ignored = ignored_settings(self.policy, self.limits) if unplanned else ()
         unread: Iterable[str] = ()
         if self.config is not None:
-            # Imported here, so that bare limits do not load the table of all knobs.
+            # Import the table of knobs here, so that a document with bare limits does not load the table.
             from gaudi_runtime.knobs.check import ignored_knobs
 
             unread = ignored_knobs(self.config)

@@ -62,7 +62,7 @@ def prevents_rules(node: Schema, value: object) -> bool:
     other faults, for example a number out of bounds or a text that does not match its pattern, do not prevent it.
     """
     if not node:
-        # The value of an unknown field can be nested too deeply for a recursion.
+        # Do not recurse into unknown fields, because the value of an unknown field may be nested too deeply.
         return False
     if not _has_type(node, value) or ("enum" in node and value not in node["enum"]):
         return True

@@ -136,7 +136,7 @@ def _optimal(
     optimizer = Optimizer(learned, question.limits, question.blocks, cost)
     chosen = _choose(question, optimizer, budget, learned, cost)
     prompt, decode = (chosen[phase].buckets[phase] if phase in chosen else () for phase in BOTH)
-    # One plan has both phases, because they share a budget of bytes or seconds.
+    # Put the phases into one plan, because the phases share one budget of bytes or seconds.
     plan = BucketPlan(prompt, decode)
     return {
         phase: StrategyScore(

@@ -68,7 +68,7 @@ class TraceFile:
     def halves(self, server: Server) -> tuple[Traffic, Traffic]:
         """Return the traffic of the earlier and the later half of the requests."""
         try:
-            # Read the file twice, because a trace may be larger than memory.
+            # Read the file twice instead of storing its requests, because a trace may be larger than memory.
             count = count_requests(self.requests())
         except TraceUnreadable as error:
             raise ConfigError(f"trace {self.path} {error}") from error
@@ -153,7 +153,7 @@ def _gaps(question: PlanDocument) -> tuple[str, ...]:
     try:
         return plan_coverage(question.plan(), question.limits, question.blocks).sentences()
     except PlanImpossible:
-        # The document's own plan may be impossible.
+        # Compare with no buckets if the plan of the document itself is impossible.
         return ()
 
 

@@ -98,7 +98,8 @@ class DeploymentForecast:
 
     @property
     def _refused(self) -> Problem | None:
-        # A problem with the same reason is already in the forecast, with its figures.
+        # Omit the refusal if the forecast already contains a problem with the same reason, because that problem also
+        # has figures.
         known = {each.reason for each in (*self.forecast.problems, *self.shortfalls)}
         return None if self.refusal is None or self.refusal.reason in known else self.refusal
 

@@ -24,8 +24,8 @@ def configure_logs(format_name: str, level: str) -> None:
     text = sys.stderr.isatty() if format_name == "auto" else format_name == "text"
     handler = logging.StreamHandler()
     handler.setFormatter(TextFormatter() if text else JsonFormatter(extras=("resource",)))
-    # An imported library may have installed its own handlers.
+    # Replace existing handlers, because an imported library may have installed its own handlers.
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    # kopf logs every event. Only its warnings are useful, and kopf_watches.py logs failed watches.
+    # kopf logs every event, but only the warnings of kopf are useful. kopf_watches.py logs failed watches.
     logging.getLogger("kopf").setLevel(logging.WARNING)
     logging.getLogger("kopf._cogs.clients").setLevel(logging.CRITICAL)

@@ -18,7 +18,7 @@ from gaudi_operator.shell.metrics.resource_metrics import ResourceMetrics
 
 _PLURALS = {each.plural for each in (*WATCHED, EVENT, LEASE)}
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "GET": "get"}
-# Gates take milliseconds. The larger buckets show a slow API server.
+# Gates usually take milliseconds. The larger buckets make a slow API server visible.
 _GATE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10, 30)
 
 
@@ -27,7 +27,8 @@ class Metrics:
 
     def __init__(self) -> None:
         """Create all metrics at zero."""
-        # The library's global registry refuses a second set of metrics with the same names in one process.
+        # Use a separate registry, because the global registry of the library refuses a second set of metrics with the
+        # same names.
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self.leader = Gauge("gaudi_operator_leader", "1 on the replica that holds the Lease.", registry=registry)
@@ -95,7 +96,7 @@ async def serving(
     app = web.Application()
 
     async def show(_: web.Request) -> web.Response:
-        # Use a thread, because metrics of 1,000 resources have tens of thousands of lines and would delay gates.
+        # Render in a thread: the metrics of 1,000 resources have tens of thousands of lines, which would delay gates.
         text = await asyncio.to_thread(generate_latest, metrics.registry)
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
@@ -103,7 +104,8 @@ async def serving(
     app.router.add_get("/livez", _probe(why_not_alive))
     app.router.add_get("/readyz", _probe(why_not_ready))
     app.router.add_get("/metrics", show)
-    # Probes come every few seconds and would flood the log. replica.py handles signals.
+    # Disable the access log, because probes arrive every few seconds and would flood the log. replica.py handles
+    # signals.
     runner = web.AppRunner(app, access_log=None, handle_signals=False)
     await runner.setup()
     try:

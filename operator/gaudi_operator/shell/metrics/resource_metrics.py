@@ -34,7 +34,7 @@ class ResourceMetrics(Collector):
             family = GaugeMetricFamily(f"gaudi_inference_{name}", documentation, labels=(*RESOURCE, *labels))
             for resource in resources:
                 metadata = resource["metadata"]
-                # Another release may have written a status of another form.
+                # Ignore unreadable statuses, because another release may have written a status in a different format.
                 with suppress(AttributeError, TypeError, ValueError):
                     for words, value in tuple(samples(resource.get("spec") or {}, resource.get("status") or {})):
                         family.add_metric((metadata["namespace"], metadata["name"], *words), value)

@@ -55,13 +55,14 @@ def main(questions: BinaryIO, answers: BinaryIO, most_bytes: int, seconds: float
     tell(READY)
     while head := questions.read(4):
         question = pickle.loads(questions.read(int.from_bytes(head, "big")))  # noqa: S301 - our own
-        # The signal has no handler, so the kernel ends the process even during a call into C. The timer counts the CPU
-        # time of this process and restarts with every question.
+        # The signal has no handler. Therefore the kernel ends the process even during a call into C. The timer counts
+        # CPU time and restarts with every question.
         signal.setitimer(signal.ITIMER_PROF, seconds)
         try:
             content = _answer(question)
         except MemoryError:
-            # The memory is freed but fragmented, so the next question needs a new process.
+            # Exit after an out-of-memory error: the memory is freed but fragmented, so the next question needs a new
+            # process.
             tell(NO_MEMORY)
             return
         signal.setitimer(signal.ITIMER_PROF, 0)

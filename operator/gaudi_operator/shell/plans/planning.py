@@ -123,7 +123,7 @@ class Planner:
             self._news.clear()
             self._at_work = self._turns.next()
             if self._at_work is None:
-                # Start the process while the queue is empty, so that the first question of a leader has no delay.
+                # Start the process while the queue is empty, so that the first question of a new leader has no delay.
                 await self._warm(backoff)
                 await self._news.wait()
                 continue
@@ -131,7 +131,7 @@ class Planner:
                 try:
                     self.answers.keep(self._at_work.question, await self._answer(self._at_work, backoff))
                 except Exception:
-                    # Continue with the next question. The resource asks again.
+                    # Continue with the next question. The resource submits the failed question again later.
                     log.exception("Computing a plan failed because of a defect of the operator.")
                     await asyncio.sleep(backoff.next())
             asked, self._at_work = self._at_work, None
@@ -205,7 +205,7 @@ class Planner:
             *(sys.executable, "-m", "gaudi_operator.shell.plans.plan_worker", *limits),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            # Ctrl-C must reach only the operator, which then ends this process.
+            # Start a new session, so that Ctrl-C signals only the operator. The operator then ends this process.
             start_new_session=True,
         )
         async with asyncio.timeout(START_SECONDS):

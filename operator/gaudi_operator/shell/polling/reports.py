@@ -93,7 +93,7 @@ class Reports:
 
     def warming(self) -> int:
         """Return the number of pods that are warming up. Safe to call from another thread."""
-        # Copy in one step, because the event loop adds reports during a scrape.
+        # Copy the values in one step, because the event loop may add reports during a scrape.
         latest = list(self.latest.values())
         return sum(last.report is not None and not last.report.phase.is_settled for last in latest)
 
@@ -104,7 +104,7 @@ class Reports:
         running = self._tasks[key]
         for target in running.keys() - wanted:
             running.pop(target).cancel()
-            # The last report of a restarting container is kept until the new container answers.
+            # If the container only restarts, keep the last report until the new container answers.
             if target.uid not in present:
                 self.latest.pop(target.uid, None)
         for target in wanted - running.keys():
@@ -125,7 +125,8 @@ class Reports:
         with contextlib.suppress(PodUnreachable, UnusableReport):
             report = await self._fetch(target, 0, 0.0)
             last = self.latest.get(target.uid)
-            # Ignore a report of a new instance. Only the _poll() of the new container may accept such a report.
+            # Ignore a report of a new instance here, because only the _poll() of the new container may accept such a
+            # report.
             if last and last.report and last.report.instance == report.instance:
                 self.latest[target.uid] = replace(last, received=self._clock.now(), report=report)
 
@@ -139,7 +140,8 @@ class Reports:
             started = self._clock.monotonic()
             try:
                 report, round_seconds = await self._next(target, known)
-                # The IP address of a pod that has just ended may already belong to another pod.
+                # Compare the instances, because the IP address of a pod that has just ended may already belong to
+                # another pod.
                 if known and report.instance != known.instance:
                     raise UnusableReport("another instance answered; waiting until the pod reports its restart")
                 backoff.reset()
@@ -153,7 +155,8 @@ class Reports:
     async def _next(self, target: StatusPort, known: WarmupReport | None) -> tuple[WarmupReport, float]:
         """Return the report after `known`, and the minimum seconds until the next request to this pod."""
         if known is None:
-            # A new leader requests a report of all pods at once. Each pod has a report, so no poll is held open.
+            # Do not use a long poll for the first request: a new leader requests the reports of all pods at the same
+            # time, and each pod already has a report.
             return await self._fetch(target, 0, 0.0), SHORTEST_ROUND_SECONDS
         serves = known.phase is Phase.SERVING
         with self._held.hold(serves) as held:
@@ -170,9 +173,10 @@ class Reports:
         self._metrics.reports.labels("accepted").inc()
         if known is not None and report.sequence == known.sequence:
             return
-        # A gate closes without delay. This cannot repeat quickly, because a closed gate stays closed for a moment.
+        # Wake the worker immediately if the gate closes. Such wake-ups cannot repeat quickly, because a closed gate
+        # stays closed for a moment.
         closes = report.phase is not Phase.SERVING and self._gate_is_open(key, target.uid)
-        # In a settled phase every report may change the gate. In earlier phases only figures change.
+        # In a settled phase, every report may change the gate. In earlier phases, reports change only figures.
         self._wake(key, closes or (report.phase.is_settled and turns.take()))
 
     def _ignore(self, key: Key, target: StatusPort, error: Exception) -> None:

@@ -95,12 +95,12 @@ class StatusPortClient:
     async def __aenter__(self) -> Self:
         """Open a session without cookies, proxies and decompression."""
         self._session = aiohttp.ClientSession(
-            # No limit, because a repeated request would get a connection before all waiting requests. Reports limits
-            # the open polls.
+            # Do not limit the connections here, because aiohttp would serve a repeated request before all waiting
+            # requests. Reports limits the number of open polls.
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=None, keepalive_timeout=IDLE_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"Accept-Encoding": "identity"},
-            # A few kilobytes of gzip may expand to gigabytes.
+            # Disable compression, because a few kilobytes of gzip may expand to gigabytes.
             auto_decompress=False,
             trust_env=False,
         )
@@ -112,7 +112,7 @@ class StatusPortClient:
 
     async def fetch(self, target: StatusPort, after: int, wait: float) -> WarmupReport:
         """Return a report, as FetchReport describes."""
-        # The time in the queue does not count against the pod's timeout.
+        # Wait for a slot before the timeout starts, so that time in the queue does not count against the pod's timeout.
         async with contextlib.nullcontext() if wait else self._asked:
             return await self._fetch(target, after, wait)
 
@@ -120,13 +120,14 @@ class StatusPortClient:
         timeout = aiohttp.ClientTimeout(total=wait + READ_SECONDS, sock_connect=CONNECT_SECONDS)
         query = {"after": str(after), "wait": f"{wait:g}"}
         try:
-            # No redirects, because a pod must not make the operator send requests elsewhere.
+            # Do not follow redirects. Otherwise a pod could make the operator send requests to other addresses.
             async with self._session.get(target.url, params=query, timeout=timeout, allow_redirects=False) as response:
                 body = await _body(response)
         except TimeoutError as error:
             raise PodUnreachable(f"no answer of {target.url} within {wait + READ_SECONDS:.0f} s") from error
         except aiohttp.ClientConnectorError as error:
-            # The library's message contains the address twice. The status shows the message while a process starts.
+            # Build a shorter message, because the library's message contains the address twice and the status shows the
+            # message while a process starts.
             cause = os.strerror(error.errno).lower() if error.errno else str(error.os_error)
             raise PodUnreachable(f"no answer of {target.url}: {cause}") from error
         except (aiohttp.ClientError, OSError) as error:
@@ -140,7 +141,7 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise UnusableReport("the report is compressed")
     body = bytearray()
-    # Count the received bytes, because the Content-Length may be wrong or missing.
+    # Count the received bytes, because the Content-Length header may be wrong or missing.
     async for chunk in response.content.iter_chunked(_CHUNK):
         body += chunk
         if len(body) > MAX_REPORT_BYTES:
@@ -153,7 +154,7 @@ def read_report(body: bytes) -> WarmupReport:
     try:
         return trim_report(WarmupReport.model_validate_json(body))
     except ValidationError as error:
-        # Leave the input out, because the status would show content of the pod to all readers.
+        # Omit the input from the message. Otherwise the status would show content of the pod to all readers.
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the answer"
         raise UnusableReport(f"the report cannot be read: {where}: {first['msg']}") from error

@@ -70,7 +70,7 @@ class Controller:
         `version` is the version of the changed object, if there is one. An `urgent` reconcile goes before others,
         because a gate may change.
         """
-        # Wait until every kind is listed, because unlisted objects would look deleted.
+        # Wait until every kind is listed. Otherwise objects of unlisted kinds would count as deleted.
         if self._store.unlisted:
             return
         if key == CLASSES:
@@ -115,7 +115,7 @@ class Controller:
                 await worker.wait(0.0 if own.has_foreign_changes else seconds)
         self._reconciler.reports.follow(key, ())
         self._first.done(key)
-        # There was no await since the last check, so no wake-up is lost.
+        # No wake-up is lost, because there was no await since the last check.
         del self._workers[key]
 
     async def _renew_reports(self, key: Key, worker: Worker) -> None:

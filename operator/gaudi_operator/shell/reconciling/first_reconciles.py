@@ -33,12 +33,13 @@ class FirstReconciles:
             return
         self._left.discard(key)
         seconds, done = self._clock.monotonic() - self._began, self._all - len(self._left)
-        # Log each tenth of the resources, so that users see the progress.
+        # Log the progress after each tenth of the resources.
         if done * 10 // self._all > (done - 1) * 10 // self._all:
             log.info("Reconciled %d of %d resources after %.1f s.", done, self._all, seconds)
         if not self._left:
-            # 1,000 resources have a million Python objects. Their garbage collection would take longer than a gate may
-            # wait. The objects have no cycles, so reference counting still frees them.
+            # Exclude the current objects from garbage collection. 1,000 resources have a million Python objects, and a
+            # collection would take longer than a gate may wait. The objects have no cycles, so reference counting still
+            # frees the objects.
             gc.freeze()
 
     def why_not_done(self) -> str | None:

@@ -81,7 +81,7 @@ class Reconciler:
             if not done:
                 return 0.0  # the decided status is outdated too
         if decision.question is not None:
-            # The gates are written. No slot is held while a plan is computed.
+            # Queue the question only now: the gates are written, and no slot is held while the plan is computed.
             assert self.ask  # noqa: S101 - only decisions that cannot answer it leave a question
             self.ask(key, decision.question, wake)
             self._publish(key, observed, decision)
@@ -89,12 +89,14 @@ class Reconciler:
         if refusal:
             problem = Problem(refusal.reason, refusal.message)
             decision = with_refusal(decision, read_status(observed.resource), problem, self.clock.now())
-        # Use the current object, because another manager may have written the status during the reconcile.
+        # Read the current object from the store, because another manager may have written the status during the
+        # reconcile.
         await self.writer.show(self.store.resource(key) or observed.resource, decision.status)
         self._publish(key, observed, decision)
         shown = self.store.resource(key)
         if shown and _spec_of(shown) != _spec_of(observed.resource):
-            # The answer to the write already contained the change, so its watch event will trigger no reconcile.
+            # Reconcile again immediately: the answer to the write already contained the changed spec, so the watch
+            # event will not trigger a reconcile.
             return 0.0
         again = decision.requeue_after
         if refusal and again is not None:
@@ -120,7 +122,7 @@ class Reconciler:
         """Write all gates concurrently, and return a refusal. Gates come first, because traffic waits for them."""
         gates = (self._write_gate(key, each, worker) for each in actions if isinstance(each, SetGate))
         outcomes = await asyncio.gather(*gates, return_exceptions=True)
-        # A refused gate does not affect other gates. A lost lease or connection ends the reconcile.
+        # A refused gate does not affect other gates. A lost lease or a lost connection ends the reconcile.
         for outcome in outcomes:
             if isinstance(outcome, BaseException) and not isinstance(outcome, Stalled):
                 raise outcome

@@ -49,7 +49,8 @@ class Refusals:
         if known is None or known.action != action:
             known = _Refusal(action, error, now, Backoff(2.0, 60.0), now)
         self._known[_subject(action)] = known
-        # Treat this error like a connection failure: retry soon, and do not show it in the status.
+        # Handle a recent permission error like a connection failure: retry soon, and do not show the error in the
+        # status.
         if isinstance(error, Forbidden) and now - known.first_at < RIGHTS_DEADLINE_SECONDS:
             raise Transient(error.reason, error.message) from error
         known.error, known.again_at = error, now + known.backoff.next()

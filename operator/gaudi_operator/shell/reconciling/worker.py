@@ -54,7 +54,7 @@ class Worker:
 
     def ignore(self, versions: Iterable[int]) -> None:
         """Drop a scheduled reconcile if only the operator's own writes caused it."""
-        # A watch often delivers one of the operator's writes before the response to the write arrives.
+        # A watch often delivers one of the operator's writes before the response to this write arrives.
         if self._because and not self._because.difference(versions):
             self._forget()
 

@@ -30,12 +30,12 @@ log = logging.getLogger(__name__)
 
 def reduce_foreign(kind: Kind, manifest: Manifest) -> Manifest:
     """Return an incoming object, or only its name if it is foreign to the operator or too large."""
-    # The schema limits the size of these kinds.
+    # Return objects of these kinds unchanged, because their schemas limit the size.
     if kind in (RESOURCE, CLASS):
         return manifest
     if not _is_owned(kind, manifest):
         return _name_of(manifest)
-    # Only hashes of a ConfigMap's texts are kept.
+    # Do not count the data of a ConfigMap, because only hashes of the data are kept.
     counted = {name: each for name, each in manifest.items() if name != "data"} if kind is CONFIG_MAP else manifest
     if memory_weight(counted) > OBJECT_BYTES:
         metadata = manifest["metadata"]
@@ -106,13 +106,14 @@ class ListReader:
                 if self._ended:
                     raise
             else:
-                # A number may continue in the next chunk: `0.` would be read as 0.
+                # Do not parse a number at the end of a chunk, because the number may continue in the next chunk: `0.`
+                # would be read as 0.
                 if self._ended or self._text[end : end + 1] in _AFTER_A_VALUE:
                     self._at = end
                     return value
             finally:
                 gc.enable()
-            # Double the text before the next try, so that a large object is not parsed many times.
+            # Double the text before the next attempt, so that a large object is not parsed many times.
             wanted = 2 * (len(self._text) - self._at)
             while not self._ended and len(self._text) - self._at < wanted:
                 await self._more()
@@ -134,7 +135,7 @@ class ListReader:
         self._at += 1
 
     async def _more(self) -> None:
-        # Drop the parsed text.
+        # Drop the text that is already parsed.
         self._text, self._at = self._text[self._at :], 0
         try:
             chunk = await anext(self._chunks)

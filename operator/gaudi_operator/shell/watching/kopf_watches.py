@@ -130,17 +130,17 @@ def _observe(registry: kopf.OperatorRegistry, kind: Kind, seen: Seen, deleted: S
 def _settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.scanning.disabled = True  # scanning needs permissions for namespaces and CRDs
-    # The operator publishes its own events (events.py).
+    # Disable the events of kopf, because the operator publishes its own events (events.py).
     settings.posting.enabled = False
     settings.persistence.diffbase_storage = _NoDiffs()
     settings.networking.error_backoffs = RetryDelays()
     settings.networking.connect_timeout = CONNECT_SECONDS
     settings.watching.connect_timeout = CONNECT_SECONDS
     settings.watching.server_timeout = SERVER_TIMEOUT_SECONDS
-    # Longer than the server's timeout, so that this timeout ends only dead connections.
+    # The client's timeout is longer than the server's timeout, so that the client's timeout ends only dead connections.
     settings.watching.client_timeout = SERVER_TIMEOUT_SECONDS + CONNECT_SECONDS
     settings.watching.inactivity_timeout = SILENT_SECONDS
-    # replica.py decides when the process ends.
+    # Set no timeout for the exit, because replica.py decides when the process ends.
     settings.process.ultimate_exiting_timeout = None
     return settings
 
@@ -192,7 +192,7 @@ class WatchSession:
         response = await self._answered(target[0] if target else None, request, handler)
         watch = request.url.query.get("watch") == "true"
         self.metrics.count_request(request.method, request.url.path, response.status, watch)
-        # Take a list before kopf starts a task for each of its objects.
+        # Process the whole list before kopf starts a task for each object of the list.
         if target and not watch and response.status == 200 and isinstance(response, ListResponse):
             await self._take_list(*target, response)
         return response

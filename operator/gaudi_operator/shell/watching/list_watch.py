@@ -138,7 +138,7 @@ class ListWatch:
             "timeoutSeconds": str(SERVER_TIMEOUT_SECONDS),
         }
         timeout = aiohttp.ClientTimeout(
-            # Longer than the server's timeout, so that this timeout ends only dead connections.
+            # This timeout is longer than the server's timeout, so that this timeout ends only dead connections.
             total=SERVER_TIMEOUT_SECONDS + CONNECT_SECONDS,
             sock_connect=CONNECT_SECONDS,
             sock_read=SILENT_SECONDS,
@@ -172,7 +172,7 @@ class ListWatch:
                 transport.resume_reading()
 
     def _take(self, manifest: Object) -> str:
-        # Items of a list have no kind.
+        # Add kind and apiVersion, because the items of a list have neither.
         named = {"apiVersion": self.kind.api_version, "kind": self.kind.kind}
         self._tell("LISTED", select_fields(self.kind, {**named, **manifest}))
         return str(manifest["metadata"]["uid"])
@@ -184,7 +184,7 @@ class ListWatch:
             elif kind != "BOOKMARK":
                 self.seen(reduce_foreign(self.kind, manifest))
         except Exception:
-            # The watch continues with other objects. The next list contains this object again.
+            # The watch continues with other objects. The next list contains the failed object again.
             log.exception("An event of the watch of %s could not be processed.", self.kind.plural)
 
     def _after(self, status: Object, version: str) -> str | None:

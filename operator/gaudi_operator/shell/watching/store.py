@@ -66,7 +66,8 @@ def key_of(manifest: Manifest) -> Key | None:
         return Key(metadata["namespace"], metadata["name"])
     labels = metadata.get("labels") or {}
     if kind_of(manifest) is STATEFUL_SET:
-        # The StatefulSet has the label of its LeaderWorkerSet, whose name consists of resource and revision.
+        # The StatefulSet carries the name of its LeaderWorkerSet as a label. This name consists of the resource and the
+        # revision.
         owner = str(labels.get(GROUP_NAME_LABEL, "")).rpartition("-")[0]
     else:
         owner = labels.get(NAME_LABEL, "")
@@ -105,11 +106,12 @@ class Store:
         if key is None:
             return self._drop(kind, uid)
         home, known = self._home.get((kind, uid)), self.find(manifest)
-        # A watch may deliver a version that is older than the operator's last write or than the deletion.
+        # Ignore old versions: a watch may deliver a version that is older than the operator's last write or than the
+        # deletion.
         if version_of(manifest) <= max(version_of(known) if known else -1, self._gone.get(uid, -1)):
             return None
         slim = trim_object(kind, manifest)
-        # The label that names the resource was changed.
+        # If the label that names the resource has changed, remove the object from the previous resource.
         if home not in (None, key):
             self._drop(kind, uid)
         if kind not in _UNLIMITED and not self._shares.take(self._holder(key, slim), kind, uid, memory_weight(slim)):
@@ -124,7 +126,8 @@ class Store:
         """Remove a deleted object, and ignore older versions of it. Returns the resource to wake."""
         uid = manifest["metadata"]["uid"]
         self._gone[uid] = version_of(manifest)
-        # Watches are late by seconds at most, so older versions of the earliest of 10,000 deletions no longer arrive.
+        # Forget the earliest deletions. Watches are late by seconds at most, so older versions of the objects no longer
+        # arrive after 10,000 more deletions.
         while len(self._gone) > 10_000:
             self._gone.pop(next(iter(self._gone)))
         return self._drop(kind_of(manifest), uid)
@@ -147,9 +150,10 @@ class Store:
             return ()
         if not first:
             return ghosts
-        # Lists are from different moments, so the owner in one list may be deleted before the next list.
+        # The lists were read at different times. An owner in one list may have been deleted before the next list was
+        # read.
         self.maybe_deleted.update(self.served())
-        # Wake all resources, because changes before the last first list woke none.
+        # Wake all resources, because changes woke no resource until the last of the first lists arrived.
         return tuple(self._families)
 
     def mark_maybe_deleted(self, kind: Kind, *keys: Key) -> None:
@@ -256,7 +260,8 @@ class Store:
         resource, owner = self.resource(key), _controller(manifest).get("uid")
         if resource is None:
             return None
-        # Pods and their StatefulSets are controlled by workloads, and a retained PVC has no controller.
+        # Do not compare the controller of pods, StatefulSets and retained PVCs: workloads control pods and
+        # StatefulSets, and a retained PVC has no controller.
         made = kind_of(manifest) in (POD, STATEFUL_SET) or owner in (None, resource["metadata"]["uid"])
         return key if made else None
 

@@ -151,7 +151,8 @@ def read_trimmed(kind: Kind, text: bytes | Raw) -> dict[str, Any]:
     try:
         found: dict[str, Any] = _READERS[kind].decode(text)
     except ValidationError:
-        # The API server validates kinds, but one invalid object must not stop the watch of all others.
+        # Accept an invalid object: the API server validates kinds, but one invalid object must not stop the watch of
+        # all other objects.
         return _ANYTHING.decode(text)
     return found
 
@@ -173,14 +174,16 @@ def trim_object(kind: Kind, manifest: Manifest) -> dict[str, Any]:
     if kind in _READ_ANNOTATIONS and isinstance(annotations := kept["metadata"].get("annotations"), Mapping):
         read = {name: each for name, each in annotations.items() if name.startswith(_READ_ANNOTATIONS[kind])}
         if kind is RESOURCE and len(read) < len(annotations):
-            # A change of any annotation of a resource triggers a reconcile, so keep a hash of the other annotations.
+            # Keep a hash of the other annotations, because a change of any annotation of a resource triggers a
+            # reconcile.
             read[_OTHERS] = short_hash(annotations)
         kept["metadata"] = {**kept["metadata"], "annotations": read}
     return {intern(name): _copied(kind, name)(each, _DEEPEST) for name, each in kept.items()}
 
 
 def _copied(kind: Kind, name: str) -> Callable[[Any, int], Any]:
-    # Specs and children of different resources are similar. The status of each object is different.
+    # Share the values of specs and of child objects, because they are similar in different resources. Each object has a
+    # different status.
     return _PARTS.once if name == "spec" or kind in _ALIKE else _with_texts_once
 
 
@@ -220,7 +223,8 @@ class SharedParts:
             return intern(value)
         if deepest and type(value) is dict:
             made: Any = {intern(name): self.once(each, deepest - 1) for name, each in value.items()}
-            # Use the identity of the values, because they are cached too and live as long as the cache.
+            # Use the identity of the values as the key, because the values are also cached and live as long as the
+            # cache.
             key = (dict, *made, *map(_identity, made.values()))
         elif deepest and type(value) is list:
             made = [self.once(each, deepest - 1) for each in value]
@@ -229,7 +233,7 @@ class SharedParts:
             return value
         if (known := self._known.get(key)) is not None:
             return known
-        # The cache may hold parts of objects that the store has dropped.
+        # Empty a full cache, because the cache may contain parts of objects that the store has dropped.
         inside = made.values() if type(made) is dict else made
         self._bytes += 2 * getsizeof(made) + sum(getsizeof(each) for each in inside if type(each) is str)
         if len(self._known) >= self._most or self._bytes > self._most_bytes:
@@ -240,7 +244,7 @@ class SharedParts:
 
 
 def _identity(value: Any) -> Any:
-    # Include the type, because True equals 1. Floats are left out, because 0.0 equals -0.0.
+    # Include the type, because True equals 1. Exclude floats, because 0.0 equals -0.0.
     return (type(value), value) if isinstance(value, int | None) else id(value)
 
 

@@ -102,7 +102,7 @@ class Writer:
         if not any(self._creates(key, action) for action in actions):
             return
         known = found = self._store.resource(key)  # None if the resource was deleted during the reconcile
-        # Send a request only if a child was deleted, perhaps together with the resource.
+        # Send a request only if a child was deleted, because the resource may have been deleted at the same time.
         if known is not None and key in self._store.maybe_deleted:
             found = await self._find(RESOURCE.path(key.namespace, key.name))
         if known is None or found is None or known["metadata"]["uid"] != found["metadata"]["uid"]:
@@ -153,21 +153,22 @@ class Writer:
         metadata, shown = resource["metadata"], resource.get("status") or {}
         asked = printable(_without_empty(status.model_dump(by_alias=True, exclude_none=True, mode="json")))
         last = self._written.get(metadata["uid"])
-        # If another manager owns fields of the status, the status differs from our request. Then compare it with the
-        # result of the last request.
+        # If another manager owns fields of the status, the shown status differs from the requested status. In this
+        # case, compare the shown status with the result of the last request.
         if asked == shown or (last and _digest(asked) == last.asked and _digest(shown) == last.result):
             return
         key = Key(metadata["namespace"], metadata["name"])
         body = _skeleton(RESOURCE, *key, metadata["uid"])
         path = RESOURCE.path(*key, "status")
         answer: Mapping[str, Any] = {}
-        # A deleted resource has no status. Its deletion event will arrive.
+        # Ignore NotFound, because a deleted resource has no status. The deletion event of the resource will arrive
+        # later.
         with suppress(NotFound):
             answer = await self._server_apply(key, path, {**body, "status": asked}, FIELD_MANAGER)
         self._written[metadata["uid"]] = _Written(
             _digest(asked), _digest(answer.get("status") or {}), self._clock.now()
         )
-        # Drop the oldest entries, because a leader may run for months while resources come and go.
+        # Drop the oldest entries to limit memory: a leader may run for months while resources are created and deleted.
         while len(self._written) > _MOST_KNOWN:
             self._written.pop(next(iter(self._written)))
 
@@ -187,7 +188,7 @@ class Writer:
                 ours = await self._own(key, kind, path)
                 if ours is None:
                     raise
-        # The UID makes the API server refuse the write if another object has taken the name.
+        # Send the UID. The API server then refuses the write if another object now has the same name.
         await self._server_apply(key, path, _with(body, uid=ours["metadata"]["uid"]), FIELD_MANAGER)
 
     async def _own(self, key: Key, kind: Kind, path: str) -> Manifest | None:
@@ -205,15 +206,16 @@ class Writer:
 
     async def _delete(self, key: Key, action: Delete) -> None:
         kind = KINDS[action.api_version, action.kind]
-        # Delete by UID, because another object may have the name by now. Delete in the background, because the object
-        # would otherwise stay until its pods have drained.
+        # Delete by UID, because another object may have the same name by now. Delete in the background. Otherwise the
+        # object would remain until its pods have drained.
         options = {"preconditions": {"uid": action.uid}, "propagationPolicy": "Background"}
         known = self._store.get(key, kind, action.name)
         try:
             answer = await self._cluster.request("DELETE", kind.path(key.namespace, action.name), options)
         except NotFound:
             answer = {}
-        # The response is the object if finalizers or a grace period keep it, and a Status if it is gone.
+        # The response is the object if finalizers or a grace period keep the object. Otherwise the response is a
+        # Status.
         if answer.get("kind") == action.kind:
             self._take_in(key, answer)
         elif known and known["metadata"]["uid"] == action.uid:
@@ -235,7 +237,7 @@ class Writer:
 
     async def _server_apply(self, key: Key, path: str, body: Mapping[str, Any], manager: str) -> dict[str, Any]:
         """Apply and store an object, and return it. The watch may deliver it too late for the next reconcile."""
-        # Without force, the apply would conflict forever after another client changed a field.
+        # Use force. Otherwise the apply would conflict on every attempt after another client changed a field.
         query = {"fieldManager": manager, "force": "true"}
         answer = await self._cluster.request("PATCH", path, body, query=query, content_type=SERVER_APPLY)
         self._take_in(key, answer)

@@ -58,10 +58,11 @@ class Publisher:
         """Create a publisher. `instance` is the name of this process in its events."""
         self._clock = clock
         self._cluster = cluster
-        # events.k8s.io/v1 refuses an instance of more than 128 characters, and a note of more than 1024 bytes.
+        # Truncate the instance, because events.k8s.io/v1 refuses an instance of more than 128 characters and a note of
+        # more than 1024 bytes.
         self._instance = instance[:128]
         self._mailboxes: dict[str, _Mailbox] = {}
-        # One request at a time, because gates need the API server too.
+        # Send one request at a time, because gates also need the API server.
         self._turn = asyncio.Semaphore()
 
     async def __aenter__(self) -> Self:
@@ -77,7 +78,7 @@ class Publisher:
     def publish(self, resource: Manifest, event: Event) -> None:
         """Queue one event on a resource."""
         mailbox = self._mailbox(resource["metadata"]["uid"])
-        # Drop the oldest event instead of waiting, because the latest events are the most useful.
+        # Drop the oldest event instead of waiting, because the latest events are most useful.
         if len(mailbox.waiting) == _MOST_WAITING:
             _, dropped = mailbox.waiting.popleft()
             log.warning(
@@ -94,7 +95,7 @@ class Publisher:
     def _mailbox(self, uid: str) -> _Mailbox:
         mailbox = self._mailboxes.pop(uid, None) or _Mailbox(TokenBucket(BURST, PER_SECOND, self._clock))
         self._mailboxes[uid] = mailbox
-        # Drop old entries, because a leader may run for months while resources come and go.
+        # Drop idle entries to limit memory: a leader may run for months while resources are created and deleted.
         if len(self._mailboxes) > _MOST_MAILBOXES:
             idle = next((uid for uid, each in self._mailboxes.items() if each.task is None), None)
             self._mailboxes.pop(idle or "", None)
@@ -138,7 +139,7 @@ class Publisher:
         return {
             "apiVersion": EVENT.api_version,
             "kind": EVENT.kind,
-            # A unique name for each event. Names have at most 253 characters.
+            # Each event needs a unique name. Names have at most 253 characters.
             "metadata": {"name": f"{metadata['name'][:200]}.{uuid4().hex[:16]}", "namespace": metadata["namespace"]},
             "eventTime": self._now(),
             "reportingController": CONTROLLER,
@@ -146,7 +147,7 @@ class Publisher:
             "action": "Reconcile",
             "type": event.type,
             "reason": event.reason,
-            # The API server counts bytes. A partial character at the end is removed.
+            # Truncate by bytes, because the API server counts bytes. An incomplete character at the end is removed.
             "note": on_one_line(event.message).encode()[:_NOTE_BYTES].decode(errors="ignore"),
             "regarding": {
                 "apiVersion": resource["apiVersion"],

@@ -19,13 +19,13 @@ Argument = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 
 
 class EnvSecretKey(SecretKey):
-    """Key of a Secret, as the source of a container's environment variable. Only the kubelet reads it."""
+    """Key of a Secret, as the source of a container's environment variable. Only the kubelet reads the key."""
 
     optional: bool | None = Field(None, description="Whether the container starts without the key. Default: false.")
 
 
 class EnvConfigMapKey(ConfigMapKey):
-    """Key of a ConfigMap, as the source of a container's environment variable. Only the kubelet reads it."""
+    """Key of a ConfigMap, as the source of a container's environment variable. Only the kubelet reads the key."""
 
     optional: bool | None = Field(None, description="Whether the container starts without the key. Default: false.")
 
@@ -86,7 +86,7 @@ class EnvVarSource(ApiModel):
 
 
 class EnvVar(ApiModel):
-    """Environment variable, as in a Pod. Exactly one of value and valueFrom is set."""
+    """Environment variable, as in a Pod. Exactly one of `value` and `valueFrom` is set."""
 
     model_config = validated_by(
         Rule(
@@ -124,7 +124,7 @@ class ContainerResources(ApiModel):
     model_config = validated_by(
         _request_within_limit("cpu", "cpu"),
         _request_within_limit("memory", "memory"),
-        # The name that CEL uses for a field with a dash.
+        # CEL replaces a dash in a field name with `__dash__`.
         _request_within_limit("ephemeral-storage", "ephemeral__dash__storage"),
     )
     requests: Amounts = Field(

@@ -21,7 +21,7 @@ class Capability(StrEnum):
 
 
 class SecretName(ApiModel):
-    """Name of a Secret with which the pod pulls images, in the same namespace."""
+    """Name of the Secret for pulling images. The Secret is in the same namespace as the pod."""
 
     name: ObjectName = Field(description="Name of the Secret.")
 
@@ -30,7 +30,7 @@ _DECLARED = "has(self.volumes) && self.volumes.exists(volume, volume.name == mou
 
 
 class Pod(ApiModel):
-    """Settings of the pods, with the names of a Pod. No setting weakens the security context."""
+    """Settings of the pods. The fields have the same names as in a Pod. No setting weakens the security context."""
 
     model_config = validated_by(
         Rule(

@@ -17,7 +17,7 @@ from gaudi_operator.api.v1alpha1.selectors import (
 
 
 class TolerationOperator(StrEnum):
-    """How a toleration compares."""
+    """Comparison operator of a toleration."""
 
     EXISTS = "Exists"
     EQUAL = "Equal"
@@ -143,7 +143,7 @@ class NodeAffinity(ApiModel):
 
 
 class PodAffinityTerm(ApiModel):
-    """Other pods, and the size of the place that they are in."""
+    """Selection of other pods, with the topology domain that contains the pods."""
 
     label_selector: LabelSelector | None = Field(
         None, description="Labels of the other pods. The pods of this resource when left out."
@@ -207,7 +207,7 @@ OWN_NAME_LABEL = "inference.gaudi.dev/name"
 
 
 class TopologySpreadConstraint(ApiModel):
-    """How pods are spread over places, as in a Pod."""
+    """Rule for spreading pods over topology domains, as in a Pod."""
 
     model_config = validated_by(
         Rule(

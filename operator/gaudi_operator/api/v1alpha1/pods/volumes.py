@@ -1,6 +1,6 @@
 """spec.pod.volumes and volumeMounts, as in a Pod.
 
-Only the kinds of volumes that the Pod Security Standard "restricted" allows. The names and paths of the operator's own
+The Pod Security Standard "restricted" allows all of these kinds of volumes. The names and paths of the operator's own
 volumes are reserved.
 """
 
@@ -134,7 +134,7 @@ class ConfigMapVolume(ConfigMapProjection):
 class SecretProjection(ApiModel):
     """Part of a projected volume from a Secret in the same namespace, with a file for each key.
 
-    Only the kubelet reads it.
+    Only the kubelet reads the Secret.
     """
 
     name: ObjectName = Field(description="Name of the Secret.")
@@ -143,7 +143,7 @@ class SecretProjection(ApiModel):
 
 
 class SecretVolume(ApiModel):
-    """Volume from a Secret in the same namespace, with a file for each key. Only the kubelet reads it."""
+    """Volume from a Secret in the same namespace, with a file for each key. Only the kubelet reads the Secret."""
 
     secret_name: ObjectName = Field(description="Name of the Secret.")
     items: Items = Field((), description="Keys that become files. All keys when left out.")
@@ -158,7 +158,7 @@ class Medium(StrEnum):
 
 
 class EmptyDirVolume(ApiModel):
-    """Volume that is empty at first and deleted with its pod."""
+    """Volume that is empty when the pod starts and is deleted with the pod."""
 
     medium: Medium | None = Field(
         None,
@@ -225,7 +225,7 @@ class Projection(ApiModel):
 
 
 class ProjectedVolume(ApiModel):
-    """Volume with several sources in one folder. A token of the service account is not offered."""
+    """Volume with several sources in one folder. Tokens of the service account are not supported."""
 
     sources: Annotated[tuple[Projection, ...], Field(min_length=1, max_length=8)] = Field(
         description="Sources of the volume."
@@ -248,7 +248,7 @@ class CsiVolume(ApiModel):
 
 
 class Volume(ApiModel):
-    """Volume of the pods, as in a Pod. Exactly one kind is set; hostPath and service account tokens are not offered."""
+    """Volume of the pods, as in a Pod, of exactly one kind. hostPath and service account tokens are not supported."""
 
     model_config = validated_by(
         Rule(

@@ -1,4 +1,4 @@
-"""Importing this module registers the device: `torch.hpu` exists, and tensors on "hpu" are kept in the CPU's memory."""
+"""Registers the device when it is imported: `torch.hpu` exists, and tensors on "hpu" are stored in the CPU's memory."""
 
 import torch
 

@@ -1,7 +1,7 @@
-"""A backend of torch.compile. Dynamo traces and guards as on a card, but nothing is compiled below it.
+"""A backend of torch.compile. Dynamo traces and guards as on a card, but the traced graph is not compiled.
 
-Code is traced without the torch function mode that simulates the device: a card has no such mode, and Dynamo would
-break graphs at it. The traced graph runs inside the mode.
+Dynamo traces code without the torch function mode that simulates the device. A card has no such mode, and Dynamo would
+split graphs because of it. The traced graph runs inside the mode.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def hpu_backend(
 ) -> Callable[..., Any]:
     """Return the traced graph, which runs unchanged and counts a recipe.
 
-    With `force_static_compile` there is a recipe for each concrete size, otherwise one for all sizes.
+    With `force_static_compile`, each concrete size has a recipe. Otherwise all sizes share one recipe.
     """
     by_size = bool((options or {}).get("force_static_compile"))
     kind = MODEL if any(map(_multiplies, graph.graph.nodes)) else HELPER
@@ -42,7 +42,7 @@ _MULTIPLIES = {"linear", "matmul", "mm", "bmm", "scaled_dot_product_attention"}
 
 
 def _multiplies(node: torch.fx.Node) -> bool:
-    """Return True if this operation multiplies matrices, as layers with weights and attention do."""
+    """Return True if this operation multiplies matrices. Layers with weights and attention do so."""
     target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     return node.op in ("call_function", "call_method") and target in _MULTIPLIES
 
@@ -52,7 +52,7 @@ def _size(value: Any) -> Any:
 
 
 def compiled(model: Any = None, **options: Any) -> Any:
-    """Compile a model with the arguments of torch.compile, which this function replaces."""
+    """Compile a model with the arguments of torch.compile. This function replaces torch.compile."""
     if model is None:
         return lambda model: compiled(model, **options)
     made = _compile(model, **options)

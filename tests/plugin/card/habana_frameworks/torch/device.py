@@ -1,6 +1,6 @@
-"""The device "hpu". PyTorch knows the name but has no kernels for it, so every call that names it uses the CPU.
+"""The device "hpu". PyTorch knows the name but has no kernels for it, so every call with this name uses the CPU.
 
-`tensor.device` then reports "cpu". The plugin and vLLM use the name of the platform instead, which is "hpu".
+As a consequence, `tensor.device` reports "cpu". The plugin and vLLM use the name of the platform, which is "hpu".
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ _CPU = torch.device("cpu")
 
 
 def register() -> None:
-    """Activate the device for this thread and its calls. Forked processes inherit it."""
+    """Activate the device for all calls of this thread. Forked processes inherit the device."""
     PlayedByCpu().__enter__()
     torch.distributed.Backend.register_backend("hccl", _collectives, devices=["cpu", "hpu"])
 
@@ -28,7 +28,7 @@ def _collectives(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
 
 
 class PlayedByCpu(TorchFunctionMode):
-    """A torch function mode that runs calls for the card on the CPU."""
+    """A torch function mode that executes calls for the card on the CPU."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -79,7 +79,7 @@ def _one_hot(function: Any, index: torch.Tensor, num_classes: int = -1) -> Any:
 
 
 def _matmul(function: Any, left: torch.Tensor, right: torch.Tensor, out: torch.Tensor | None = None) -> Any:
-    """Multiply into an output of higher precision than the inputs, which CPU kernels reject."""
+    """Multiply into an output of higher precision than the inputs. CPU kernels reject such an output."""
     if out is None:
         return function(left, right)
     return function(left.to(out.dtype), right.to(out.dtype), out=out)

@@ -1,4 +1,4 @@
-"""The memory of the card: tensors that were moved to it explicitly, and buffers of its graphs."""
+"""The memory of the card: tensors that were explicitly moved to the card, and buffers of its graphs."""
 
 import os
 import weakref
@@ -23,13 +23,13 @@ class CardMemory:
         return self.total - self.used
 
     def take(self, size: int) -> None:
-        """Allocate bytes. Raises RuntimeError with the bridge's message if too few are free."""
+        """Allocate bytes. Raises RuntimeError with the bridge's message if not enough bytes are free."""
         if size > self.free:
             raise RuntimeError(f"[Rank:0] FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::{size // MIB} MB")
         self.used += size
 
     def put(self, tensor: torch.Tensor) -> None:
-        """Count this tensor as long as its storage exists."""
+        """Count this tensor while its storage exists."""
         storage = tensor.untyped_storage()
         key = storage._cdata
         if tensor.is_meta or key in self._storages:
@@ -39,7 +39,7 @@ class CardMemory:
         weakref.finalize(storage, self._gone, key, storage.nbytes())
 
     def has(self, tensor: torch.Tensor) -> bool:
-        """Return True if this tensor is counted, as weights and the KV cache are."""
+        """Return True if this tensor is counted. Weights and the KV cache are counted."""
         return tensor.untyped_storage()._cdata in self._storages
 
     def _gone(self, key: int, size: int) -> None:
@@ -51,7 +51,7 @@ MEMORY = CardMemory(TOTAL)
 
 
 def tensors(value: Any) -> list[torch.Tensor]:
-    """Return all tensors inside of arguments or results."""
+    """Return all tensors inside arguments or results."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Lazy execution. Nothing is deferred here, so a step does not have to be marked."""
+"""Lazy execution. This emulation executes immediately, so marking a step has no effect."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`torch.hpu` with one card, whose streams have always completed."""
+"""The module `torch.hpu` with one card, whose streams have always completed."""
 
 from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""HPU graphs, found by their inputs as in the card's software. A replay computes the module again."""
+"""HPU graphs, which are looked up by their inputs as in the card's software. A replay computes the module again."""
 
 from collections import Counter
 from functools import wraps
@@ -17,7 +17,7 @@ BYPASSES: Counter[str] = Counter()
 
 
 def wrap_in_hpu_graph(module: Any, max_graphs: int | None = None, **_: Any) -> Any:
-    """Replace the forward of a module so that each combination of inputs has a graph, which takes memory."""
+    """Replace the forward of a module, so that each combination of inputs has a graph. Each graph takes memory."""
     compute, name = module.forward, type(module).__name__
     kept: set[int] = set()
     kind = MODEL if any(True for _ in module.parameters()) else HELPER
@@ -46,7 +46,7 @@ def wrap_in_hpu_graph(module: Any, max_graphs: int | None = None, **_: Any) -> A
 
 
 def _key(value: Any) -> int:
-    """Return a key of the value: the layout of a tensor, and the value of everything else."""
+    """Return a key for the value: the layout of a tensor, or the value of any other object."""
     if isinstance(value, torch.Tensor):
         return hash((tuple(value.shape), value.stride(), value.storage_offset(), value.dtype))
     if isinstance(value, dict):

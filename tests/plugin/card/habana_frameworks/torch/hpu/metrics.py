@@ -1,4 +1,4 @@
-"""The bridge's metric `graph_compilation`: the number of compiled recipes, and the microseconds that compilation took.
+"""The bridge's metric `graph_compilation`: the number of compiled recipes and the microseconds of their compilation.
 
 Compilation takes no time here, so each kind of recipe has a fixed duration.
 """
@@ -16,7 +16,7 @@ _KEPT: set[Hashable] = set()
 
 
 def compile_recipe(key: Hashable, kind: str) -> None:
-    """Compile the recipe of a graph and its concrete sizes, unless this process already has it."""
+    """Compile the recipe of a graph with its concrete sizes, unless this process has already compiled the recipe."""
     if key not in _KEPT:
         _KEPT.add(key)
         RECIPES[kind] += 1

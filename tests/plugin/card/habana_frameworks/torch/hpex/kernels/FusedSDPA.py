@@ -1,4 +1,4 @@
-"""Fused attention, as a whole and in slices that the plugin combines."""
+"""Fused attention, both whole and in slices that the plugin combines."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ class FusedSDPA:
         seq_padding_type: str = "left",
         *_: Any,
     ) -> torch.Tensor:
-        """Compute attention. Padding is at the end of each sequence, where the causal mask hides it."""
+        """Compute attention. The padding is at the end of each sequence, where the causal mask hides it."""
         assert valid_seq_len is None or seq_padding_type == "right"
         shared = q.shape[-3] != k.shape[-3]
         return F.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=shared)
@@ -44,7 +44,7 @@ def gqa_input_reshape_fwd(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mas
 
 
 def gqa_output_reshape(x: torch.Tensor) -> torch.Tensor:
-    """Merge the heads into one dimension again."""
+    """Merge the separated heads into one dimension."""
     return x.flatten(1, 2)
 
 
