@@ -13,7 +13,10 @@ PACKAGE = "prometheus"
 
 
 def promtool() -> Path:
-    """Return the installed promtool or that of Debian's package. Raises LocalClusterError if neither is available."""
+    """Return the path of the installed promtool, or of the promtool from Debian's package.
+
+    Raises LocalClusterError if neither is available.
+    """
     own = shutil.which("promtool")
     return Path(own) if own else made_once("promtool-debian", _unpack) / "usr" / "bin" / "promtool"
 
@@ -39,6 +42,6 @@ def _unpack(folder: Path) -> None:
 
 
 def _run(command: list[str], folder: Path) -> str:
-    """Run a command. Return the last lines of its output if it failed, else an empty text."""
+    """Run a command. Return the last line of its error output if the command failed, else an empty string."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return (done.stderr.strip().splitlines() or ["no reason given"])[-1] if done.returncode else ""

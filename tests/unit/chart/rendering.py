@@ -14,7 +14,7 @@ PREFIX = "registry.example.com/ai/"
 
 
 def render(release: str = "gaudi-operator", **values: Any) -> list[Object]:
-    """Return all objects of a release with `values`, given by section: `crds={"install": False}`."""
+    """Return all objects of a release with `values`, grouped by section: `crds={"install": False}`."""
     done = template(release, **values)
     assert done.returncode == 0, done.stderr
     return [each for each in yaml.safe_load_all(done.stdout) if each]
@@ -58,5 +58,5 @@ def container_of(objects: list[Object]) -> Object:
 
 
 def environment_of(objects: list[Object]) -> dict[str, str | None]:
-    """Return the environment of the operator's container. Values from fields of the pod are None."""
+    """Return the environment of the operator's container. Variables that refer to pod fields have the value None."""
     return {each["name"]: each.get("value") for each in container_of(objects)["env"]}

@@ -1,6 +1,7 @@
-"""Scenarios for each alert: series of one model and of the operator, one value a minute, evaluated by promtool.
+"""Scenarios for each alert: series of one model and of the operator, one value per minute, evaluated by promtool.
 
-A scenario is the difference from a model that serves well. At its end exactly the named alerts fire.
+A scenario lists the differences from a model that serves well. At the end of the scenario, exactly the named alerts
+fire.
 """
 
 import json
@@ -23,7 +24,7 @@ MODEL = 'namespace="shop", name="chat"'
 
 
 def of_model(metric: str, labels: str = "") -> str:
-    """Return a series of the operator about the model."""
+    """Return the name and labels of an operator metric for the model."""
     return f"gaudi_inference_{metric}{{{MODEL}{', ' if labels else ''}{labels}}}"
 
 
@@ -52,7 +53,7 @@ def leads(pod: str, namespace: str = "gaudi-system") -> str:
 
 
 def of_pods(metric: str, labels: str = "") -> str:
-    """Return a series of a pod of the model."""
+    """Return the name and labels of a metric of the model's pod."""
     mine = 'namespace="shop", inference_gaudi_dev_name="chat", pod="chat-0"'
     return f"gaudi_{metric}{{{mine}{', ' if labels else ''}{labels}}}"
 
@@ -98,33 +99,33 @@ WELL = {
 
 
 def turns(condition: str, since: int, until: int = MINUTES) -> dict[str, str]:
-    """Return a condition that has the other status between two minutes."""
+    """Return the series of a condition that has its unusual status between two minutes."""
     usual = "True" if has(condition, "True") in WELL else "False"
     other = "False" if usual == "True" else "True"
     return {has(condition, other): during(since, until), has(condition, usual): outside(since, until)}
 
 
 def during(since: int, until: int = MINUTES, value: str = "1", otherwise: str = GONE) -> str:
-    """Return a value between two minutes. A status has no series after that, which Prometheus calls stale."""
+    """Return the samples of a series: `value` between two minutes, else `otherwise`. An ended series becomes stale."""
     after = "stale" if otherwise == GONE else otherwise
     parts = ((otherwise, since), (value, until - since), (after, MINUTES - until + 1))
     return " ".join(word for word, minutes in parts for _ in range(minutes))
 
 
 def outside(since: int, until: int = MINUTES) -> str:
-    """Return 1 before one time and after another."""
+    """Return the samples of a series that is stale between two minutes and 1 otherwise."""
     parts = (("1", since), ("stale", until - since), ("1", MINUTES - until + 1))
     return " ".join(word for word, minutes in parts for _ in range(minutes))
 
 
 def phases(phase: str, since: int, until: int = MINUTES) -> dict[str, str]:
-    """Return series of a model that is in this phase between two minutes and serves otherwise."""
+    """Return the series of a model that is in `phase` between two minutes and in phase Serving otherwise."""
     return {is_in(phase): during(since, until), is_in("Serving"): outside(since, until)}
 
 
 @dataclass(frozen=True)
 class Story:
-    """The differences from WELL, and the alerts that fire at the end."""
+    """The series that differ from WELL, and the alerts that fire at the end."""
 
     title: str
     series: dict[str, str] = field(default_factory=dict)
@@ -237,7 +238,7 @@ def test_scenario_raises_its_alerts_and_no_others(story: Story, tmp_path: Path) 
 
 
 def failures(story: Story, wanted: dict[str, Any], folder: Path) -> str:
-    """Return promtool's output for a story with an unexpected end."""
+    """Return promtool's output if the story does not end as expected, else an empty string."""
     values = {**WELL, **story.series}
     series = [{"series": name, "values": promtool_values(value)} for name, value in values.items()]
     test = {"interval": "1m", "input_series": series, **wanted}
@@ -248,6 +249,6 @@ def failures(story: Story, wanted: dict[str, Any], folder: Path) -> str:
 
 
 def promtool_values(value: str) -> str:
-    """Return a constant value in promtool's notation, for the length of the story if the value counts."""
+    """Return a value in promtool's notation. A constant value is repeated for the whole story."""
     still = re.fullmatch(r"[\d.]+|_", value)
     return f"{value}{'' if value == GONE else '+0'}x{MINUTES}" if still else value.replace("{minutes}", str(MINUTES))

@@ -67,7 +67,7 @@ def test_target_has_descriptive_labels(target: str) -> None:
 
 @pytest.mark.parametrize("target", ["operator", "runtime"])
 def test_project_code_is_the_last_layer(target: str) -> None:
-    """The smoke test is not part of the image."""
+    """The test ignores the smoke test (`gaudi-runtime doctor`), because the smoke test is not part of the image."""
     instructions = [each for each in STAGES[target].instructions if not each[1].startswith("gaudi-runtime doctor")]
     layers = [(word, rest) for word, rest in instructions if word in ("RUN", "COPY")]
     assert layers[-1] == ("COPY", "--from=app /opt/app /opt/app")

@@ -36,7 +36,7 @@ def test_update_strategy_defaults_to_that_of_kubernetes(defaults: list[Object]) 
 
 
 def test_security_contexts_are_merged_by_field() -> None:
-    """Null removes a field, as needed if the cluster assigns the user."""
+    """The value null removes a field. Clusters that assign the user need this removal."""
     objects = render(
         podSecurityContext={"runAsUser": None, "runAsGroup": None, "fsGroup": 7},
         securityContext={"seLinuxOptions": {"type": "spc_t"}},

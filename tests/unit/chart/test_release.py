@@ -41,7 +41,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def two_builds(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Return two builds of the commit, each from its own checkout."""
+    """Return two builds of the same commit, each from a separate checkout."""
     outs = []
     for _ in range(2):
         found = source("HEAD", tmp_path_factory.mktemp("source"))
@@ -118,7 +118,7 @@ def version(bundle: dict[str, list[Object]]) -> Object:
 
 
 def test_bundle_deploys_the_same_objects_as_the_chart(version: Object) -> None:
-    """Except the user, which OLM clusters assign, and the namespaces, which OLM sets."""
+    """The user and the namespaces differ: OLM clusters assign the user, and OLM sets the namespaces."""
     unassigned = {"runAsUser": None, "runAsGroup": None}
     charts = only(render(image={"prefix": f"{REGISTRY}/"}, podSecurityContext=unassigned), "Deployment")["spec"]
     (deployment,) = version["spec"]["install"]["spec"]["deployments"]

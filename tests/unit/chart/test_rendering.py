@@ -23,7 +23,7 @@ SET_BY_NOBODY = {"GAUDI_OPERATOR_HTTP_HOST", "KUBECONFIG"}  # the defaults of th
 
 
 def single(policy: list[Object]) -> set[tuple[Any, ...]]:
-    """Return every (group, resource, verb) that policy rules grant."""
+    """Return every (group, resource, verb) that the policy rules grant."""
     return {each for rule in policy for each in product(rule["apiGroups"], rule["resources"], rule["verbs"])}
 
 

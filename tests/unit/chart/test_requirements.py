@@ -13,7 +13,7 @@ IMAGES = ("build", "operator", "runtime", "torch")
 
 
 def pins(name: str) -> dict[str, str]:
-    """Return the versions by package of requirements/NAME.txt."""
+    """Return the version of each package in requirements/NAME.txt."""
     return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", (FOLDER / f"{name}.txt").read_text(), re.MULTILINE))
 
 

@@ -1,4 +1,4 @@
-"""Every law holds for a correct record, and reports a violation for an incorrect one."""
+"""Every law accepts a correct record and reports a violation for an incorrect record."""
 
 from dataclasses import replace
 from typing import Any
@@ -365,7 +365,7 @@ def test_observations_reach_back_through_all_blind_periods() -> None:
 
 
 def failing(seconds: float) -> History:
-    """Return a record in which a pod fails every `seconds` and is replaced."""
+    """Return a record in which a pod fails every `seconds` seconds and a new pod replaces the failed pod."""
     made = [pod(f"p{number}", counts=False, ready=False, gate=False, judged=None, failed=True) for number in range(40)]
     return history(*(moment(seconds * number, *made[: number + 1]) for number in range(40)))
 

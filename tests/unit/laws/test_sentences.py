@@ -1,4 +1,4 @@
-"""A status that agrees with itself has no disagreements, and each kind of disagreement is found."""
+"""The checks find no contradiction in a consistent status, and find each kind of contradiction."""
 
 from typing import Any
 

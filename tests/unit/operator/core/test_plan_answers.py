@@ -178,7 +178,7 @@ def test_refusal_can_be_pickled_with_its_arguments() -> None:
 
 
 class Counted(SynchronousAnswers):
-    """Answers that count the questions."""
+    """A cache of answers that counts the questions."""
 
     def __init__(self) -> None:
         """Start without questions."""

@@ -1,4 +1,4 @@
-"""A token bucket limits what a client may cost: a burst, and a rate."""
+"""A token bucket limits the rate of requests: a burst, and a number per second."""
 
 from collections.abc import Iterator
 

@@ -41,7 +41,7 @@ class End:
         return Hello.model_validate_json(await self.reader.readline())
 
     async def order(self) -> LeaderMessage:
-        """The leader's next order that is more than a sign of life."""
+        """Return the leader's next order; heartbeats are skipped."""
         while (order := LeaderMessage.model_validate_json(await self.reader.readline())) == LeaderMessage():
             pass
         return order
@@ -51,7 +51,7 @@ class End:
         return Update.model_validate_json(await self.reader.readline())
 
     async def is_closed(self) -> bool:
-        """Whether the other end closes, having said nothing more than that it lives."""
+        """Return True if the other end closes without sending anything but heartbeats."""
         return not (await self.reader.read()).replace(encode_message(LeaderMessage()), b"")
 
     def close(self) -> None:

@@ -38,7 +38,10 @@ def test_empty_file_is_refused() -> None:
 
 
 def test_file_decode_buckets_are_filtered_like_those_of_ranges() -> None:
-    """Buckets with fewer blocks than sequences are dropped, and others are limited to the sequences' most blocks."""
+    """Buckets with fewer blocks than sequences are dropped.
+
+    In other buckets, the blocks are limited to the number that the sequences can use.
+    """
     limits = LIMITS.model_copy(update={"contiguous_paged_attention": False})
     plan = make_plan(file("(1, 128, 0)\n(4, 1, 3)\n(2, 1, 99)\n(4, 1, 4)"), limits, kv_blocks=64)
     assert plan.decode == ((2, 1, 32), (4, 1, 4))

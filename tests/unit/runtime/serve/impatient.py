@@ -1,6 +1,6 @@
-"""A variant of `gaudi-runtime serve --config FILE` that compares plans after a few batches, repeatedly.
+"""A variant of `gaudi-runtime serve --config FILE` that compares plans repeatedly, after a few batches.
 
-At the usual priority, so that comparisons do not take minutes next to other tests.
+The comparisons run at the usual priority. With the lowest priority they would take minutes next to other tests.
 """
 
 import asyncio

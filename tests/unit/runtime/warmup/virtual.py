@@ -34,7 +34,7 @@ def start_on_virtual_clock(config: RuntimeConfig, clock: VirtualClock, engine: S
 
 
 class _Announcing(SimEngine):
-    """Stops at the first compile, when the plan is published and nothing else."""
+    """Stops at the first compile, when only the plan has been published."""
 
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
         raise Stopped

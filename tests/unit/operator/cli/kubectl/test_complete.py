@@ -14,7 +14,10 @@ NAMES = {"a": ["chat", "code"], "": ["here"]}
 
 
 def offered(line: str) -> list[str]:
-    """Candidates of a line, without what they mean; the cluster has three resources, and pods of each."""
+    """Return the candidates for a command line, without their descriptions.
+
+    The cluster has three resources with pods.
+    """
     ask = {
         "name": lambda given: NAMES[given.get("namespace", "")],
         "pod": lambda given: [f"{given['name']}-x7k2p"],

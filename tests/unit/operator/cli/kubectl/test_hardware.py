@@ -103,7 +103,7 @@ def test_whoever_may_not_read_nodes_gets_the_image_alone() -> None:
 
 
 class EndedTrial:
-    """A cluster in which the trial pod ends at once with this log."""
+    """A cluster in which the trial pod ends immediately with this log."""
 
     def __init__(self, log: str) -> None:
         """Start with the pod of the resource alone."""
@@ -143,7 +143,7 @@ def report_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str]
 
 
 def proofs(*outcomes: Outcome, ended: str | None = None) -> HardwareReport:
-    """Return a report with proofs of these outcomes."""
+    """Return a report whose proofs have these outcomes."""
     return facts(proofs=tuple(Proof(name="gate", outcome=each, evidence="") for each in outcomes), ended=ended)
 
 

@@ -1,4 +1,4 @@
-"""`kubectl gaudi why`: one cause, what speaks for it, and a command that is next."""
+"""`kubectl gaudi why`: one cause, the evidence for it, and the next command."""
 
 from io import StringIO
 from typing import Any

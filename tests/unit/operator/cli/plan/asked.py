@@ -51,7 +51,7 @@ def answer(document: object, *arguments: str, command: str = "buckets") -> Any:
 
 
 def refusal(document: object, *arguments: str, command: str = "buckets") -> str:
-    """The sentence on standard error of a question that is refused with exit code 2."""
+    """Return the error message of a command that refuses its input with exit code 2."""
     return one_sentence(plan(document, "-o", "json", *arguments, command=command))
 
 

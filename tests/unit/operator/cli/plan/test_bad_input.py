@@ -56,7 +56,7 @@ def test_bad_document_is_refused_with_one_sentence(change: dict[str, Any], sente
 
 
 def test_strategy_of_no_engine_is_refused_as_by_the_server() -> None:
-    """Bare limits may ask for it: see test_outputs.py."""
+    """Only limits without a resource may name this strategy: see test_outputs.py."""
     said = refusal(gaudi_inference(bucketing={"strategy": "unified"}))
     assert "spec.bucketing.strategy: Input should be 'Exponential', 'Linear'," in said
 

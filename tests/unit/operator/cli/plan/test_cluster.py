@@ -1,4 +1,4 @@
-"""A GaudiInference read from an API server: here a server of this process that answers one path."""
+"""A GaudiInference read from an API server. The API server is an HTTP server in the test process."""
 
 import json
 import socket
@@ -40,7 +40,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def api_server() -> Iterator[int]:
-    """Its port."""
+    """Start an API server and yield its port."""
     Handler.answers = {PATH.format("models"): (200, INFERENCE), PATH.format("secret"): (403, {"reason": "Forbidden"})}
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -60,7 +60,7 @@ def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(kubeconfig: Path, port: int) -> None:
-    """A kubeconfig whose current context is in the namespace `models`."""
+    """Write a kubeconfig whose current context has the namespace `models`."""
     content = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -136,7 +136,7 @@ def test_missing_client_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def measured(generation: int) -> Any:
-    """Return the resource whose status has a plan that a pod measured with the spec of this generation."""
+    """Return a resource whose status has a plan that a pod measured for this generation of the spec."""
     plan = {
         "basis": "Measured",
         "promptBuckets": 8,

@@ -1,4 +1,4 @@
-"""A field of the wrong structure is refused in the words of YAML, not in those of Python."""
+"""A field with the wrong structure is refused with YAML terms instead of Python terms."""
 
 from typing import Any
 

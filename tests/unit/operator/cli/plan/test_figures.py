@@ -92,7 +92,7 @@ def test_one_graph_left_out_is_the_best_of_all(seed: int) -> None:
 
 
 def test_plan_of_ten_graphs_fewer_pads_as_much_more() -> None:
-    """An Optimal plan of ten graphs fewer pads about as much as what the last ten are said to save."""
+    """The padding of an Optimal plan with ten graphs fewer is close to the reported saving of the last ten graphs."""
     whole = make_plan(BucketPolicy(strategy=Strategy.OPTIMAL), LIMITS, KV_BLOCKS)
     traffic = expected_traffic(BucketPolicy(), LIMITS, KV_BLOCKS)
     figures = figures_of(whole, LIMITS, KV_BLOCKS, traffic)

@@ -47,7 +47,7 @@ def asked(document: object, *arguments: str) -> Any:
 
 
 def ended(document: object, *arguments: str) -> tuple[str, int]:
-    """The first words of the answer, and the exit code."""
+    """Return the first words of the output, and the exit code."""
     result = plan(document, *arguments, command="forecast")
     return result.stdout.partition(":")[0], result.exit_code
 

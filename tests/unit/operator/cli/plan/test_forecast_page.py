@@ -1,4 +1,4 @@
-"""docs/how-to/forecast.md reads what the command prints."""
+"""The page docs/how-to/forecast.md shows the output of the command."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ def printed(manifest: Path) -> str:
 
 
 def test_page_shows_the_forecast_of_the_example() -> None:
-    """Parts of it: dots stand for what was left out."""
+    """The page shows parts of the output. Three dots stand for omitted lines."""
     shown = PAGE.partition("```console\n")[2].partition("\n...\n```")[0]
     command, _, parts = shown.partition("\n")
     assert command == "$ gaudi-plan forecast -f examples/vllm/llama-3.1-8b.yaml"

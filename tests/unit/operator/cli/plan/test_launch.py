@@ -1,4 +1,4 @@
-"""`gaudi-plan forecast` prints what an engine is started with."""
+"""The engine's command line in the output of `gaudi-plan forecast`."""
 
 import shlex
 from typing import Any
@@ -27,7 +27,7 @@ DEPLOYMENT: dict[str, Any] = {
 
 
 def typed(document: object) -> list[str]:
-    """The printed command, as a shell reads it."""
+    """Return the arguments of the printed command, parsed as a shell parses them."""
     _, _, command = plan(document, command="forecast").stdout.partition("started with:\n")
     return shlex.split(command.replace("\\\n", " "))
 

@@ -1,4 +1,4 @@
-"""`gaudi-plan learn`: from what pods met to a patch of spec.bucketing."""
+"""`gaudi-plan learn`: a patch of spec.bucketing from the shapes that pods observed."""
 
 from pathlib import Path
 from typing import Any

@@ -46,7 +46,7 @@ def test_csv_holds_every_bucket() -> None:
 
 
 def drawn(result: Result) -> ElementTree.Element:
-    """The picture on standard output, parsed."""
+    """Return the parsed SVG image from standard output."""
     assert result.exit_code == 0, result.stderr
     return ElementTree.fromstring(result.stdout)  # noqa: S314 - what we wrote ourselves
 

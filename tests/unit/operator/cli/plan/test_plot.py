@@ -29,7 +29,7 @@ def drawn(points: dict[str, PlotPoint], curve: list[PlotPoint]) -> Element:
 
 
 def labels(picture: Element) -> dict[str, PlotBox]:
-    """The places of the labels of points, as wide as their letters."""
+    """Return the boxes of the point labels. The width of a box follows from the number of letters."""
     return {
         text: PlotBox(x, y - LINE + 3, x + LETTER * len(text), y + 3)
         for each in picture.iter(f"{SVG}text")

@@ -1,4 +1,4 @@
-"""gaudi-plan says of settings what the operator and the runtime say."""
+"""`gaudi-plan` reports the same problems of settings as the operator and the runtime."""
 
 import json
 from typing import Any

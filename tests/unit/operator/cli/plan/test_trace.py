@@ -17,7 +17,10 @@ HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
-    """400 requests, a second apart in tens: prompts of about 300 and of about 1100 tokens."""
+    """Return a trace of 400 requests, ten per second.
+
+    Two thirds of the prompts have about 300 tokens, the others about 1100.
+    """
     rows = (f"{at // 10},{300 + at % 7 if at % 3 else 1100 + at % 50},{at % 40 + 1}\n" for at in range(400))
     path = tmp_path / "trace.csv"
     path.write_text(HEADER + "".join(rows))
@@ -61,7 +64,7 @@ def test_roofline_counts_seconds_and_says_whose(trace: Path) -> None:
 
 
 def test_padding_of_decode_costs_little_where_weights_take_most(trace: Path) -> None:
-    """A step reads 16 GB of weights, and 16 MiB more for each block that is padding."""
+    """A decode step reads 16 GB of weights, so reading 16 MiB for each padded block costs little."""
     tokens, seconds = (judged(trace, *cost)["strategies"] for cost in (("--cost", "tokens"), ROOFLINE))
     assert tokens["Linear"]["decode"]["padding"] > 1.1
     assert seconds["Linear"]["decode"]["padding"] < 1.1

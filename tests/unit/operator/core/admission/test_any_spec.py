@@ -85,7 +85,7 @@ def test_any_spec_is_refused_with_a_message_or_started(spec: dict[str, Any]) -> 
 @example(100, 0, 5, 1)
 @settings(max_examples=60, deadline=None)
 def test_expected_graphs_never_exceed_their_memory(graphs: int, prompt: int, utilization: int, prefills: int) -> None:
-    """The first graph of each phase, which has no estimate, and the rest below one KV block are left out."""
+    """The bound allows for the first graph of each phase, which has no estimate, and for a rest below one KV block."""
     spec = seed(
         engine={"deviceMemoryUtilizationPercent": utilization, "maxNumPrefillSeqs": prefills, "maxNumSeqs": 8},
         warmup={"graphMemoryPercent": graphs, "promptGraphPercent": prompt},

@@ -173,7 +173,7 @@ def test_weights_too_large_for_any_workspace_are_refused() -> None:
 
 
 def of_blocks(size: int) -> Object:
-    """About 8 MiB for KV blocks, at 128 KiB per token."""
+    """Return a resource with KV blocks of `size` tokens, and about 8 MiB for them at 128 KiB per token."""
     engine = {"deviceMemoryUtilizationPercent": 1, "blockSize": size}
     return from_the_hub(engine=engine, warmup={"graphMemoryPercent": 99})
 

@@ -212,7 +212,7 @@ def test_no_replica_is_given_up_if_none_may_be_missing(replicas: int) -> None:
 
 
 def with_a_card_taken(replicas: int) -> Cluster:
-    """Return a cluster in which another pod of the cluster has taken the card that a replacement in place freed."""
+    """Return a cluster in which a replacement in place freed a card, and another pod of the cluster took this card."""
     cluster = past_the_surge_timeout(crowded(replicas, progressDeadlineSeconds=120))
     cluster.operate()
     controllers.advance(cluster.api, None, cluster.seconds, {cluster.resource["metadata"]["uid"]})

@@ -117,7 +117,10 @@ def test_every_story_ends_ready_and_without_changes(story: list[Happening], data
 
 
 def run_story(story: list[Happening], data: st.DataObject) -> Cluster:
-    """Return the cluster after a story with only valid statuses, and with what a rollout needs to finish."""
+    """Return the cluster after a story.
+
+    All statuses must be valid. At the end, the causes that would block a rollout are removed.
+    """
     cluster = Cluster(resource(replicas=2))
     for happening in story:
         happening(cluster, data)

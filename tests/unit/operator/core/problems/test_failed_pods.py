@@ -148,7 +148,10 @@ def test_failed_pods_at_zero_replicas_are_not_a_problem() -> None:
 
 
 def test_failed_pods_beside_all_that_serve_trouble_nobody() -> None:
-    """More replicas were requested and their pods failed. Now only the serving pod is desired."""
+    """More replicas were requested, and their pods failed.
+
+    Now only the serving pod is desired, so the failures are not a problem.
+    """
     cluster = scaled_up_without_success()
     assert shown(cluster, "Ready") == ("False", "PodsFail")
     cluster.change(replicas=1)

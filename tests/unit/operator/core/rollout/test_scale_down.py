@@ -60,7 +60,7 @@ def test_unready_pod_is_removed_instead_of_a_ready_one() -> None:
 
 
 def closed(name: str, **fields: Any) -> PodView:
-    """Return a pod whose gate has just closed; the kubelet still reports it as ready."""
+    """Return a pod whose gate has just closed. The kubelet still reports the pod as ready."""
     pod = busy(name, 0, **fields)
     return replace(pod, conditions={**pod.conditions, GATE: PodCondition(False, "Recompiling", "", NOW)})
 

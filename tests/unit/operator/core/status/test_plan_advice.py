@@ -24,7 +24,7 @@ def busy(name: str, batches: int, found: PlanAdvice | None = None, revision: str
 
 
 def before(*pods: PodView) -> GaudiInferenceStatus:
-    """The status that such pods had."""
+    """Return the status that was written when these pods existed."""
     return GaudiInferenceStatus(plan=plan_state(state_of(pods)))
 
 

@@ -1,4 +1,4 @@
-"""A request that was refused is shown on the resource, whatever else is known of it."""
+"""A refused request is shown on the resource, regardless of its other problems."""
 
 import pytest
 

@@ -353,7 +353,7 @@ def test_whether_the_resource_is_ready_waits_for_nothing(ready: bool) -> None:
 
 
 def held(seconds: float | None = None) -> Observed:
-    """For so long there has been another status to write."""
+    """Return a state in which another status has been waiting to be written for `seconds`."""
     since = None if seconds is None else NOW - timedelta(seconds=seconds)
     return Observed({}, status_written=NOW, status_held=since)
 

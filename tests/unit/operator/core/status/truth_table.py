@@ -178,7 +178,10 @@ SHORT = PhaseProgress(planned=8, warmed=8, captured=4)
 
 
 def slots(wanted: int, before: int) -> Iterator[tuple[Slot, ...]]:
-    """Yield all ways to fill the places of replicas; only a pod that has served can have been restarted."""
+    """Yield all combinations of slots.
+
+    Only the first `before` pods have served, so only they can have been restarted.
+    """
     for found in combinations_with_replacement(Slot, wanted):
         if sum(each in _STAY for each in found) <= before or Slot.RESTARTED not in found:
             yield found
@@ -216,7 +219,7 @@ def _after(first: list[dict[str, Any]]) -> Callable[[str], tuple[bool, str]]:
 
 
 def seen(cluster: Cluster, *, refused: bool = False, paused: bool = False, waited: int = 0) -> Cluster:
-    """Let the operator, the kubelets and the operator again take their turns, after `waited` seconds."""
+    """Let the operator, then the kubelets, then the operator again act, after `waited` seconds."""
     if paused:
         cluster.change(rollout={"paused": True})
     if refused:
@@ -233,7 +236,7 @@ def seen(cluster: Cluster, *, refused: bool = False, paused: bool = False, waite
 
 
 def place(cluster: Cluster, name: str, slot: Slot) -> None:
-    """Bring a pod, which runs, into the state of a slot."""
+    """Change a running pod to the state of a slot."""
     pod, now = cluster.objects["Pod", name], stamp(cluster.now)
     match slot:
         case Slot.SERVING:

@@ -11,7 +11,7 @@ from tests.world.loop import Loop
 
 
 class Queue:
-    """Reconciles that wait for a slot. `began` are the names of those that got one, in order."""
+    """Reconciles that wait for a slot. `began` has the names of the reconciles that got a slot, in order."""
 
     def __init__(self, at_once: int) -> None:
         """Start without waiting reconciles."""
@@ -42,7 +42,7 @@ class Queue:
 
 @pytest.fixture
 def line() -> Iterator[Queue]:
-    """One slot."""
+    """Return a queue with one slot."""
     made = Queue(1)
     yield made
     for task in made.tasks.values():

@@ -37,7 +37,7 @@ def test_unlisted_model_has_no_row(name: str) -> None:
 
 
 def test_list_of_the_plugin_replaces_older_ones() -> None:
-    """Earlier lists state four cards for it, and Gaudi 2."""
+    """Earlier lists state four cards and Gaudi 2 for this model."""
     (row,) = validated_by_card("Qwen/Qwen2.5-VL-7B-Instruct").values()
     assert (row.card, row.tensor, row.by_plugin) == ("gaudi3", (1,), True)
 

@@ -157,7 +157,10 @@ async def test_out_of_memory_on_one_rank_ends_the_phase(monkeypatch: pytest.Monk
 
 
 async def test_rank_without_memory_stops_capture_on_every_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would wait for the others in a collective, and they for it. The second card is at its margin of 1 GiB."""
+    """If only one rank stopped, the ranks would wait for each other in a collective.
+
+    The second card has only its margin of 1 GiB left.
+    """
     cluster = Cluster([Card(), Card(free=GIB)])
     _, report = await start_engine_on(cluster, monkeypatch)
     assert report.prompt.captured == report.decode.captured == 0

@@ -91,19 +91,25 @@ def test_sufficient_budget_selects_everything() -> None:
 
 
 def test_rung_without_savings_is_not_added() -> None:
-    """The second ladder has no traffic below its last rung, and the budget is too small for all of the first."""
+    """The second ladder has no traffic below its last rung.
+
+    The budget is too small for all rungs of the first ladder.
+    """
     found = fitted([graphs([9, 9, 9, 9]), graphs([0, 5])], 4).selection
     assert [len(kept.rungs) for kept in found.ladders] == [3, 1]
 
 
 def test_remaining_budget_is_not_spent_without_savings() -> None:
-    """With the remaining 2, the rung that saves costs 5, and the one of price 1 has no traffic."""
+    """The remaining budget is 2. The rung that saves costs 5, and the rung of price 1 has no traffic."""
     ladders = [ladder((9, 1, 5), (1, 2, 1)), ladder((0, 1, 1), (5, 2, 1))]
     assert fitted(ladders, 4).selection.price == 2
 
 
 def test_expensive_form_is_thinned_until_it_fits() -> None:
-    """One ladder of price 1 costs 50. Two ladders of price 5 together cost 21, and without a rung of the first 29."""
+    """One ladder of price 1 costs 50.
+
+    Two ladders of price 5 cost 21 together; without one rung of the first they cost 29.
+    """
     plain = choice_of_rungs(ladder((1, 50, 1)))
     rich = sum_of_choices([choice_of_rungs(ladder((weight, 1, 1), (1, 2, 1.5))) for weight in (8, 9)])
     found = fit(cheaper_of(plain, rich), 4.5)
@@ -112,7 +118,7 @@ def test_expensive_form_is_thinned_until_it_fits() -> None:
 
 
 def test_remaining_budget_buys_the_largest_saving() -> None:
-    """With the remaining 3, a rung of price 3 that saves 9 is better than one of price 1 that saves 4."""
+    """The remaining budget is 3. A rung of price 3 that saves 9 is better than a rung of price 1 that saves 4."""
     ladders = [ladder((2, 1, 1), (7, 2, 3), (0, 3, 1)), ladder((30, 1, 6), (0, 2, 1))]
     found = fitted(ladders, 5).selection
     assert (found.cost, found.price) == (2 * 9 + 60, 5)

@@ -124,7 +124,7 @@ def chosen(context: float, rate: float) -> Selection:
 
 
 def test_rare_context_uses_the_largest_buckets() -> None:
-    """Its requests use a whole bucket each. Requests without context have their own rows."""
+    """Requests with context are rare, so they use the largest buckets. Requests without context have their own rows."""
     found = chosen(context=0.01, rate=1.0)
     assert set(buckets_of(found)) == {
         Bucket(1, 2, 0),

@@ -48,7 +48,7 @@ def sample(runner: Runner, rows: int) -> list[int]:
 
 @pytest.mark.parametrize(("rows", "size"), [(1, 1), (2, 2), (3, 4), (4, 4), (5, 5)])
 def test_guided_step_is_sampled_at_a_warmed_size(rows: int, size: int) -> None:
-    """Above all sizes of warm-up there is nothing to pad to."""
+    """A step that is larger than every warmed size is not padded."""
     runner = Runner(guided=True)
     assert sample(runner, rows) == list(range(rows))
     assert runner.sampled == [(size, size)]

@@ -110,7 +110,7 @@ def test_other_errors_of_the_plugin_are_not_out_of_memory() -> None:
 
 
 def test_bucket_longer_than_any_sequence_is_warmed() -> None:
-    """The plugin's own dummy would cut its context, and so run the bucket with less."""
+    """The plugin's own dummy batch would shorten the context, so another bucket would run."""
     card = Card()
     runner = plugin(card)
     runner.max_model_len = 1024
@@ -232,7 +232,10 @@ def test_query_step_is_the_chunk_size_of_mamba(explicit: bool, step: int) -> Non
 
 
 def test_sampler_is_followed_by_a_piece_of_a_prompt() -> None:
-    """A piece without logits is compiled separately, and the plugin's own warm-up finishes every prompt."""
+    """A piece of a prompt has no logits and is compiled separately.
+
+    The plugin's own warm-up runs only whole prompts.
+    """
     card = Card()
     verbs_on(card).sampler()
     assert card.log == ["warmup_sampler()", "_prepare_dummy_scenario((1, 128, 0), None)"]

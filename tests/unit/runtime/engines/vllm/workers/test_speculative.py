@@ -58,7 +58,10 @@ def test_every_planned_bucket_runs_as_itself() -> None:
 
 
 def test_bucket_that_no_step_is_padded_to_needs_no_graph() -> None:
-    """Three rows are one sequence with two drafts, which has at most 8 blocks and reads them three times."""
+    """Three rows are one sequence with two drafts.
+
+    The sequence has at most 8 blocks and reads each of them three times.
+    """
     card = Card()
     verbs, runner = verbs_with_drafts(card)
     runner.bucketing_manager.decode_buckets.extend([(7, 1, 24)])
@@ -86,7 +89,7 @@ def test_graph_of_single_tokens_does_not_serve_drafts() -> None:
 
 
 def test_graph_of_drafts_does_not_serve_single_tokens() -> None:
-    """With only seeds of one sequence, a bucket of three rows is captured with drafts and in no other way."""
+    """If all seeds have one sequence, a bucket of three rows is captured with drafts only."""
     card = Card()
     verbs, runner = verbs_with_drafts(card, [seed for seed in PLAN.seeds if seed[0] == 1])
     verbs.capture("decode", [3, 1, 24])
@@ -111,7 +114,7 @@ def step_of(runner: Any, sequences: int, tokens: int, highest: int) -> None:
     ],
 )
 def test_every_sequence_gets_the_same_number_of_drafts(drafted: list[list[int]], even: list[list[int]]) -> None:
-    """The plugin computes missing drafts at position 0, over the first token of the sequence."""
+    """For a missing draft, the plugin computes position 0 and overwrites the first token of the sequence."""
     assert even_drafts(batch_of(100, 200), drafted) == even
 
 
