@@ -18,4 +18,4 @@ def test_largest_reports_of_all_pods_lead_to_a_status() -> None:
     assert len(status["pods"]) == MAX_PODS
     assert len(json.dumps(status)) < 64 * 1024
     [coverage] = [each for each in status["conditions"] if each["type"] == "BucketCoverage"]
-    assert "A prompt bucket (" in coverage["message"]
+    assert "One more prompt bucket (" in coverage["message"]
