@@ -233,7 +233,7 @@ def _take_prompt(sieve: Sieve, values: Dimensions[list[int]], limits: Limits, co
                 contexts = _fit_context(contexts, query, limits, context_cap)
             shorter = query
             rule = query_rule(limits, batch_size, query)
-            # All contexts are counted in one step, because this rule may drop millions of combinations.
+            # Count all contexts with one call, because this rule may drop millions of combinations.
             if rule:
                 sieve.drop(rule, len(contexts))
                 continue

@@ -262,9 +262,10 @@ class PhaseBudget:
 
 
 class CaptureBudget:
-    """The memory budget of graph capture, which returns the next bucket to capture until no more graphs fit.
+    """The memory budget of graph capture, and the order in which the buckets get their memory.
 
-    After every step, the caller calls exactly one of the phase's methods `take`, `fail` and `refuse`.
+    `next` returns the next bucket to capture, until no more graphs fit. After every step, the caller calls exactly
+    one of the phase's methods `take`, `fail` and `refuse`.
     """
 
     def __init__(

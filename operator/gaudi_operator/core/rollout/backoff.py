@@ -153,7 +153,8 @@ def _standing(active: Iterable[PodView], revision: str, pause: BackOff) -> int:
 
 
 def _stays(pod: PodView, since: datetime) -> bool:
-    # A pod that was created before the last termination belongs to the same attempt. This pod may still become ready.
+    # Attempts begin when pods end. A pod that was created before the last counted end belongs to the attempt of the
+    # ended pod, and may still become ready.
     if pod.served or pod.created is None or pod.created < since:
         return True
     return pod.created == since and pod.container is not None

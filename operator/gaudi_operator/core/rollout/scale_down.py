@@ -72,8 +72,8 @@ def _serving_to_go(active: Sequence[PodView], desired: int) -> int:
 
 def removal_candidates(ready: Sequence[PodView], count: int) -> list[PodView]:
     """Return the `count` ready pods whose removal loses least, or no pods if all losses are equal."""
-    # If all losses are equal, do not choose pods. Writing costs would need one request per pod and delay the step by
-    # one reconcile.
+    # If all losses are equal, choose no pods. Each chosen pod would need a request that writes its deletion cost, and
+    # the step would be one reconcile later.
     if not 0 < count < len(ready) or len({_loss(pod) for pod in ready}) == 1:
         return []
     return sorted(ready, key=lambda pod: (_loss(pod), -_ready_since(pod).timestamp(), pod.name))[:count]

@@ -1,7 +1,7 @@
 """The state of one reconcile: the observed data, and the values that the rollout derives from them.
 
 `Observed` (observed.py) is the input of a reconcile. Decisions read a `State`. decide() fills the parts of the state in
-order, and each function reads only parts that are already filled.
+order, and each step of decide() reads only parts that earlier steps have filled.
 """
 
 from collections.abc import Mapping

@@ -27,7 +27,7 @@ _BUSY = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 
 
 class NoSuchObject(Exception):
-    """The error that the object store has no object with the requested name."""
+    """The error of a request for an object that the store does not have."""
 
 
 class StoreAway(Exception):
