@@ -122,5 +122,6 @@ async def captured_percent(api: KubeApi) -> Object | None:
     return status.get("capturedPercent")
 
 
-def spec_of(child: Object) -> object:
-    return child["metadata"]["uid"], child["spec"]
+def uids_and_specs(children: list[Object]) -> list[object]:
+    """Return the UID and the spec of each child, which change if the child is recreated or edited."""
+    return [(child["metadata"]["uid"], child["spec"]) for child in children]

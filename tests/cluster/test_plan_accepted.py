@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_operator.core.names import NAME_LABEL
-from tests.cluster.pods import all_running, pod_ready, ready, running, spec_of, stalled
+from tests.cluster.pods import all_running, pod_ready, ready, running, stalled, uids_and_specs
 from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
 from tests.support.forecasts import seed
@@ -121,4 +121,4 @@ async def test_impossible_change_leaves_serving_pods_untouched(
     await api.merge("GaudiInference", "tiny", {"spec": {"accelerator": {"deviceMemory": "1"}}})
     await until(partial(stalled, api, "PlanImpossible"), "the resource to be Stalled")
     assert await pod_ready(api, pod)
-    assert [spec_of(each) for each in await api.list("ReplicaSet", NAME_LABEL)] == [spec_of(each) for each in sets]
+    assert uids_and_specs(await api.list("ReplicaSet", NAME_LABEL)) == uids_and_specs(sets)

@@ -11,7 +11,7 @@ import yaml
 from gaudi_operator.api.crd import crd_yaml
 from gaudi_operator.core.names import FIELD_MANAGER, NAME_LABEL
 from tests.cluster.conftest import Kubectl, NewOperator
-from tests.cluster.pods import pod_ready, ready, spec_of
+from tests.cluster.pods import pod_ready, ready, uids_and_specs
 from tests.cluster.record_release import FOLDER, NAMESPACE
 from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
@@ -136,7 +136,7 @@ async def test_new_operator_release_restarts_no_pod(api: KubeApi, kubelet: Kubel
         await until(partial(_service_port, api, 8080), "the newer operator to have reconciled")
         await until(partial(ready, api), "the resource to be Ready")
         assert await newer.value("gaudi_operator_reconciles_total") > 0
-    assert [spec_of(each) for each in await api.list("ReplicaSet", NAME_LABEL)] == [spec_of(each) for each in sets]
+    assert uids_and_specs(await api.list("ReplicaSet", NAME_LABEL)) == uids_and_specs(sets)
     assert uids_of(await api.list("Pod", NAME_LABEL)) == uids_of(pods)
 
 
@@ -157,7 +157,7 @@ async def test_newer_definition_restarts_no_pod(
         await until(partial(ready, api), "the resource to be Ready")
     finally:
         kubectl("patch", "crd", crd, "--type=json", f'--patch=[{{"op":"remove","path":"{field}"}}]')
-    assert [spec_of(each) for each in await api.list("ReplicaSet", NAME_LABEL)] == [spec_of(each) for each in sets]
+    assert uids_and_specs(await api.list("ReplicaSet", NAME_LABEL)) == uids_and_specs(sets)
     assert uids_of(await api.list("Pod", NAME_LABEL)) == uids_of(pods)
 
 

@@ -131,8 +131,8 @@ def mutants(path: Path) -> Iterator[Mutant]:
         possible = isinstance(mutation.mutated_node, cst.BaseString) or id(mutation.original_node) not in parts
         if isinstance(node, cst.FunctionDef) and possible:
             line = positions[node].start.line
-            # Take the last key that does not lie behind the function's line. The code object of a decorated function
-            # starts at its first decorator.
+            # Select the last code object of this name up to the function's line. The code object of a decorated
+            # function starts at its first decorator, before this line.
             key = max(key for key in codes if key[1] == names[node] and key[2] <= line)
             yield Mutant(path, key[1], key[2], wrapper.module, mutation)
 
@@ -153,8 +153,8 @@ def codes_of(module: CodeType, path: Path) -> dict[Key, CodeType]:
     while inner:
         code = inner.pop()
         found[path, code.co_qualname, code.co_firstlineno] = code
-        # Descend only into class bodies, which lack the flag for fast locals (0x2). Functions that are defined inside a
-        # function belong to the outer function.
+        # Search only class bodies, whose code objects do not have the flag CO_NEWLOCALS (0x2). Functions that are
+        # defined inside a function belong to the outer function.
         if not code.co_flags & 0x2:
             inner += [each for each in code.co_consts if isinstance(each, CodeType)]
     return found

@@ -128,8 +128,8 @@ def test_warm_images_capture_and_compile_nothing(facts: Facts, case: VisionCase)
 
 def test_cold_images_are_counted_and_named(facts: Facts, case: VisionCase) -> None:
     assert len(facts["cold"]) == bool(case.cold)
-    # Only torch.compile is counted here: the emulated card has recipes of the language model, but not of the vision
-    # tower.
+    # Without torch.compile, the emulated card has recipes of the language model only, so it counts no recompilations
+    # of the vision tower.
     assert facts["recompiles"] == (len(facts["cold"]) if case.mode is COMPILE else 0)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from gaudi_operator.core.installation import AllowedHostPath, InstallationDefaults
 from gaudi_operator.core.resource import Inference, read_inference
+from gaudi_operator.core.rollout.inputs import RevisionInputs, revision_inputs
 from tests.support.builders import Object, gaudi_inference
 
 NOW = datetime(2026, 8, 1, 12, 0, 0, tzinfo=UTC)
@@ -25,3 +26,8 @@ def resource(generation: int = 1, annotations: dict[str, str] | None = None, **o
 def inference(annotations: dict[str, str] | None = None, **overrides: Any) -> Inference:
     """Return the same resource as a parsed GaudiInference."""
     return read_inference(resource(annotations=annotations, **overrides))
+
+
+def inputs(**overrides: Any) -> RevisionInputs:
+    """Return the revision inputs of the same resource."""
+    return revision_inputs(inference(**overrides))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, Revisions
@@ -17,6 +17,7 @@ from gaudi_operator.core.rollout.state import RolloutState, State
 from gaudi_operator.core.status.plan import plan_state
 from gaudi_runtime.contract.report import WarmupReport
 from gaudi_runtime.errors import Problem
+from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.resources import DEFAULTS, NOW, inference, resource
 
@@ -38,6 +39,13 @@ def serving(
 def warming(name: str = "b", revision: str = "new") -> PodView:
     """Return a pod without a report."""
     return view(pod(name, revision=revision))
+
+
+def unschedulable(seconds: int, said: str = "0/1 nodes are available") -> PodView:
+    """Return a pod that has been unschedulable for `seconds`. `said` is the message of the scheduler."""
+    since = stamp(NOW - timedelta(seconds=seconds))
+    scheduled = condition("PodScheduled", False, "Unschedulable", said, since)
+    return view(pod(container=None, phase="Pending", conditions=(scheduled,)))
 
 
 def closed(name: str = "c") -> PodView:

@@ -10,9 +10,7 @@ from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.rendering.execution_mode import execution_mode
 from gaudi_operator.core.rollout.desired_revision import desired_revision, with_stored_mode
 from gaudi_operator.core.rollout.inputs import (
-    RevisionInputs,
     are_same_inputs,
-    revision_inputs,
     revision_name,
     stored_form,
 )
@@ -20,7 +18,7 @@ from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.contract.config import ExecutionMode
 from tests.support.builders import Object
 from tests.unit.operator.core.cluster import upgraded
-from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
+from tests.unit.operator.core.resources import CARD, DEFAULTS, inference, inputs
 from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status
 
 
@@ -162,10 +160,6 @@ def test_running_revision_keeps_its_mode() -> None:
     judged = with_stored_mode(inference(accelerator=CARD), (of_another_default(),))
     assert execution_mode(judged) is ExecutionMode.HPU_GRAPHS
     assert execution_mode(with_stored_mode(inference(accelerator=CARD), ())) is ExecutionMode.TORCH_COMPILE
-
-
-def inputs(**overrides: Any) -> RevisionInputs:
-    return revision_inputs(inference(**overrides))
 
 
 @pytest.mark.parametrize(

@@ -8,20 +8,14 @@ from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.criteria import Room
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.cluster import stamp
-from tests.unit.operator.core.pod_objects import condition, gated, pod, view
+from tests.unit.operator.core.pod_objects import gated, view
 from tests.unit.operator.core.resources import NOW
-from tests.unit.operator.core.states import first_problem_of, problem_of, state_of
+from tests.unit.operator.core.states import first_problem_of, problem_of, state_of, unschedulable
 
 ROOM = Room(to_come=False)
 
 
 NO_NODE = "Pod a is unschedulable: 0/1 nodes are available."
-
-
-def unschedulable(seconds: int, said: str = "0/1 nodes are available") -> PodView:
-    since = stamp(NOW - timedelta(seconds=seconds))
-    scheduled = condition("PodScheduled", False, "Unschedulable", said, since)
-    return view(pod(container=None, phase="Pending", conditions=(scheduled,)))
 
 
 def held(seconds: int) -> PodView:

@@ -17,17 +17,11 @@ from tests.support.builders import Object
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, pod, view
 from tests.unit.operator.core.resources import NOW, inference, resource
-from tests.unit.operator.core.states import problem_of, state_of
+from tests.unit.operator.core.states import problem_of, state_of, unschedulable
 
 ROOM = Room(to_come=False)
 MODELS = "spec.model.source.persistentVolumeClaim.claimName"
 DATA = "spec.pod.volumes[data].persistentVolumeClaim.claimName"
-
-
-def unschedulable(said: str) -> PodView:
-    since = stamp(NOW - timedelta(seconds=31))
-    scheduled = condition("PodScheduled", False, "Unschedulable", f"0/1 nodes are available: {said}", since)
-    return view(pod(container=None, phase="Pending", conditions=(scheduled,)))
 
 
 def mounting(*claims: tuple[str, str], bound: tuple[str, ...] = ()) -> State:
@@ -43,7 +37,7 @@ def _bound(claim: str) -> Object:
 
 
 def message(said: str, state: State) -> str:
-    found = problem_of(unschedulable(said), state, ROOM)
+    found = problem_of(unschedulable(31, f"0/1 nodes are available: {said}"), state, ROOM)
     assert found is not None
     assert found.reason == "VolumeNotBound"
     return found.message

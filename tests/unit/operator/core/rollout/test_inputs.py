@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from gaudi_operator.core.resource import SpecUnreadable, read_inference
 from gaudi_operator.core.rollout.inputs import (
     VERSION,
-    RevisionInputs,
     are_same_inputs,
     read_inputs,
     revision_inputs,
@@ -19,15 +18,11 @@ from gaudi_operator.core.rollout.inputs import (
     stored_form,
 )
 from tests.support.builders import Object
-from tests.unit.operator.core.resources import CARD, inference
+from tests.unit.operator.core.resources import CARD, inputs
 
 RECORDED = Path(__file__).parents[4] / "data" / "releases"
 RELEASES = sorted(path.name for path in RECORDED.iterdir())
 KINDS = ("ControllerRevision", "GaudiInference")
-
-
-def inputs(**overrides: Any) -> RevisionInputs:
-    return revision_inputs(inference(**overrides))
 
 
 DESIRED = inputs()

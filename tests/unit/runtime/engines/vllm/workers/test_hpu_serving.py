@@ -82,7 +82,8 @@ def test_batches_are_padded_past_a_cold_bucket() -> None:
         ["prompt", [1, 90, 0], [1, 256, 0, True], 1, 0],
         ["decode", [2, 1, 60], [4, 1, 64, True], 1, 0],
     ]
-    # The largest context of a dummy batch stays 96, although the warm buckets have only 64 blocks.
+    # The plugin limits the blocks of a batch that has no bucket to this value. It is the maximum of the whole plan, not
+    # of the warm buckets, which have 64 blocks.
     assert runner.bucketing_manager._fallback_max_ctx == 96
 
 
