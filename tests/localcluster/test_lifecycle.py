@@ -42,8 +42,10 @@ def _sees(pid: int, file: Path) -> bool:
     return any(Path(f"/proc/{each.pid}/root{file}").exists() for each in process_tree(pid))
 
 
-def only_allowed(before: Traces) -> Traces:
-    return Traces(links=[], routes=[], cgroups=[], mounts=before.mounts, iptables=before.iptables)
+def check_nothing_left(before: Traces, left: Traces) -> None:
+    assert (bool(before.links), bool(before.routes), bool(before.cgroups)) == (True, True, True)
+    assert before.still_in(left) == frozenset()
+    assert (left.mounts, left.iptables) == ([], before.iptables)
 
 
 def test_stopped_node_leaves_nothing(tmp_path: Path) -> None:
@@ -55,7 +57,7 @@ def test_stopped_node_leaves_nothing(tmp_path: Path) -> None:
         assert len(processes) > 8
         assert "coredns" in node.kubectl("get", "pods", "-A")
     assert [process for process in processes if process.alive] == []
-    assert traces(tmp_path, addresses) == only_allowed(before)
+    check_nothing_left(before, traces(tmp_path, addresses))
     assert before.mounts == []
 
 
@@ -76,9 +78,9 @@ def test_killed_launcher_leaves_no_process_mount_or_link(tmp_path: Path) -> None
         before = traces(tmp_path, addresses)
         os.kill(launcher.pid, signal.SIGKILL)
     wait_until(lambda: not any(process.alive for process in processes), "the node to end", 10)
-    wait_until(lambda: traces(tmp_path, addresses).links == [], "its link to be removed", 10)
+    wait_until(lambda: not before.links & traces(tmp_path, addresses).links, "its link to be removed", 10)
     left = traces(tmp_path, addresses)
-    assert (left.mounts, left.routes, left.iptables) == ([], [], before.iptables)
+    assert (left.mounts, before.routes & left.routes, left.iptables) == ([], frozenset(), before.iptables)
 
 
 def test_node_outlives_the_up_command_until_down_removes_it(name: str) -> None:
@@ -91,7 +93,7 @@ def test_node_outlives_the_up_command_until_down_removes_it(name: str) -> None:
     assert f"{name}  node  https://{addresses.node_ip}:6443  ready" in run("status")
     run("down", "--name", name)
     assert [process for process in processes if process.alive] == []
-    assert traces(kubeconfig.parent, addresses) == only_allowed(before)
+    check_nothing_left(before, traces(kubeconfig.parent, addresses))
     assert name not in run("status")
 
 
@@ -121,13 +123,13 @@ def test_interrupted_up_leaves_nothing(name: str, interruption: signal.Signals) 
         wait_until((run_dir / "log" / "kubelet.log").exists, "the start of the kubelet", 60)
         pid, addresses = state_of(run_dir)
         processes = process_tree(pid)
+        before = traces(run_dir, addresses)
         os.killpg(launcher.pid, interruption)
         _, errors = launcher.communicate(timeout=30)
     assert launcher.returncode != 0
     assert "Traceback" not in errors
     assert [process for process in processes if process.alive] == []
-    left = traces(run_dir, addresses)
-    assert (left.links, left.routes, left.cgroups, left.mounts) == ([], [], [], [])
+    check_nothing_left(before, traces(run_dir, addresses))
     assert not (run_dir / "state.json").exists()
 
 

@@ -1,10 +1,14 @@
 """The traces of a node on the machine, as reported by the kernel."""
 
 import json
+import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Self
 
 from localcluster.sandbox.addresses import Addresses
 from localcluster.sandbox.network import ip
@@ -13,13 +17,21 @@ from localcluster.sandbox.processes import Identity
 
 @dataclass(frozen=True)
 class Traces:
-    """The link, routes, cgroups and mounts of one node, and the machine's iptables."""
+    """The link, routes, cgroups and mounts of one node, and the machine's iptables.
 
-    links: list[str]
-    routes: list[str]
-    cgroups: list[Path]
+    Links and routes contain the kernel's number of the link, and cgroups their inode. So a later node with the same
+    addresses, which a concurrent test may start in the freed slot, has other traces.
+    """
+
+    links: frozenset[str]
+    routes: frozenset[str]
+    cgroups: frozenset[str]
     mounts: list[str]
     iptables: str
+
+    def still_in(self, later: Self) -> frozenset[str]:
+        """Return the links, routes and cgroups that `later` still has."""
+        return (self.links & later.links) | (self.routes & later.routes) | (self.cgroups & later.cgroups)
 
 
 def traces(run_dir: Path, addresses: Addresses) -> Traces:
@@ -27,13 +39,23 @@ def traces(run_dir: Path, addresses: Addresses) -> Traces:
     mounts = Path("/proc/self/mounts").read_text().splitlines()
     marks = (str(run_dir), "/run/netns", "/run/containerd", "/var/lib/kubelet", "/var/lib/cni")
     saved = subprocess.run(["/usr/sbin/iptables-save"], capture_output=True, text=True, check=True).stdout
+    numbers = [line.split(":")[0] for line in ip("-oneline", "link").splitlines() if f" {addresses.link}@" in line]
+    routes = [line for line in ip("route").splitlines() if f" {addresses.link} " in f"{line} "]
     return Traces(
-        links=[line for line in ip("-oneline", "link").splitlines() if f" {addresses.link}@" in line],
-        routes=[line for line in ip("route").splitlines() if f" {addresses.link} " in f"{line} "],
-        cgroups=sorted(Path("/sys/fs/cgroup").glob(f"**/{addresses.cgroup}")),
+        links=frozenset(f"{number}: {addresses.link}" for number in numbers),
+        routes=frozenset(f"{number}: {route}" for number in numbers for route in routes),
+        cgroups=frozenset(_cgroups(addresses.cgroup)),
         mounts=[line for line in mounts if any(mark in line for mark in marks)],
         iptables="\n".join(line for line in saved.splitlines() if not line.startswith(("#", ":"))),
     )
+
+
+def _cgroups(name: str) -> Iterator[str]:
+    # Unlike glob(), os.walk() ignores folders that concurrent tests remove meanwhile.
+    for parent, names, _ in os.walk("/sys/fs/cgroup"):
+        if name in names:
+            with suppress(FileNotFoundError):
+                yield f"{parent}/{name} {Path(parent, name).stat().st_ino}"
 
 
 def process_tree(pid: int) -> list[Identity]:
