@@ -1,7 +1,7 @@
 """A real API server with controllers in a network namespace, and a new Kubernetes namespace for every test."""
 
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -12,6 +12,7 @@ from gaudi_operator.api.crd import CLASS_NAME, NAME, definitions_yaml
 from gaudi_operator.api.v1alpha1.inference_class import KIND as CLASS
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, GROUP
 from localcluster import ControlPlane, enter_network_namespace, tools
+from tests.cluster.diagnosis import diagnose
 from tests.cluster.objects import Objects
 from tests.support.builders import Object
 from tests.support.kube_api import KubeApi
@@ -37,6 +38,15 @@ NewClass = Callable[..., str]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the longest tests first."""
     items.sort(key=lambda item: LONGEST_FIRST.index(item.name) if item.name in LONGEST_FIRST else len(LONGEST_FIRST))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the state of the namespace and the operator's log to the report of a failed test."""
+    report = yield
+    if report.when == "call" and report.failed:
+        report.sections.extend(diagnose(item.funcargs))
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -87,6 +87,11 @@ class Kubelet:
         """The running containers by pod name, after the call of `on_start`."""
         return {name: pod.runtime for name, pod in self._pods.items() if pod.runs}
 
+    @property
+    def failures(self) -> list[BaseException]:
+        """The errors of tasks that ended. A pod whose task failed may never start."""
+        return self._background.failures
+
     async def restart(self, name: str) -> Runtime:
         """Kill the container of a pod and start a new container, unless the pod is deleted meanwhile."""
         pod = self._pods[name]
