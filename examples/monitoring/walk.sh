@@ -1,16 +1,17 @@
 #!/bin/sh
-# From an empty cluster with a Prometheus: install, warm-up, an upgrade under load, and two alerts that fire and are resolved.
+# Install the operator on a cluster with Prometheus, warm up a model, upgrade it under load, and make two alerts fire and
+# resolve.
 #
-# Takes: kubectl, helm and kubectl-gaudi on the PATH; the images of `make demo` on the nodes, one of which has eight free cards,
-# as local clusters have; and a Prometheus that scrapes as docs/how-to/monitoring.md says and has the chart's alerts for rules.
-# PROMETHEUS is its path on the API server. Everything else happens in the namespace of kubectl's current context.
-. "$(dirname "$0")/../upgrade/story.sh"
+# Requires kubectl, helm and kubectl-gaudi on the PATH, the images of `make demo` on the nodes, a node with eight free cards
+# (as in the local cluster), and a Prometheus that is configured as in docs/how-to/monitoring.md and has the chart's alerts.
+# PROMETHEUS is its path on the API server. All other objects are created in the current namespace of kubectl.
+. "$(dirname "$0")/../upgrade/common.sh"
 
 PROMETHEUS=${PROMETHEUS:-/api/v1/namespaces/monitoring/services/prometheus:9090/proxy}
-PATIENCE=${PATIENCE:-300}
+TIMEOUT_SECONDS=${TIMEOUT_SECONDS:-300}
 cd "$here/../.."
 
-# prometheus QUERY: a line for each series that answers, its labels and its value.
+# prometheus QUERY: print the labels and the value of each series of the result.
 prometheus() {
   kubectl get --raw "$PROMETHEUS/api/v1/query?query=$(python3 -c 'import sys, urllib.parse as u; print(u.quote(sys.argv[1]))' "$1")" |
     python3 -c '
@@ -22,17 +23,17 @@ for each in json.load(sys.stdin)["data"]["result"]:
     print("  ", ", ".join(labels) or "all", "=>", f"{value:g}")'
 }
 
-# ask QUERY: until it has an answer, and show that.
-ask() {
+# query QUERY: wait until the query has a result, and print the result.
+query() {
   printf '\nPromQL: %s\n' "$1"
-  until_true "Prometheus to know: $1" answered "$1"
+  until_true "a result of: $1" has_result "$1"
   prometheus "$1"
 }
 
-# panel DASHBOARD TITLE: the first query of that panel, for this model, and what it shows.
+# panel DASHBOARD TITLE: run the first query of that panel for this model, and print the result.
 panel() {
   printf '\nDashboard %s, panel "%s"' "$1" "$2"
-  ask "$(python3 -c '
+  query "$(python3 -c '
 import json, sys
 dashboard, title, namespace = sys.argv[1:]
 panels = json.load(open(f"charts/gaudi-operator/files/dashboards/{dashboard}.json"))["panels"]
@@ -42,59 +43,59 @@ for variable, value in (("$namespace", namespace), ("$name", "walkthrough"), ("$
 print(query)' "$1" "$2" "$(kubectl config view --minify -o jsonpath='{..namespace}')")"
 }
 
-answered() {
+has_result() {
   [ -n "$(prometheus "$1")" ]
 }
 
 # until_true WHAT COMMAND...: wait until the command succeeds.
 until_true() {
-  what=$1 left=$PATIENCE
+  what=$1 left=$TIMEOUT_SECONDS
   shift
   until "$@"; do
     left=$((left - 1))
-    [ "$left" -gt 0 ] || wrong "Waited $PATIENCE s in vain for $what."
+    [ "$left" -gt 0 ] || fail "Waited $TIMEOUT_SECONDS s in vain for $what."
     sleep 1
   done
 }
 
-# firing ALERT: whether it fires for the model.
-firing() {
-  answered "ALERTS{alertname=\"$1\", alertstate=\"firing\", name=\"walkthrough\"}"
+# alert_fires ALERT: succeed if the alert fires for the model.
+alert_fires() {
+  has_result "ALERTS{alertname=\"$1\", alertstate=\"firing\", name=\"walkthrough\"}"
 }
 
-silent() {
-  ! answered 'ALERTS{alertstate="firing", name="walkthrough"}'
+no_alert_fires() {
+  ! has_result 'ALERTS{alertstate="firing", name="walkthrough"}'
 }
 
-fires() {
-  until_true "alert $1" firing "$1"
+expect_alert() {
+  until_true "alert $1" alert_fires "$1"
   printf '\nAlert %s fires.\n' "$1"
 }
 
-falls_silent() {
-  until_true "silence" silent
+expect_no_alert() {
+  until_true "all alerts to resolve" no_alert_fires
   printf '\nNo alert fires.\n'
 }
 
 step "Install the operator"
 run helm install gaudi-operator charts/gaudi-operator --namespace gaudi-system --create-namespace \
   --values examples/monitoring/values.yaml --wait
-ask 'gaudi_operator_leader'
+query 'gaudi_operator_leader'
 
-step "One apply, and the warm-up as the dashboards see it"
-# In its first seconds the API server may refuse it with "not yet synced to use for admission".
-until_true "the API server to know the new kinds" run kubectl apply -f examples/monitoring/model.yaml
+step "Apply a model and show the panels of its warm-up"
+# The API server may refuse the resource in the first seconds with "not yet synced to use for admission".
+until_true "the API server to accept the new kinds" run kubectl apply -f examples/monitoring/model.yaml
 panel model "Warm-up"
 panel model "Phase"
 run kubectl gaudi status walkthrough
 run kubectl gaudi rollout status walkthrough --timeout=5m
 good=$(field .status.revision.current)
 panel model "Captured graphs"
-falls_silent
+expect_no_alert
 
 step "An upgrade under load"
 start_client
-change <<'YAML'
+patch_spec <<'YAML'
 spec:
   bucketing:
     prompt:
@@ -102,34 +103,34 @@ spec:
 YAML
 panel upgrade "Warm-up of each pod"
 panel upgrade "Pods of each revision that serve"
-rolled_out
+expect_rollout
 good=$(field .status.revision.current)
 panel upgrade "Revisions"
 panel upgrade "Answers by revision"
 panel upgrade "Batches that met no warm graph, by revision"
-silent || wrong "An alert fires in a good upgrade."
+no_alert_fires || fail "An alert fires during a good upgrade."
 printf '\nNo alert fires.\n'
 
-step "A revision whose graphs do not fit: it is rolled back, and an alert says so"
-change <<'YAML'
+step "Roll out a revision whose graphs do not fit: it is rolled back, and an alert fires"
+patch_spec <<'YAML'
 spec:
   bucketing:
     prompt:
       query: {min: 32, step: 32}
 YAML
-rolled_back CapturedBelowThreshold "of 16 prompt graphs"
-fires GaudiModelRolledBack
+expect_rollback CapturedBelowThreshold "of 16 prompt graphs"
+expect_alert GaudiModelRolledBack
 run kubectl gaudi why walkthrough
 
-step "What the runbook of GaudiModelRolledBack says"
+step "Follow the runbook of GaudiModelRolledBack"
 run kubectl gaudi rollout undo walkthrough
-rolled_out
-falls_silent
+expect_rollout
+expect_no_alert
 finish
 
-step "A model that holds all cards, and an upgrade that finds none: it stops, and an alert says so"
+step "Upgrade a model that uses all cards: the upgrade stops, and an alert fires"
 begin ../upgrade/cards.yaml
-change <<'YAML'
+patch_spec <<'YAML'
 spec:
   rollout:
     whenNoRoom: Wait
@@ -137,12 +138,12 @@ spec:
     prompt:
       query: {min: 128, step: 128}
 YAML
-stops UpgradeBlocked
-fires GaudiModelStalled
+expect_stalled UpgradeBlocked
+expect_alert GaudiModelStalled
 run kubectl gaudi why walkthrough
 
-step "What the runbook of GaudiModelStalled says of UpgradeBlocked"
+step "Follow the runbook of GaudiModelStalled for UpgradeBlocked"
 run kubectl patch gi walkthrough --type merge -p '{"spec":{"rollout":{"whenNoRoom":"ReplaceInPlace"}}}'
-rolled_out
-falls_silent
+expect_rollout
+expect_no_alert
 finish

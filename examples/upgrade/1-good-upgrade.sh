@@ -1,20 +1,20 @@
 #!/bin/sh
-# Finer prompt buckets are another revision: the first pod is the canary, and an old pod goes only when a new one serves.
-. "$(dirname "$0")/story.sh"
+# An upgrade to smaller prompt buckets. The first pod is the canary. An old pod is deleted only after a new pod serves.
+. "$(dirname "$0")/common.sh"
 
 begin walkthrough.yaml
 
 step "Prompt buckets every 128 tokens: 4 graphs instead of 2"
-change <<'YAML'
+patch_spec <<'YAML'
 spec:
   bucketing:
     prompt:
       query: {min: 128, step: 128}
 YAML
-rolled_out
-[ "$(field .status.revision.current)" != "$good" ] || wrong "No other revision runs."
-equals "the last revision that was rolled out wholly" "$(field .status.revision.stable)" "$(field .status.revision.current)"
-equals "planned prompt buckets" "$(field .status.plan.promptBuckets)" 4
+expect_rollout
+[ "$(field .status.revision.current)" != "$good" ] || fail "The revision did not change."
+expect_equal "status.revision.stable" "$(field .status.revision.stable)" "$(field .status.revision.current)"
+expect_equal "planned prompt buckets" "$(field .status.plan.promptBuckets)" 4
 
-look
+show_result
 finish

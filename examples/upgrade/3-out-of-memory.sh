@@ -1,21 +1,21 @@
 #!/bin/sh
-# Two kinds of memory run out: first that of the card, which leaves a graph out, then that of the node, which kills the
-# container. Each is told apart, and rolled back.
-. "$(dirname "$0")/story.sh"
+# Two upgrades that run out of memory: first device memory, so that a graph is not captured, and then host memory, so that
+# the kernel kills the container. The conditions name the kind of memory, and both revisions are rolled back.
+. "$(dirname "$0")/common.sh"
 
 begin walkthrough.yaml
 
 step "The card runs out of memory at the second prompt graph (simulated)"
-change <<'YAML'
+patch_spec <<'YAML'
 spec:
   engine:
     simulation:
       oomAtBucket: prompt:2
 YAML
-rolled_back CapturedBelowThreshold "the device ran out of memory while its graph was captured"
+expect_rollback CapturedBelowThreshold "the device ran out of memory while its graph was captured"
 
-step "The container may use 24 MiB of the node's memory, and the kernel ends it (not simulated)"
-change <<'YAML'
+step "The memory limit of the container is 24 MiB, and the kernel kills the container (not simulated)"
+patch_spec <<'YAML'
 spec:
   engine:
     simulation:
@@ -25,7 +25,7 @@ spec:
       limits: {memory: 24Mi}
     sharedMemorySize: 1Mi
 YAML
-rolled_back HostOutOfMemory "Its memory limit is 24Mi: raise spec.pod.resources.limits.memory."
+expect_rollback HostOutOfMemory "Its memory limit is 24Mi: raise spec.pod.resources.limits.memory."
 
-look
+show_result
 finish

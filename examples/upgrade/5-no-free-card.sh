@@ -1,24 +1,24 @@
 #!/bin/sh
-# No card is free for a pod in addition to the old ones: one replica at a time is replaced in place, and the other one
-# serves. A spec that waits for room stops; the command of its message starts the upgrade. Takes a node with eight free
-# cards, which local clusters have.
-. "$(dirname "$0")/story.sh"
+# An upgrade without a free card for a surge pod. The operator replaces one replica at a time in place while the other one
+# serves. With `whenNoRoom: Wait` the upgrade stops, and the command in its message starts it. Requires a node with eight
+# free cards, as in the local cluster.
+. "$(dirname "$0")/common.sh"
 
 begin cards.yaml
 
-step "Other buckets, and no card for the first pod; cards.yaml waits for room for 10 s"
-change <<'YAML'
+step "Change the buckets. No card is free for the first pod, and cards.yaml waits 10 s for one"
+patch_spec <<'YAML'
 spec:
   bucketing:
     prompt:
       query: {step: 128}
 YAML
-rolled_out
-[ "$(field .status.revision.current)" != "$good" ] || wrong "No other revision runs."
+expect_rollout
+[ "$(field .status.revision.current)" != "$good" ] || fail "The revision did not change."
 good="$(field .status.revision.current)"
 
-step "Other buckets again, with a spec that waits for room"
-change <<'YAML'
+step "Change the buckets with whenNoRoom: Wait"
+patch_spec <<'YAML'
 spec:
   rollout:
     whenNoRoom: Wait
@@ -26,15 +26,15 @@ spec:
     prompt:
       query: {min: 128, step: 128}
 YAML
-stops UpgradeBlocked
-holds "$(condition Stalled message)" "because spec.rollout.whenNoRoom is Wait"
-equals "ready" "$(field .status.ready)" 2/2
+expect_stalled UpgradeBlocked
+expect_contains "$(condition Stalled message)" "because spec.rollout.whenNoRoom is Wait"
+expect_equal "ready" "$(field .status.ready)" 2/2
 run kubectl get gi walkthrough -o wide
 
-step "The command of the message"
+step "Run the command in the message"
 eval "$(condition Stalled message | sed 's/.*`\(kubectl patch .*\)`.*/\1/')"
-rolled_out
-[ "$(field .status.revision.current)" != "$good" ] || wrong "No other revision runs."
+expect_rollout
+[ "$(field .status.revision.current)" != "$good" ] || fail "The revision did not change."
 
-look
+show_result
 finish

@@ -1,24 +1,25 @@
 #!/bin/sh
-# Back to the revision before, by the same careful way: the spec asks for it again, and its name is the same as before.
-. "$(dirname "$0")/story.sh"
+# An upgrade and its undo. The undo writes the previous spec, which is rolled out as usual and has the same revision name
+# as before.
+. "$(dirname "$0")/common.sh"
 
 begin walkthrough.yaml
 
-step "A change that works, and is regretted"
-change <<'YAML'
+step "Upgrade to smaller buckets"
+patch_spec <<'YAML'
 spec:
   bucketing:
     prompt:
       query: {min: 128, step: 128}
 YAML
-rolled_out
+expect_rollout
 run kubectl gaudi rollout history walkthrough
 
 step "Undo"
 run kubectl gaudi rollout undo walkthrough
-rolled_out
-equals "the revision that runs" "$(field .status.revision.current)" "$good"
-equals "spec.bucketing.prompt.query.step" "$(field .spec.bucketing.prompt.query.step)" 256
+expect_rollout
+expect_equal "the revision that runs" "$(field .status.revision.current)" "$good"
+expect_equal "spec.bucketing.prompt.query.step" "$(field .spec.bucketing.prompt.query.step)" 256
 
-look
+show_result
 finish

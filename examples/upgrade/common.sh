@@ -1,5 +1,6 @@
-# What the scripts of this folder share: a deployment of their own, a client that asks it without a pause, and checks that
-# end a script with exit code 1. Sourced, not run. Everything happens in the namespace of kubectl's current context.
+# Functions of the scripts in this folder: they deploy a model, start a client that sends requests continuously, and check
+# the result. A failed check ends the script with exit code 1. All objects are created in the current namespace of kubectl.
+# The scripts source this file.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -13,21 +14,21 @@ run() {
   "$@"
 }
 
-wrong() {
-  printf '\nNOT AS PROMISED: %s\n' "$1" >&2
+fail() {
+  printf '\nFAILED: %s\n' "$1" >&2
   exit 1
 }
 
-# equals WHAT IS DESIRED
-equals() {
-  [ "$2" = "$3" ] || wrong "$1 is '$2' and should be '$3'."
+# expect_equal WHAT ACTUAL EXPECTED
+expect_equal() {
+  [ "$2" = "$3" ] || fail "$1 is '$2'. Expected '$3'."
 }
 
-# holds TEXT PIECE
-holds() {
+# expect_contains TEXT PART
+expect_contains() {
   case $1 in
     *"$2"*) ;;
-    *) wrong "'$2' is missing in: $1" ;;
+    *) fail "This text does not contain '$2': $1" ;;
   esac
 }
 
@@ -40,9 +41,9 @@ condition() {
   field ".status.conditions[?(@.type==\"$1\")].$2"
 }
 
-# begin MANIFEST: deploy it again and keep the name of its revision in $good.
+# begin MANIFEST: deploy the model again, start the client, and store the name of the revision in $good.
 begin() {
-  step "A deployment that serves, and a client that asks it without a pause"
+  step "Deploy a model and start a client that sends requests continuously"
   kubectl delete gi/walkthrough pod/walkthrough-client configmap/walkthrough-client --ignore-not-found
   kubectl wait pod -l inference.gaudi.dev/name=walkthrough --for=delete --timeout=120s
   run kubectl apply -f "$here/$1"
@@ -51,46 +52,46 @@ begin() {
   start_client
 }
 
-# change: merge the YAML of standard input into the resource.
-change() {
+# patch_spec: merge the YAML of standard input into the resource.
+patch_spec() {
   patch=$(cat)
   printf "\n$ kubectl patch gi walkthrough --type merge --patch '\n%s'\n" "$patch"
   kubectl patch gi walkthrough --type merge --patch "$patch"
 }
 
-# rolled_out: wait until the rollout is over, and well.
-rolled_out() {
+# expect_rollout: wait until the rollout is complete and the model is ready.
+expect_rollout() {
   run kubectl gaudi rollout status walkthrough --timeout=5m
-  equals "condition Ready" "$(condition Ready status)" True
+  expect_equal "condition Ready" "$(condition Ready status)" True
 }
 
-# stops REASON: wait until the rollout asks for a person, for this reason; old pods serve meanwhile.
-stops() {
+# expect_stalled REASON: wait until the rollout needs an action of a user for this reason. Old pods must still serve.
+expect_stalled() {
   if run kubectl gaudi rollout status walkthrough --timeout=5m; then
-    wrong "The rollout succeeded and should have stopped ($1)."
+    fail "The rollout succeeded. Expected it to stop with reason $1."
   fi
-  equals "the reason of condition Stalled" "$(condition Stalled reason)" "$1"
-  equals "condition Available" "$(condition Available status)" True
+  expect_equal "the reason of condition Stalled" "$(condition Stalled reason)" "$1"
+  expect_equal "condition Available" "$(condition Available status)" True
 }
 
-# rolled_back CAUSE EVIDENCE: wait until a failed revision has made way for the good one; EVIDENCE stands in the message.
-rolled_back() {
-  stops RolledBack
-  holds "$(condition Stalled message)" "failed ($1)"
-  holds "$(condition Stalled message)" "$2"
-  equals "the revision that runs" "$(field .status.revision.current)" "$good"
-  equals "ready" "$(field .status.ready)" 2/2
+# expect_rollback CAUSE EVIDENCE: wait until a failed revision is rolled back. Its message must contain EVIDENCE.
+expect_rollback() {
+  expect_stalled RolledBack
+  expect_contains "$(condition Stalled message)" "failed ($1)"
+  expect_contains "$(condition Stalled message)" "$2"
+  expect_equal "the revision that runs" "$(field .status.revision.current)" "$good"
+  expect_equal "ready" "$(field .status.ready)" 2/2
 }
 
-look() {
-  step "What to look at"
+show_result() {
+  step "Result"
   run kubectl get gi walkthrough -o wide
   run kubectl gaudi rollout history walkthrough
   run kubectl get events --field-selector "involvedObject.uid=$(field .metadata.uid)" --sort-by=.eventTime \
     -o custom-columns=TYPE:.type,REASON:.reason,MESSAGE:.message
 }
 
-# The client runs demo/traffic.py, which retries nothing, in the image that the deployment's own pods have.
+# The client runs demo/traffic.py in the image of the model's pods. It does not retry failed requests.
 start_client() {
   image=$(kubectl get pod -l inference.gaudi.dev/name=walkthrough -o jsonpath='{.items[0].spec.containers[0].image}')
   kubectl create configmap walkthrough-client --from-file="$here/../../demo/traffic.py"
@@ -114,18 +115,18 @@ spec:
       configMap: {name: walkthrough-client}
 YAML
   kubectl wait pod/walkthrough-client --for=condition=Ready --timeout=120s
-  kubectl logs --follow walkthrough-client | head -n 1 > /dev/null    # until the first answer
+  kubectl logs --follow walkthrough-client | head -n 1 > /dev/null    # wait for the first answer
 }
 
-# finish: stop the client; not one of its requests may have failed. `kubectl logs walkthrough-client` has them all.
+# finish: stop the client, and fail if one of its requests failed. `kubectl logs walkthrough-client` lists all requests.
 finish() {
-  step "What the client saw"
+  step "Requests of the client"
   kubectl exec walkthrough-client -- sh -c 'kill -TERM 1'
   kubectl wait pod/walkthrough-client --for=jsonpath='{.status.phase}'=Succeeded --timeout=120s
   requests=$(kubectl logs walkthrough-client | wc -l)
   failed=$(kubectl logs walkthrough-client | grep -vc '"error": ""' || true)
   printf '%d requests, %d failed\n' "$requests" "$failed"
-  [ "$requests" -gt 0 ] || wrong "The client sent nothing."
-  equals "the number of failed requests" "$failed" 0
-  printf '\nAs promised.\n'
+  [ "$requests" -gt 0 ] || fail "The client sent no request."
+  expect_equal "the number of failed requests" "$failed" 0
+  printf '\nPASSED\n'
 }

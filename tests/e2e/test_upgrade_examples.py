@@ -61,7 +61,7 @@ def test_script_ends_as_expected_and_no_request_fails(
         done = subprocess.run([FOLDER / f"{script}.sh"], env=shell, capture_output=True, text=True, check=False)
     sys.stdout.write(done.stdout)  # `pytest -rP` shows what a user reads
     assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("As promised.\n")
+    assert done.stdout.endswith("PASSED\n")
     ending, pods = ENDINGS[script], Pods(installed, namespace, NAME)
     answers = answers_of(pods.kubectl("logs", f"{NAME}-client"))
     assert [answer.error for answer in answers if answer.error] == []

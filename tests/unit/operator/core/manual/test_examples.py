@@ -107,7 +107,7 @@ def test_vllm_example_for_a_card_names_a_known_model(path: Path) -> None:
 def test_examples_have_unique_names() -> None:
     names = [yaml.safe_load(path.read_text())["metadata"]["name"] for path in EXAMPLES]
     repeated = {name for name in names if names.count(name) > 1}
-    assert repeated == {"walkthrough"}, "the stories of examples/upgrade/story.sh alone tell of one model"
+    assert repeated == {"walkthrough"}, "the stories of examples/upgrade/common.sh alone name one model"
 
 
 ARGUMENTS = {

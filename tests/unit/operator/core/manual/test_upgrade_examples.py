@@ -17,7 +17,7 @@ from tests.unit.operator.core.resources import DEFAULTS
 
 FOLDER = Path(__file__).parents[5] / "examples" / "upgrade"
 SCRIPTS = sorted(FOLDER.glob("[0-9]-*.sh"))
-CHANGE = re.compile(r"^change <<'YAML'\n(.*?)^YAML$", re.MULTILINE | re.DOTALL)
+CHANGE = re.compile(r"^patch_spec <<'YAML'\n(.*?)^YAML$", re.MULTILINE | re.DOTALL)
 
 
 def states(script: Path) -> list[dict[str, Any]]:
@@ -46,7 +46,7 @@ def test_script_changes_an_accepted_deployment_to_accepted_ones(script: Path) ->
     assert changed[0] != first
 
 
-@pytest.mark.parametrize("script", [*SCRIPTS, FOLDER / "story.sh"], ids=lambda path: path.stem)
+@pytest.mark.parametrize("script", [*SCRIPTS, FOLDER / "common.sh"], ids=lambda path: path.stem)
 def test_script_is_valid_posix_shell(script: Path) -> None:
     subprocess.run(["sh", "-n", script], check=True)
 
@@ -64,9 +64,14 @@ def test_readme_lists_the_script(script: Path) -> None:
 
 @pytest.mark.parametrize(
     ("check", "code"),
-    [("equals ready 2/2 2/2", 0), ("equals ready 1/2 2/2", 1), ("holds 'a b c' b", 0), ("holds 'a b c' d", 1)],
+    [
+        ("expect_equal ready 2/2 2/2", 0),
+        ("expect_equal ready 1/2 2/2", 1),
+        ("expect_contains 'a b c' b", 0),
+        ("expect_contains 'a b c' d", 1),
+    ],
 )
 def test_script_stops_when_its_check_fails(check: str, code: int) -> None:
-    command = ["sh", "-c", f'. "{FOLDER}/story.sh"; {check}; exit 0', str(FOLDER / "a-script.sh")]
+    command = ["sh", "-c", f'. "{FOLDER}/common.sh"; {check}; exit 0', str(FOLDER / "a-script.sh")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, "NOT AS PROMISED" in done.stderr) == (code, bool(code))
+    assert (done.returncode, "FAILED" in done.stderr) == (code, bool(code))
