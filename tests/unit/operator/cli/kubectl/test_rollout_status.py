@@ -1,9 +1,12 @@
 """The output of `kubectl gaudi rollout status`, and durations in the format of kubectl."""
 
+from io import StringIO
+
 import pytest
+from rich.console import Console
 
 from gaudi_operator.cli.kubectl.options import Refused
-from gaudi_operator.cli.kubectl.rollout_status import Outcome, judge_rollout, seconds
+from gaudi_operator.cli.kubectl.rollout_status import Outcome, RolloutProgressBar, Verdict, judge_rollout, seconds
 from tests.unit.operator.cli.kubectl.kept import FAILURE, revision, shown
 
 READY = ("Ready", True, "Serving", "All 2 replicas serve revision a.")
@@ -104,3 +107,19 @@ def test_anything_else_is_refused(text: str) -> None:
 def test_words_of_a_pod_steer_no_terminal() -> None:
     verdict = judge_rollout(shown(ON_ITS_WAY, ("Stalled", True, "Failed", "\x1b]52;c;aGk=\x07")), KEPT)
     assert verdict.sentence == 'gaudiinference "tiny" stopped (Failed): \\x1b]52;c;aGk=\\x07'
+
+
+def test_lines_of_a_pipe_are_whole_and_said_once() -> None:
+    out, sentence = StringIO(), "Waiting for " + 40 * "long [words] "
+    with RolloutProgressBar(Console(file=out, width=80)) as progress:
+        for percent in (1, 2):
+            progress.show(Verdict(Outcome.WAITING, sentence, "WarmingUp", percent, "0/1"))
+    assert out.getvalue() == sentence + "\n"
+
+
+def test_terminal_has_a_bar_of_the_warm_up() -> None:
+    out = StringIO()
+    with RolloutProgressBar(Console(file=out, width=160, force_terminal=True)) as progress:
+        progress.show(Verdict(Outcome.WAITING, "Waiting.", "WarmingUp", 45, "1/2"))
+    assert "WarmingUp  ready 1/2" in out.getvalue()
+    assert "45%" in out.getvalue()

@@ -1,4 +1,4 @@
-"""The canary of a rollout: it is alone until it has proven itself, and observed if configured."""
+"""The canary: it is alone until it serves, is observed if configured, and a failing one is rolled back."""
 
 from datetime import timedelta
 from typing import Any
@@ -9,15 +9,22 @@ from gaudi_operator.core.actions import Apply
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.revision_choice import has_held_gate, is_on_trial
+from gaudi_runtime.contract.report import ColdShape, Phase, Requests
 from tests.unit.operator.core.cluster import Cluster, stamp
 from tests.unit.operator.core.pod_objects import condition as pod_condition
 from tests.unit.operator.core.pod_objects import gate_condition, view
 from tests.unit.operator.core.pod_objects import pod as manifest_of
 from tests.unit.operator.core.resources import NOW
 from tests.unit.operator.core.states import closed, serving, warming
-from tests.unit.operator.core.stories import condition, revisions, served, status
-
-BIGGER = {"maxModelLen": 512}
+from tests.unit.operator.core.stories import (
+    BIGGER,
+    condition,
+    failing_upgrade,
+    failure_of,
+    revisions,
+    served,
+    status,
+)
 
 
 def upgrading(**rollout: Any) -> tuple[Cluster, str]:
@@ -118,6 +125,32 @@ def test_plan_of_a_rolled_back_spec_is_estimated() -> None:
 
 
 OLD = serving("o", "old")
+
+
+def test_recompiles_of_an_observed_revision_cause_a_rollback() -> None:
+    cold = (ColdShape(phase="prompt", shape=(1, 300, 0), count=9),)
+    met = {"phase": Phase.SERVING, "recompiles_since_ready": 11, "cold_shapes": cold}
+    cluster, _, bad = failing_upgrade(met, canary={"observeSeconds": 60})
+    found = failure_of(cluster, bad)
+    assert found is not None
+    assert found["reason"] == "TooManyRecompiles"
+    assert "11 compiles in pod" in found["message"]
+    assert "most often prompt (1, 300, 0)" in found["message"]
+
+
+def test_failing_requests_of_an_observed_revision_cause_a_rollback() -> None:
+    met = {"phase": Phase.SERVING, "requests": Requests(answered=40, failed=7)}
+    cluster, _, bad = failing_upgrade(met, canary={"observeSeconds": 60})
+    found = failure_of(cluster, bad)
+    assert found is not None
+    assert found["reason"] == "TooManyErrors"
+    assert "7 of 40 answers of pod" in found["message"]
+
+
+@pytest.mark.parametrize("rollout", [{}, {"canary": {"observeSeconds": 60, "maxRecompiles": 11}}])
+def test_recompiles_within_the_limit_or_unobserved_cause_no_rollback(rollout: dict[str, Any]) -> None:
+    cluster, _, bad = failing_upgrade({"phase": Phase.SERVING, "recompiles_since_ready": 11}, **rollout)
+    assert failure_of(cluster, bad) is None
 
 
 def held(seconds: int) -> PodView:

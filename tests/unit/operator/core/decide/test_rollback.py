@@ -1,48 +1,27 @@
 """decide() stories of a failing revision: it is given up, and the last good one keeps serving."""
 
-import json
 from typing import Any
 
 import pytest
 
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION
-from gaudi_runtime.contract.report import NO_PLAN, ColdShape, Phase, PhaseProgress, Requests, RuntimeFailure
+from gaudi_runtime.contract.report import NO_PLAN, Phase, PhaseProgress, RuntimeFailure
 from tests.unit.operator.core.cluster import Cluster
-from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status
+from tests.unit.operator.core.stories import (
+    BIGGER,
+    STALL,
+    canary_of,
+    condition,
+    failing_upgrade,
+    failure_of,
+    pod_names,
+    revisions,
+    served,
+    status,
+)
 
-BIGGER = {"maxModelLen": 512}
 REFUSED = RuntimeFailure(reason="ConfigInvalid", message="warmup.fromTheFuture: Extra inputs are not permitted.")
-STALL: dict[str, Any] = {
-    "phase": Phase.COMPILING,
-    "prompt": PhaseProgress(planned=8, warmed=3, current=(1, 128, 0)),
-    "since_progress_seconds": 1801,
-}
-
-
-def canary(cluster: Cluster, good: str) -> str:
-    """Return the pod of the new revision, if it exists."""
-    for _ in range(5):
-        cluster.operate()
-        cluster.controllers()
-    (name,) = [name for name in pod_names(cluster) if not name.startswith(f"tiny-{good}")]
-    return name
-
-
-def failing(how: dict[str, Any] = STALL, **rollout: Any) -> tuple[Cluster, str, str]:
-    """Return a cluster whose new revision has just failed, and the names of the good and the failed revision."""
-    cluster = served(rollout=rollout)
-    (good,) = revisions(cluster)
-    cluster.change(model=BIGGER)
-    name = canary(cluster, good)
-    cluster.report(name, **how)
-    cluster.operate()
-    return cluster, good, name.removeprefix("tiny-").rsplit("-", 1)[0]
-
-
-def failure(cluster: Cluster, revision: str) -> dict[str, str] | None:
-    annotations = cluster.objects["ControllerRevision", f"tiny-{revision}"]["metadata"]["annotations"]
-    return json.loads(annotations[FAILURE_ANNOTATION]) if FAILURE_ANNOTATION in annotations else None
 
 
 def message(cluster: Cluster, kind: str = "Stalled") -> str:
@@ -61,10 +40,10 @@ def message(cluster: Cluster, kind: str = "Stalled") -> str:
     ],
 )
 def test_failed_revision_is_rolled_back(how: dict[str, Any], reason: str) -> None:
-    cluster, good, bad = failing(how)
+    cluster, good, bad = failing_upgrade(how)
     cluster.settle()
     assert revisions(cluster) == {good}
-    found = failure(cluster, bad)
+    found = failure_of(cluster, bad)
     assert found is not None
     assert found["reason"] == reason
     assert condition(cluster, "Stalled") == ("True", "RolledBack")
@@ -73,13 +52,13 @@ def test_failed_revision_is_rolled_back(how: dict[str, Any], reason: str) -> Non
 @pytest.mark.parametrize("reason", ["HubUnreachable", "DiskFull", "DeviceUnavailable"])
 def test_failure_common_to_all_revisions_causes_no_rollback(reason: str) -> None:
     failed = RuntimeFailure(reason=reason, message="Not now.")
-    cluster, _, bad = failing({"phase": Phase.FAILED, "failure": failed})
-    assert failure(cluster, bad) is None
+    cluster, _, bad = failing_upgrade({"phase": Phase.FAILED, "failure": failed})
+    assert failure_of(cluster, bad) is None
     assert condition(cluster, "Stalled") == ("True", reason)
 
 
 def test_last_good_revision_serves_throughout() -> None:
-    cluster, _, _ = failing()
+    cluster, _, _ = failing_upgrade()
     for _ in range(10):
         cluster.operate()
         cluster.controllers()
@@ -88,9 +67,9 @@ def test_last_good_revision_serves_throughout() -> None:
 
 
 def test_condition_names_both_revisions_the_evidence_and_what_to_do() -> None:
-    cluster, good, bad = failing()
+    cluster, good, bad = failing_upgrade()
     cluster.settle()
-    found = failure(cluster, bad)
+    found = failure_of(cluster, bad)
     assert found is not None
     assert "(1, 128, 0)" in found["message"]
     assert message(cluster) == (
@@ -102,7 +81,7 @@ def test_condition_names_both_revisions_the_evidence_and_what_to_do() -> None:
 
 
 def test_failure_event_precedes_the_rollback_event() -> None:
-    cluster, good, bad = failing()
+    cluster, good, bad = failing_upgrade()
     cluster.settle()
     reasons = [event.reason for event in cluster.events if event.reason in ("RevisionFailed", "RollingBack", "Stalled")]
     assert reasons == ["RevisionFailed", "RollingBack", "Stalled"]
@@ -112,7 +91,7 @@ def test_failure_event_precedes_the_rollback_event() -> None:
 
 
 def test_history_has_the_phase_of_each_revision() -> None:
-    cluster, good, bad = failing()
+    cluster, good, bad = failing_upgrade()
     cluster.settle()
     rows = {row["name"]: (row["number"], row["phase"], row.get("reason")) for row in status(cluster)["revisions"]}
     assert rows == {good: (3, "Serving", None), bad: (2, "RolledBack", "WarmupStalled")}
@@ -120,13 +99,13 @@ def test_history_has_the_phase_of_each_revision() -> None:
 
 
 def test_history_marks_only_the_revision_that_served() -> None:
-    cluster, good, bad = failing()
+    cluster, good, bad = failing_upgrade()
     cluster.settle()
     assert {row["name"]: row["served"] for row in status(cluster)["revisions"]} == {good: True, bad: False}
 
 
 def test_failed_revision_is_not_retried() -> None:
-    cluster, good, _ = failing()
+    cluster, good, _ = failing_upgrade()
     cluster.settle()
     for change in ({"replicas": 3}, {"readiness": {"minCapturedPromptPercent": 50}}, {"service": {"port": 81}}):
         cluster.change(**change)
@@ -135,7 +114,7 @@ def test_failed_revision_is_not_retried() -> None:
 
 
 def test_restarted_operator_without_status_does_not_retry_it() -> None:
-    cluster, good, _ = failing()
+    cluster, good, _ = failing_upgrade()
     cluster.settle()
     del cluster.resource["status"]
     cluster.reports.clear()
@@ -144,7 +123,7 @@ def test_restarted_operator_without_status_does_not_retry_it() -> None:
 
 
 def test_changed_spec_is_rolled_out() -> None:
-    cluster, good, bad = failing()
+    cluster, good, bad = failing_upgrade()
     cluster.settle()
     cluster.change(model={"maxModelLen": 768})
     cluster.settle()
@@ -153,7 +132,7 @@ def test_changed_spec_is_rolled_out() -> None:
 
 
 def test_restart_retries_the_revision() -> None:
-    cluster, good, bad = failing()
+    cluster, good, bad = failing_upgrade()
     cluster.settle()
     cluster.resource["metadata"]["annotations"] = {RESTARTED_AT_ANNOTATION: "2026-08-01T12:00:00Z"}
     cluster.settle()
@@ -161,7 +140,7 @@ def test_restart_retries_the_revision() -> None:
 
 
 def test_removed_failure_annotation_retries_the_revision() -> None:
-    cluster, _, bad = failing()
+    cluster, _, bad = failing_upgrade()
     cluster.settle()
     del cluster.objects["ControllerRevision", f"tiny-{bad}"]["metadata"]["annotations"][FAILURE_ANNOTATION]
     cluster.settle()
@@ -170,7 +149,7 @@ def test_removed_failure_annotation_retries_the_revision() -> None:
 
 
 def test_reverted_spec_is_ready_immediately() -> None:
-    cluster, good, _ = failing()
+    cluster, good, _ = failing_upgrade()
     cluster.settle()
     before = pod_names(cluster)
     cluster.change(model={"maxModelLen": 256})
@@ -181,7 +160,7 @@ def test_reverted_spec_is_ready_immediately() -> None:
 
 
 def test_failure_with_pause_policy_pauses_the_rollout() -> None:
-    cluster, good, bad = failing(onFailure="Pause")
+    cluster, good, bad = failing_upgrade(onFailure="Pause")
     before = pod_names(cluster)
     cluster.settle()
     assert pod_names(cluster) == before
@@ -197,7 +176,7 @@ def test_paused_failed_revision_is_not_scaled_up() -> None:
     cluster = served(replicas=1, rollout={"onFailure": "Pause", "maxSurge": 0, "maxUnavailable": 1})
     (good,) = revisions(cluster)
     cluster.change(model=BIGGER)
-    name = canary(cluster, good)
+    name = canary_of(cluster, good)
     cluster.broken = revisions(cluster)
     cluster.report(name, **STALL)
     cluster.operate()
@@ -210,7 +189,7 @@ def test_paused_failed_revision_is_not_scaled_up() -> None:
 
 
 def test_paused_failure_is_rolled_back_after_a_policy_change() -> None:
-    cluster, good, _ = failing(onFailure="Pause")
+    cluster, good, _ = failing_upgrade(onFailure="Pause")
     cluster.change(rollout={"onFailure": "Rollback"})
     cluster.settle()
     assert revisions(cluster) == {good}
@@ -220,7 +199,7 @@ def test_paused_rollout_gives_up_no_revision() -> None:
     cluster = served()
     (good,) = revisions(cluster)
     cluster.change(model=BIGGER)
-    name = canary(cluster, good)
+    name = canary_of(cluster, good)
     cluster.change(rollout={"paused": True})
     cluster.report(name, **STALL)
     cluster.operate()
@@ -231,7 +210,7 @@ def test_in_place_rollout_without_old_pods_is_rolled_back() -> None:
     cluster = served(replicas=1, rollout={"maxSurge": 0, "maxUnavailable": 1})
     (good,) = revisions(cluster)
     cluster.change(model=BIGGER)
-    name = canary(cluster, good)
+    name = canary_of(cluster, good)
     assert pod_names(cluster) == [name]
     cluster.report(name, **STALL)
     cluster.settle()
@@ -253,7 +232,7 @@ def test_stable_revision_is_not_replaced_by_newer_serving_ones() -> None:
     (stable,) = revisions(cluster)
     [kept, *_] = pod_names(cluster)
     cluster.change(model=BIGGER)
-    newer = canary(cluster, stable)
+    newer = canary_of(cluster, stable)
     cluster.warm(newer)
     cluster.operate()
     cluster.kubelet()
@@ -262,34 +241,8 @@ def test_stable_revision_is_not_replaced_by_newer_serving_ones() -> None:
     cluster.report(kept, **STALL)
     cluster.operate()
     assert {row["name"]: row["phase"] for row in status(cluster)["pods"]}[newer] == "Serving"
-    assert failure(cluster, stable) is None
+    assert failure_of(cluster, stable) is None
     assert condition(cluster, "Stalled") == ("True", "WarmupStalled")
-
-
-def test_recompiles_of_an_observed_revision_cause_a_rollback() -> None:
-    cold = (ColdShape(phase="prompt", shape=(1, 300, 0), count=9),)
-    met = {"phase": Phase.SERVING, "recompiles_since_ready": 11, "cold_shapes": cold}
-    cluster, _, bad = failing(met, canary={"observeSeconds": 60})
-    found = failure(cluster, bad)
-    assert found is not None
-    assert found["reason"] == "TooManyRecompiles"
-    assert "11 compiles in pod" in found["message"]
-    assert "most often prompt (1, 300, 0)" in found["message"]
-
-
-def test_failing_requests_of_an_observed_revision_cause_a_rollback() -> None:
-    met = {"phase": Phase.SERVING, "requests": Requests(answered=40, failed=7)}
-    cluster, _, bad = failing(met, canary={"observeSeconds": 60})
-    found = failure(cluster, bad)
-    assert found is not None
-    assert found["reason"] == "TooManyErrors"
-    assert "7 of 40 answers of pod" in found["message"]
-
-
-@pytest.mark.parametrize("rollout", [{}, {"canary": {"observeSeconds": 60, "maxRecompiles": 11}}])
-def test_recompiles_within_the_limit_or_unobserved_cause_no_rollback(rollout: dict[str, Any]) -> None:
-    cluster, _, bad = failing({"phase": Phase.SERVING, "recompiles_since_ready": 11}, **rollout)
-    assert failure(cluster, bad) is None
 
 
 def test_incomplete_reconcile_is_finished_by_the_next_operator() -> None:
@@ -297,7 +250,7 @@ def test_incomplete_reconcile_is_finished_by_the_next_operator() -> None:
         cluster = served()
         (good,) = revisions(cluster)
         cluster.change(model=BIGGER)
-        cluster.report(canary(cluster, good), **STALL)
+        cluster.report(canary_of(cluster, good), **STALL)
         plan = decide(cluster.observed(), cluster.defaults)
         assert len(plan.actions) >= 3
         for action in plan.actions[:done]:

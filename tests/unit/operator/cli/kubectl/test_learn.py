@@ -1,0 +1,35 @@
+"""`kubectl gaudi learn`: the pods that it queries, and its warning about a plan that no canary observes."""
+
+import pytest
+
+from gaudi_operator.cli.kubectl.learn import UNOBSERVED, ready_pods, why_unobserved
+from gaudi_operator.cli.plan.options import Form
+from tests.support.builders import gaudi_inference
+
+
+def test_only_ready_pods_that_stay_are_asked_for_traffic() -> None:
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    pods = [
+        {"metadata": {"name": "serves"}, "status": ready},
+        {"metadata": {"name": "ends", "deletionTimestamp": "now"}, "status": ready},
+        {"metadata": {"name": "warms"}, "status": {"conditions": [{"type": "Ready", "status": "False"}]}},
+        {"metadata": {"name": "new"}},
+    ]
+    assert ready_pods(pods) == ["serves"]
+
+
+@pytest.mark.parametrize(
+    ("canary", "form", "warnings"),
+    [
+        ({"observeSeconds": 0}, Form.OPTIMAL, [UNOBSERVED]),
+        ({"observeSeconds": 0}, Form.FILE, []),
+        ({"observeSeconds": 60}, Form.OPTIMAL, []),
+        ({}, Form.OPTIMAL, []),
+    ],
+)
+def test_learned_plan_that_no_canary_observes_is_warned_of(
+    canary: dict[str, int], form: Form, warnings: list[str]
+) -> None:
+    metadata = {"namespace": "default", "uid": "1", "generation": 1}
+    resource = gaudi_inference(rollout={"canary": canary})
+    assert why_unobserved({**resource, "metadata": {**resource["metadata"], **metadata}}, form) == warnings
