@@ -117,8 +117,8 @@ def _chosen(space: Space, traffic: Mapping[Bucket, float], graphs: int) -> tuple
 
 def _cost(space: Space, plan: Sequence[Bucket], traffic: Mapping[Bucket, float]) -> float:
     cost = token_cost(BLOCK)
-    return sum(weight * cost(space.phase, _first(plan, shape)) for shape, weight in traffic.items())
+    return sum(weight * cost(space.phase, _first_fitting(plan, shape)) for shape, weight in traffic.items())
 
 
-def _first(plan: Sequence[Bucket], shape: Bucket) -> Bucket:
+def _first_fitting(plan: Sequence[Bucket], shape: Bucket) -> Bucket:
     return next(b for b in plan if b[0] >= shape[0] and b[1] >= shape[1] and b[2] >= shape[2])

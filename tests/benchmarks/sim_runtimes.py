@@ -90,7 +90,7 @@ async def measure(folder: Path, count: int) -> list[Figure]:
     """Return all figures of one run."""
     limits = httpx.Limits(max_keepalive_connections=0)
     async with httpx.AsyncClient(trust_env=False, timeout=60, limits=limits) as client:
-        alone = [await _alone(ports, folder, client) for ports in free_ports(ALONE)]
+        alone = [await _measure_one(ports, folder, client) for ports in free_ports(ALONE)]
         sims: list[Sim] = []
         try:
             begun = time.monotonic()
@@ -114,7 +114,7 @@ async def measure(folder: Path, count: int) -> list[Figure]:
     ]
 
 
-async def _alone(ports: tuple[int, int], folder: Path, client: httpx.AsyncClient) -> tuple[float, float]:
+async def _measure_one(ports: tuple[int, int], folder: Path, client: httpx.AsyncClient) -> tuple[float, float]:
     """Return the seconds until one process serves, and its processor time."""
     sim = Sim(ports, folder)
     try:

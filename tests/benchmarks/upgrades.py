@@ -134,7 +134,7 @@ async def plain_figures(stage: Stage, warm_ups: WarmUps, seconds: float) -> list
     warm_ups.captured = SHORT
     short = await replace_plain(stage, {"maxSurge": "25%", "maxUnavailable": 0})
     await stage.api.delete("Deployment", PLAIN, propagationPolicy="Foreground")
-    await until(partial(_none_left, stage.api), "the Deployment's pods to be gone", seconds=PATIENCE)
+    await until(partial(_pods_deleted, stage.api), "the Deployment's pods to be gone", seconds=PATIENCE)
     return [
         Figure("a Deployment with its default limits, wall time", default[0], "s"),
         Figure("  lost capacity", default[1].lost, "replica-s"),
@@ -228,7 +228,7 @@ async def _rolled_out(api: KubeApi) -> bool:
     return bool(status.get("observedGeneration") == found["metadata"]["generation"] and counts == [REPLICAS] * 3)
 
 
-async def _none_left(api: KubeApi) -> bool:
+async def _pods_deleted(api: KubeApi) -> bool:
     return not await api.list("Pod", f"app={PLAIN}")
 
 

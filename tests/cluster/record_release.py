@@ -24,7 +24,9 @@ _FLEETING = ("managedFields", "resourceVersion", "uid", "selfLink", "namespace",
 """Fields that the API server sets again when the objects are restored."""
 
 
-async def test_record_this_release(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> None:
+async def test_definition_and_objects_of_this_release_are_recorded(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
     kubelet.on_start = FakeRuntime.warm
     for manifest in resources():
         name = manifest["metadata"]["name"]

@@ -101,7 +101,7 @@ def test_admission_checks_every_limit() -> None:
     assert {each.limit for each in RULES} == {each.alias for each in ClassLimits.model_fields.values()}
 
 
-def test_class_applies_when_named_or_default(new_class: NewClass, admission: Admission) -> None:
+def test_class_applies_if_named_or_if_default_of_our_controller(new_class: NewClass, admission: Admission) -> None:
     name = new_class(limits={"maxReplicas": 1})
     assert "spec.replicas 2 is above 1 (limits.maxReplicas)" in admission.wait_refused(className=name, replicas=2)
     assert admission.refusal(replicas=2) is None
@@ -147,7 +147,7 @@ async def test_tighter_class_refuses_only_the_fields_of_an_edit(
         await api.merge("GaudiInference", "tiny", {"spec": {"engine": {"env": more}}})
 
 
-async def test_edit_within_a_tighter_class_warns_of_other_violations(
+async def test_edit_of_allowed_fields_warns_of_existing_violations(
     api: KubeApi, new_class: NewClass, admission: Admission
 ) -> None:
     name = new_class(limits={"runtimeClasses": ["kata"], "priorityClasses": ["high"]})
@@ -168,7 +168,7 @@ async def test_edit_within_a_tighter_class_warns_of_other_violations(
     assert "is not for namespace" in namespace
 
 
-async def test_every_write_beyond_a_class_in_trial_warns(
+async def test_every_write_above_a_trial_limit_returns_a_warning(
     api: KubeApi, new_class: NewClass, admission: Admission
 ) -> None:
     name = new_class(trial=True, limits={"maxReplicas": 1})
@@ -188,7 +188,7 @@ async def test_every_write_beyond_a_class_in_trial_warns(
 
 
 @pytest.mark.parametrize(("limit", "permitted", "spec", "cause"), NEEDS_PERMISSION, ids=lambda each: str(each)[:20])
-async def test_missing_permission_warns(
+async def test_spec_without_the_required_permission_returns_a_warning(
     api: KubeApi, new_class: NewClass, admission: Admission, limit: str, permitted: object, spec: Object, cause: str
 ) -> None:
     await api.create(gaudi_inference("without", **spec))
@@ -208,7 +208,7 @@ async def test_missing_permission_warns(
     assert f"{cause}, and class {name} does not allow it." in warning
 
 
-async def test_end_of_a_trial_is_reported_before_it_refuses(
+async def test_class_in_trial_reports_specs_that_it_would_refuse(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, new_class: NewClass, admission: Admission
 ) -> None:
     kubelet.on_start = FakeRuntime.warm

@@ -18,7 +18,7 @@ EDITS: dict[str, Object] = {
 }
 
 
-async def test_resource_gets_every_child_with_itself_as_controller(api: KubeApi, operator: OperatorProcess) -> None:
+async def test_every_child_has_its_resource_as_controller_reference(api: KubeApi, operator: OperatorProcess) -> None:
     resource = await api.create(gaudi_inference("tiny"))
     for kind in CHILDREN:
         child = await until(partial(only_child, api, kind), f"a {kind}")
@@ -41,7 +41,7 @@ async def test_deleted_child_is_recreated(api: KubeApi, operator: OperatorProces
     for kind in CHILDREN:
         child = await until(partial(only_child, api, kind), f"a {kind}")
         await api.delete(kind, child["metadata"]["name"])
-        await until(partial(_another, api, kind, child["metadata"]["uid"]), f"another {kind}")
+        await until(partial(_is_recreated, api, kind, child["metadata"]["uid"]), f"another {kind}")
 
 
 async def test_edited_child_is_repaired(api: KubeApi, operator: OperatorProcess) -> None:
@@ -74,7 +74,7 @@ async def _without_annotation(api: KubeApi, name: str) -> bool:
     return bool(service) and name not in service["metadata"].get("annotations", {})
 
 
-async def test_foreign_labels_and_fields_of_children_stay(api: KubeApi, operator: OperatorProcess) -> None:
+async def test_repair_of_a_child_keeps_foreign_labels_and_fields(api: KubeApi, operator: OperatorProcess) -> None:
     await api.create(gaudi_inference("tiny"))
     await until(partial(only_child, api, "Service"), "a Service")
     foreign = {"metadata": {"labels": {"team": "blue"}}, "spec": {"sessionAffinity": "ClientIP"}}
@@ -101,7 +101,7 @@ async def test_foreign_service_of_the_same_name_is_not_taken_over(api: KubeApi, 
     assert await api.get("Service", "tiny") == before
 
 
-async def test_deleted_resource_takes_all_children_with_it(
+async def test_children_are_deleted_with_their_resource(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = lambda runtime: runtime.warm()
@@ -123,7 +123,7 @@ async def test_deleted_resource_is_collected_without_an_operator(
     await until(partial(nothing_left, api), "all children to be gone", seconds=60)
 
 
-async def _another(api: KubeApi, kind: str, uid: str) -> bool:
+async def _is_recreated(api: KubeApi, kind: str, uid: str) -> bool:
     found = await only_child(api, kind)
     return found is not None and found["metadata"]["uid"] != uid
 

@@ -30,7 +30,7 @@ async def class_applied(api: KubeApi, reason: str) -> Object | None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: str(each["metadata"]["name"]))
-def test_example_of_the_page_is_stored_unchanged(objects: Objects, namespace: str, example: Object) -> None:
+def test_documented_class_is_stored_unchanged(objects: Objects, namespace: str, example: Object) -> None:
     manifest = {**example, "metadata": {"name": f"{namespace}-{example['metadata']['name']}"}}
     kept = objects.create(manifest)
     objects.delete(manifest)
@@ -44,7 +44,7 @@ def test_class_with_a_wrong_limit_is_refused(objects: Objects, namespace: str) -
         objects.create({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": namespace}, "spec": spec})
 
 
-async def test_class_fills_in_defaults_and_its_change_restarts_nothing(
+async def test_class_sets_defaults_and_its_change_restarts_no_pod(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, new_class: NewClass
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -61,7 +61,7 @@ async def test_class_fills_in_defaults_and_its_change_restarts_nothing(
     assert [each["metadata"]["uid"] for each in await api.list("Pod", NAME_LABEL)] == [pod["metadata"]["uid"]]
 
 
-async def test_scale_up_beyond_the_class_waits_for_the_class(
+async def test_scale_up_above_the_class_limit_stalls_until_raised(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, new_class: NewClass
 ) -> None:
     kubelet.on_start = FakeRuntime.warm

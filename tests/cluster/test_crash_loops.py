@@ -30,7 +30,7 @@ async def test_rejected_pods_are_retried_with_back_off_until_they_serve(
     assert served["lastTermination"]["message"] == "UnexpectedAdmissionError: Allocate failed."
 
 
-async def test_stalled_warm_up_is_reported_without_a_new_report(
+async def test_stalled_warm_up_is_detected_if_the_report_never_changes(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = lambda runtime: runtime.update(phase=Phase.COMPILING)

@@ -13,7 +13,9 @@ from tests.support.operator_process import OperatorProcess
 from tests.support.permissions import grants
 
 
-async def test_each_gate_and_ready_has_one_event(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> None:
+async def test_both_gates_and_readiness_are_reported_by_one_event_each(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
     await api.create(gaudi_inference("tiny", replicas=2))
     for name in await until(partial(all_running, api, kubelet, 2), "both pods"):
         kubelet.runtime(name).warm()
@@ -24,7 +26,9 @@ async def test_each_gate_and_ready_has_one_event(api: KubeApi, kubelet: Kubelet,
         assert (event["type"], event["regarding"]["name"]) == ("Normal", "tiny")
 
 
-async def test_repeated_event_becomes_a_series(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> None:
+async def test_repeated_events_are_counted_in_a_series(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
     kubelet.on_start = FakeRuntime.warm
     await api.create(gaudi_inference("tiny"))
     await until(partial(events_with, api, "Ready"), "the event Ready")
@@ -41,7 +45,7 @@ async def test_repeated_event_becomes_a_series(api: KubeApi, kubelet: Kubelet, o
     assert len({each["note"] for each in events}) == len(events) < 3
 
 
-async def test_missing_permission_is_reported_by_readyz_and_does_not_kill(
+async def test_missing_permission_fails_readyz_but_not_livez(
     api: KubeApi, kubectl: Kubectl, namespace: str, new_operator: NewOperator
 ) -> None:
     process = new_operator()
@@ -58,7 +62,7 @@ async def test_missing_permission_is_reported_by_readyz_and_does_not_kill(
         await until(partial(answers, process, "/readyz", 200), "the operator to be ready")
 
 
-async def test_missing_permission_on_gates_is_a_condition_until_granted(
+async def test_missing_permission_on_pod_status_stalls_until_granted(
     api: KubeApi, kubelet: Kubelet, kubectl: Kubectl, namespace: str, new_operator: NewOperator
 ) -> None:
     kubelet.on_start = FakeRuntime.warm

@@ -40,7 +40,7 @@ async def test_gate_opens_only_when_the_thresholds_are_reached(
     await until(partial(ready, api), "the resource to be Ready")
 
 
-async def test_open_gate_names_the_judged_container_and_plan(
+async def test_message_of_open_gate_names_container_id_and_plan_hash(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -115,7 +115,7 @@ async def test_lowered_threshold_opens_the_gate_without_a_restart(
     assert len(await api.list("ControllerRevision")) == 1
 
 
-async def test_recompiling_pod_leaves_traffic_until_it_recovers(
+async def test_gate_of_a_recompiling_pod_closes_until_it_recovers(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm

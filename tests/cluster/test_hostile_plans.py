@@ -56,7 +56,7 @@ async def test_oversized_plans_are_refused_while_others_serve(
         assert not [line for line in operator.lines() if "exception" in line], "the operator logged a defect"
 
 
-async def test_deeply_nested_foreign_object_ends_no_watch(
+async def test_watches_continue_after_a_deeply_nested_object(
     api: KubeApi, kubelet: Kubelet, new_operator: NewOperator, kubectl: Kubectl
 ) -> None:
     kubelet.on_start = FakeRuntime.warm

@@ -36,7 +36,7 @@ def alternate(runtime: FakeRuntime) -> None:
     runtime.answer = answer
 
 
-async def test_alternating_report_costs_other_resources_nothing(
+async def test_pod_with_alternating_reports_causes_a_bounded_write_rate(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     hostile: list[FakeRuntime] = []

@@ -41,7 +41,7 @@ async def admitted(api: KubeApi) -> list[str]:
     return names
 
 
-async def unjudged(api: KubeApi) -> list[str]:
+async def resources_without_verdict(api: KubeApi) -> list[str]:
     """Return the names of the resources whose spec the operator has not yet accepted or refused."""
     found = await api.list("GaudiInference")
     return [each["metadata"]["name"] for each in found if condition_of(each, "PlanAccepted").get("status") is None]
@@ -51,7 +51,7 @@ async def test_any_spec_gets_a_status_while_others_serve(
     api: KubeApi, other_api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
 ) -> None:
     async def all_judged() -> bool:
-        return not await unjudged(other_api)
+        return not await resources_without_verdict(other_api)
 
     kubelet.on_start = FakeRuntime.warm
     watched = f"{api.namespace},{other_api.namespace}"
@@ -76,7 +76,7 @@ async def test_any_spec_gets_a_status_while_others_serve(
         assert peak_memory(pid) < 256
 
 
-async def test_any_character_of_a_spec_reaches_the_pod(
+async def test_special_characters_in_a_variable_are_passed_to_the_pod(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     """Write an emoji without escapes: YAML does not support the two escapes that JSON uses."""

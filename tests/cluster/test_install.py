@@ -116,7 +116,7 @@ def deployment(plane: ControlPlane, path: str, name: str = "gaudi-operator") -> 
     return plane.kubectl("get", "deployment", name, "-n", NAMESPACE, "-o", f"jsonpath={{{path}}}")
 
 
-def test_rollback_restores_release_and_definition(empty: ControlPlane, helm: Helm, tmp_path: Path) -> None:
+def test_rollback_restores_deployment_and_crd_and_keeps_models(empty: ControlPlane, helm: Helm, tmp_path: Path) -> None:
     helm("install", *RELEASE, "--create-namespace")
     create_model(empty)
     created = uid_of_model(empty)
@@ -157,7 +157,7 @@ def test_helm_adopts_objects_that_kubectl_applied(empty: ControlPlane, helm: Hel
     assert deployment(empty, ".spec.replicas") == "3"
 
 
-def test_another_release_adopts_the_kept_definition(empty: ControlPlane, helm: Helm) -> None:
+def test_release_with_another_name_adopts_the_kept_crds(empty: ControlPlane, helm: Helm) -> None:
     helm("install", *RELEASE, "--create-namespace")
     create_model(empty)
     create_class(empty)
@@ -181,14 +181,14 @@ def test_another_release_adopts_the_kept_definition(empty: ControlPlane, helm: H
     assert deployment(empty, ".spec.replicas", "inference-gaudi-operator") == "3"
 
 
-def test_helm_uninstall_deletes_the_definition_unless_it_is_kept(empty: ControlPlane, helm: Helm) -> None:
+def test_helm_uninstall_deletes_the_crd_unless_it_is_kept(empty: ControlPlane, helm: Helm) -> None:
     helm("install", *RELEASE, "--create-namespace", "--set", "crds.keep=false")
     # Do not use Helm's --wait, which can end while the definition is still being deleted (helm/helm#31766).
     helm("uninstall", "gaudi-operator", "--namespace", NAMESPACE)
     empty.wait(lambda: NAME not in empty.kubectl("get", "crd", "-o", "name"), "the definition to be deleted")
 
 
-def test_operator_may_do_its_work_and_no_more(empty: ControlPlane, helm: Helm) -> None:
+def test_operator_may_patch_status_but_not_specs_pods_or_secrets(empty: ControlPlane, helm: Helm) -> None:
     helm("install", *RELEASE, "--create-namespace")
     empty.kubectl("create", "namespace", "team")
     for resource in ("pods/status", "gaudiinferences/status"):

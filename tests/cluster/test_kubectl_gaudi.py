@@ -129,7 +129,7 @@ async def test_rollout_commands_pause_resume_fail_and_retry_with_force(
     assert len(await names_of_revisions(api) - known) == 1
 
 
-async def test_restart_replaces_the_pods_by_a_revision_of_the_history(
+async def test_restart_replaces_all_pods_and_is_listed_in_the_history(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, gaudi: Gaudi
 ) -> None:
     kubelet.on_start = lambda runtime: runtime.warm()
@@ -184,7 +184,7 @@ async def has_no_advice(api: KubeApi) -> bool:
     return await advice(api) is None
 
 
-async def test_plan_learned_from_other_traffic_is_rolled_back(
+async def test_learned_plan_with_more_padding_than_forecast_is_rolled_back(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, gaudi: Gaudi
 ) -> None:
     kubelet.on_start = warm_with_traffic
@@ -220,7 +220,7 @@ async def served_prompts(api: KubeApi, pod: str, prompt: Bucket) -> Served:
     return summarize_served(histogram)
 
 
-async def test_tab_completes_commands_and_names_through_kubectl(
+async def test_kubectl_completes_commands_and_resource_names(
     api: KubeApi, control_plane: ControlPlane, namespace: str
 ) -> None:
     await api.create(gaudi_inference("tiny"))

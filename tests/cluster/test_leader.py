@@ -25,7 +25,7 @@ async def test_two_operators_have_one_leader(api: KubeApi, new_operator: NewOper
             assert await holder(api) == "first"
 
 
-async def test_killed_leader_is_replaced_within_its_lease(
+async def test_killed_leader_is_replaced_after_its_lease_expires(
     api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
 ) -> None:
     kubelet.on_start = lambda runtime: runtime.warm()

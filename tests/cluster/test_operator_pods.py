@@ -238,7 +238,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "LeaderWorkerSet"])
 @pytest.mark.parametrize("case", REFUSED)
-async def test_no_other_pod_is_accepted(api: KubeApi, applied: Applied, case: str, kind: str) -> None:
+async def test_pod_with_forbidden_fields_is_refused(api: KubeApi, applied: Applied, case: str, kind: str) -> None:
     change, sentence = REFUSED[case]
     manifest = copied(workload(api.namespace, **({} if kind == "ReplicaSet" else GROUP)))
     assert await applied(manifest) is None
@@ -249,13 +249,13 @@ async def test_no_other_pod_is_accepted(api: KubeApi, applied: Applied, case: st
     assert any(each in found for each in sentence.split("|"))
 
 
-async def test_leader_of_a_group_is_judged_too(api: KubeApi, applied: Applied) -> None:
+async def test_leader_template_of_a_group_is_also_validated(api: KubeApi, applied: Applied) -> None:
     manifest = copied(workload(api.namespace, **GROUP))
     manifest["spec"]["leaderWorkerTemplate"]["leaderTemplate"]["spec"]["hostPID"] = True
     assert f"{FIELDS}, and none with hostPID." in (await applied(manifest) or "")
 
 
-async def test_workload_of_a_removed_folder_is_scaled_down(api: KubeApi, applied: Applied) -> None:
+async def test_workload_with_a_removed_folder_can_only_be_scaled_down(api: KubeApi, applied: Applied) -> None:
     owner = await api.create(gaudi_inference("tiny"))
     manifest = copied(workload(api.namespace))
     # Use the UID of an existing owner, because the garbage collector deletes a workload whose owner does not exist.
@@ -271,7 +271,7 @@ async def test_workload_of_a_removed_folder_is_scaled_down(api: KubeApi, applied
     assert FOLDERS in (await applied(manifest) or "")
 
 
-async def test_largest_pod_is_judged_within_the_costs(api: KubeApi, applied: Applied) -> None:
+async def test_largest_pod_is_validated_within_the_cel_cost_limit(api: KubeApi, applied: Applied) -> None:
     env = [{"name": f"VARIABLE_{number}", "value": "x"} for number in range(32)]
     volumes = [
         {"name": f"v{number}", "projected": {"sources": [{"configMap": {"name": "a"}}] * 8}} for number in range(16)

@@ -103,7 +103,9 @@ async def test_object_without_an_owner_cannot_be_created(api: KubeApi, new_opera
     assert await refused({**config_map, "metadata": owned}) is None
 
 
-async def test_life_of_a_resource_is_never_refused(api: KubeApi, kubelet: Kubelet, new_operator: NewOperator) -> None:
+async def test_policy_refuses_no_write_during_the_life_of_a_resource(
+    api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
+) -> None:
     kubelet.on_start = FakeRuntime.warm
     async with new_operator() as operator:
         cache = {"enabled": True, "size": "1Gi", "retentionPolicy": "Retain"}

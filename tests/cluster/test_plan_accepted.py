@@ -33,7 +33,7 @@ async def plan_of(api: KubeApi) -> Object:
     return dict(status["plan"])
 
 
-async def test_plan_that_cannot_fit_serves_only_with_a_lower_threshold(
+async def test_unreachable_threshold_stalls_until_it_is_lowered(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, tmp_path: Path
 ) -> None:
     kubelet.make_runtime = partial(real_runtime, api, tmp_path)

@@ -67,7 +67,7 @@ def refusal(objects: Objects, bad: Bad) -> str:
 
 
 @pytest.mark.parametrize("bad", [*BAD_OBJECTS, *EVALUATED, *PREVENTED], ids=lambda bad: bad.case)
-def test_refused_object_breaks_the_same_rules(objects: Objects, bad: Bad) -> None:
+def test_plan_and_server_refuse_an_object_by_the_same_rules(objects: Objects, bad: Bad) -> None:
     result = plan(bad.manifest())
     assert result.exit_code in (2, 4), result.output
     assert broken_rules(result.stderr) == broken_rules(refusal(objects, bad))
@@ -79,7 +79,7 @@ def test_server_evaluates_rules_unless_a_fault_prevents_it(objects: Objects, bad
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_example_is_accepted_by_both(objects: Objects, namespace: str, example: Path) -> None:
+def test_example_is_accepted_by_the_server_and_plan(objects: Objects, namespace: str, example: Path) -> None:
     manifest = yaml.safe_load(example.read_text())
     objects.create(manifest, namespace, dry_run=True)
     result = plan(manifest)

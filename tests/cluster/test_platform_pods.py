@@ -114,7 +114,7 @@ POD: Object = {
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_example_of_the_page_is_accepted(objects: Objects, namespace: str, example: str) -> None:
+def test_documented_example_is_accepted(objects: Objects, namespace: str, example: str) -> None:
     base = {"accelerator": {"generation": "gaudi3", "deviceMemory": None}, "engine": {"name": "vllm"}}
     objects.create(gaudi_inference("tiny", **merged(base, yaml.safe_load(example)["spec"])), namespace)
 
@@ -133,7 +133,7 @@ async def test_pods_with_every_platform_field_serve(api: KubeApi, kubelet: Kubel
     assert {each["name"] for each in VOLUMES} <= {each["name"] for each in found["volumes"]}
 
 
-async def test_stored_template_is_no_drift(api: KubeApi, operator: OperatorProcess) -> None:
+async def test_stored_template_has_no_drifted_field(api: KubeApi, operator: OperatorProcess) -> None:
     await api.create(gaudi_inference("tiny", engine={"env": ENV}, pod=POD))
     workload = await until(partial(only_child, api, "ReplicaSet"), "a ReplicaSet")
     revision = await until(partial(only_child, api, "ControllerRevision"), "a ControllerRevision")

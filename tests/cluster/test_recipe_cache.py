@@ -40,7 +40,7 @@ async def no_pods(api: KubeApi) -> bool:
     return not await api.list("Pod", NAME_LABEL)
 
 
-async def test_claim_of_recipes_lives_as_long_as_its_resource(
+async def test_recipe_claim_is_kept_until_its_resource_is_deleted(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm

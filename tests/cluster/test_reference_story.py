@@ -57,7 +57,7 @@ async def test_seeds_000_and_002_status_shows_62_and_100_percent(served: tuple[O
     }
 
 
-async def test_seeds_000_and_002_gate_event_counts_15_and_48(api: KubeApi, served: tuple[Object, str]) -> None:
+async def test_seeds_000_and_002_event_names_15_and_48_graphs(api: KubeApi, served: tuple[Object, str]) -> None:
     await until(partial(events_with, api, "Ready"), "the event Ready")
     # Find the event by its note, because its reason is Ready if the kubelet is quick, and WarmedUp otherwise.
     (event,) = [each for each in await api.list("Event") if "of 24 prompt graphs" in each["note"]]
@@ -78,7 +78,7 @@ async def test_seeds_000_and_002_log_has_the_same_counts(served: tuple[Object, s
     ]
 
 
-async def test_restarted_container_reuses_the_recipes_of_its_predecessor(
+async def test_restarted_container_reuses_the_recipes_of_its_first_start(
     api: KubeApi, kubelet: Kubelet, served: tuple[Object, str], tmp_path: Path
 ) -> None:
     (pod,) = served[0]["status"]["pods"]

@@ -82,24 +82,24 @@ async def all_take_traffic(api: KubeApi, kubelet: Kubelet) -> bool:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-async def test_objects_of_a_release_keep_running_here_and_back(
+async def test_objects_of_a_release_run_unchanged_after_upgrade_and_downgrade(
     api: KubeApi, kubelet: Kubelet, new_operator: NewOperator, define: Define, release: str
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
     await define((FOLDER / release / "crd.yaml").read_text())
     await restore(api, recorded(release, api.namespace))
     await until(partial(all_run, api, kubelet), "all pods to run", seconds=60)
-    before = await _what_runs(api)
+    before = await _pods_and_templates(api)
     specs = await _specs(api)
     await define(crd_yaml())
     # Use another default image, which must not change running resources either.
     async with new_operator(runtime_image="registry.test/runtime:2"):
         await until(partial(all_take_traffic, api, kubelet), "all pods to take traffic", seconds=90)
         await until(partial(_all_ready, api, kubelet), "all resources to be Ready", seconds=60)
-        assert await _what_runs(api) == before
+        assert await _pods_and_templates(api) == before
     await define((FOLDER / release / "crd.yaml").read_text())
     assert await _specs(api) == specs
-    assert await _what_runs(api) == before
+    assert await _pods_and_templates(api) == before
 
 
 async def _specs(api: KubeApi) -> dict[str, Object]:
@@ -114,7 +114,7 @@ async def _all_ready(api: KubeApi, kubelet: Kubelet) -> bool:
     return listed == kubelet.runtimes.keys() and all([await ready(api, each["metadata"]["name"]) for each in found])
 
 
-async def _what_runs(api: KubeApi) -> dict[str, object]:
+async def _pods_and_templates(api: KubeApi) -> dict[str, object]:
     """Return pods by UID, their templates, and the data of the kept revisions."""
     kinds = ("Pod", "ReplicaSet", "ControllerRevision")
     pods, sets, revisions = [await api.list(kind, NAME_LABEL) for kind in kinds]
@@ -140,7 +140,7 @@ async def test_new_operator_release_restarts_no_pod(api: KubeApi, kubelet: Kubel
     assert uids_of(await api.list("Pod", NAME_LABEL)) == uids_of(pods)
 
 
-async def test_newer_definition_restarts_no_pod(
+async def test_newer_crd_restarts_no_pod(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, kubectl: Kubectl, crd: str, tmp_path: Path
 ) -> None:
     kubelet.on_start = FakeRuntime.warm

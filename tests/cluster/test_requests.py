@@ -64,7 +64,7 @@ async def leader(operator: OperatorProcess) -> OperatorProcess:
     return operator
 
 
-async def test_new_resource_costs_its_children_and_two_statuses(api: KubeApi, leader: OperatorProcess) -> None:
+async def test_new_resource_takes_its_children_and_two_status_writes(api: KubeApi, leader: OperatorProcess) -> None:
     spent = await count_from_now(leader)
     await api.create(gaudi_inference())
     await until(partial(_shows_pods, api, 1), "the status to show the pod")
@@ -74,7 +74,7 @@ async def test_new_resource_costs_its_children_and_two_statuses(api: KubeApi, le
     assert counted == {**CHILDREN, "create events": 1}
 
 
-async def test_resource_that_becomes_ready_costs_three_requests(
+async def test_resource_that_becomes_ready_takes_three_requests(
     api: KubeApi, kubelet: Kubelet, leader: OperatorProcess
 ) -> None:
     await api.create(gaudi_inference())
@@ -99,7 +99,7 @@ def shown(times: int) -> Counted:
     return Counted({"patch pods/status": 1, STATUS: times, "create events": times})
 
 
-async def test_change_costs_six_requests_until_the_canary_is_shown(
+async def test_spec_change_takes_six_requests_until_status_has_canary(
     api: KubeApi, kubelet: Kubelet, leader: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm

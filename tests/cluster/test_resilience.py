@@ -45,13 +45,13 @@ async def test_resource_deleted_while_no_operator_ran_is_not_recreated(
         os.kill(operator.pid, signal.SIGSTOP)
         await asyncio.to_thread(control_plane.restart_apiserver)
         await api.delete("GaudiInference", "tiny")
-        await until(partial(_none_of, api, "tiny"), "all of tiny to be gone", seconds=60)
+        await until(partial(_all_deleted, api, "tiny"), "all of tiny to be gone", seconds=60)
         os.kill(operator.pid, signal.SIGCONT)
         await api.merge("GaudiInference", "other", {"spec": {"replicas": 2}})
         await until(partial(ready, api, "other"), "the operator to have caught up", seconds=60)
         assert await operator.value("gaudi_operator_resources") == 1
         assert any("was deleted while not watched" in line["message"] for line in operator.lines())
-    assert await _left_of(api, "tiny") == []
+    assert await _remaining_objects(api, "tiny") == []
 
 
 async def test_no_reconcile_before_every_kind_is_listed(
@@ -77,7 +77,7 @@ async def _reports_unready(operator: OperatorProcess, why: str) -> bool:
     return len(listed) >= len(WATCHED) - 1 and why in (await operator.get("/readyz")).text
 
 
-async def test_operator_watches_all_namespaces_when_none_is_set(
+async def test_operator_watches_all_namespaces_if_no_namespace_is_set(
     api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -109,14 +109,14 @@ async def test_operator_survives_the_deletion_of_a_namespace(
         await until(partial(ready, api), "the resource to be Ready")
         await asyncio.to_thread(kubectl, "delete", "namespace", namespace, "--timeout=90s")
         assert not any("exception" in line for line in operator.lines())
-        await until(partial(_serves_nothing, operator), "the resource to be forgotten")
+        await until(partial(_has_no_resources, operator), "the resource to be forgotten")
 
 
-async def _serves_nothing(operator: OperatorProcess) -> bool:
+async def _has_no_resources(operator: OperatorProcess) -> bool:
     return await operator.value("gaudi_operator_resources") == 0
 
 
-async def test_nothing_is_written_at_rest(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> None:
+async def test_ready_resource_causes_no_writes(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> None:
     kubelet.on_start = FakeRuntime.warm
     await api.create(gaudi_inference("tiny", replicas=2))
     await until(partial(ready, api), "the resource to be Ready")
@@ -144,11 +144,11 @@ async def _versions(api: KubeApi, name: str) -> list[tuple[str, str]]:
     return [(each["metadata"]["name"], each["metadata"]["resourceVersion"]) for each in found if each]
 
 
-async def _none_of(api: KubeApi, name: str) -> bool:
-    return not await _left_of(api, name)
+async def _all_deleted(api: KubeApi, name: str) -> bool:
+    return not await _remaining_objects(api, name)
 
 
-async def _left_of(api: KubeApi, name: str) -> list[str]:
+async def _remaining_objects(api: KubeApi, name: str) -> list[str]:
     """Return the objects with the label of the resource, as `Kind name created-at`."""
     found = [(kind, each["metadata"]) for kind in (*CHILDREN, "Pod") for each in await _labelled(api, kind, name)]
     return [f"{kind} {metadata['name']} {metadata['creationTimestamp']}" for kind, metadata in found]

@@ -110,6 +110,6 @@ def test_operator_has_exactly_the_documented_permissions(
     assert authority.rights(account, where) - of_any_account == set[Right]().union(*map(documented, scopes))
 
 
-def test_operator_may_write_only_its_own_lease(authority: Authority, account: str, namespace: str) -> None:
+def test_operator_may_not_access_other_leases(authority: Authority, account: str, namespace: str) -> None:
     rights = [("coordination.k8s.io", "leases", verb) for verb in ("get", "update", "patch", "delete")]
     assert not [each for each in rights if authority.allows(account, namespace, each, "another-lease")]

@@ -66,7 +66,7 @@ def test_example_parses_the_same_after_it_was_stored(created: Create, example: P
     assert GaudiInferenceSpec.model_validate(stored["spec"]) == GaudiInferenceSpec.model_validate(manifest["spec"])
 
 
-def test_defaults_of_the_server_equal_those_of_the_models(created: Create) -> None:
+def test_server_defaults_equal_model_defaults(created: Create) -> None:
     manifest = minimal_gaudi_inference()
     stored = created(manifest)
     assert GaudiInferenceSpec.model_validate(stored["spec"]) == GaudiInferenceSpec.model_validate(manifest["spec"])
@@ -81,7 +81,7 @@ FILLED_IN_BY_THE_OPERATOR = {
 }
 
 
-def test_server_sets_every_default_except_the_operators(created: Create) -> None:
+def test_server_sets_every_default_except_those_of_the_operator(created: Create) -> None:
     manifest = minimal_gaudi_inference()
     spec = GaudiInferenceSpec.model_validate(manifest["spec"])
     expected = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -188,7 +188,7 @@ def test_spec_write_keeps_the_status(created: Create, kubectl: Kubectl) -> None:
     assert json.loads(kubectl("get", "gi", "tiny", "-o", "json"))["status"] == STATUS
 
 
-def test_condition_of_another_writer_stays(created: Create, kubectl: Kubectl) -> None:
+def test_condition_of_another_field_manager_is_kept(created: Create, kubectl: Kubectl) -> None:
     created(gaudi_inference("tiny"))
     theirs = {**STATUS["conditions"][0], "type": "example.com/Audited"}  # type: ignore[index]
     manifest = {**gaudi_inference("tiny"), "status": {"conditions": [theirs]}}
@@ -230,7 +230,7 @@ def test_explain_shows_the_enum_values(kubectl: Kubectl) -> None:
     assert "ENUM:\n    ReplaceInPlace\n    Wait\n\n" in kubectl("explain", "gi.spec.rollout.whenNoRoom")
 
 
-def test_second_apply_changes_nothing(kubectl: Kubectl) -> None:
+def test_second_apply_keeps_the_resource_version(kubectl: Kubectl) -> None:
     manifest = json.dumps(yaml.safe_load(EXAMPLES[0].read_text()))
     first = json.loads(kubectl("apply", "--server-side", "-f", "-", "-o", "json", stdin=manifest))
     second = json.loads(kubectl("apply", "--server-side", "-f", "-", "-o", "json", stdin=manifest))

@@ -46,7 +46,7 @@ def test_kubectl_shows_the_message_of_a_refusal(kubectl: Kubectl) -> None:
     assert bad.message in str(refused.value)
 
 
-def test_builder_object_is_accepted(apply: Apply) -> None:
+def test_unchanged_object_of_the_test_builder_is_accepted(apply: Apply) -> None:
     apply(gaudi_inference("good"))
 
 
@@ -120,7 +120,7 @@ def test_published_model_without_a_key_is_refused(apply: Apply, kind: str) -> No
         },
     ],
 )
-def test_published_model_with_a_guard_is_accepted(apply: Apply, guard: dict[str, Any]) -> None:
+def test_published_model_with_access_control_or_insecure_is_accepted(apply: Apply, guard: dict[str, Any]) -> None:
     apply(gaudi_inference("published", **guard))
 
 

@@ -82,7 +82,7 @@ def states(resource: Resource, reports: ReportRecorder) -> list[dict[str, Any]]:
     return seen
 
 
-def test_percentages_equal_the_counts_of_the_plugin(states: list[dict[str, Any]], reports: ReportRecorder) -> None:
+def test_status_percentages_equal_the_captured_counts(states: list[dict[str, Any]], reports: ReportRecorder) -> None:
     assert states[-1]["status"]["capturedPercent"] == {"prompt": 50, "decode": 100}
     assert states[-1]["status"]["plan"]["basis"] == "Measured"
     (report,) = wait_serving(reports)

@@ -108,12 +108,12 @@ def test_helm_upgrade_of_values_and_image_restarts_no_model_pod(
     assert pods.restarts() == before
 
 
-def test_helm_test_finds_the_operator_ready(installed: Installed) -> None:
+def test_helm_test_succeeds(installed: Installed) -> None:
     output = installed.helm("test", RELEASE, "--namespace", OPERATOR_NAMESPACE, "--timeout", "120s")
     assert "Succeeded" in output
 
 
-def test_one_of_two_operators_leads(installed: Installed) -> None:
+def test_exactly_one_of_two_operators_is_the_leader(installed: Installed) -> None:
     first = wait_leader(installed)
     assert [leader_metric(installed, pod) for pod in operators(installed) if pod != first] == [0]
 
@@ -136,7 +136,7 @@ def test_rollout_continues_under_a_new_leader(
 
 
 @pytest.mark.usefixtures("as_installed")
-def test_uninstall_keeps_models_serving_and_reinstall_takes_over(
+def test_models_serve_without_the_chart_and_after_its_reinstallation(
     installed: Installed, resource: Resource, pods: Pods
 ) -> None:
     before, old = pods.restarts(), pods.only()

@@ -31,7 +31,7 @@ PRESTOP_SECONDS = 5
 PATIENCE = 180
 
 
-def test_drain_and_scale_down_interrupt_no_answer(
+def test_drain_and_scale_down_interrupt_no_request(
     installed: Installed, namespace: str, apply: Callable[..., Resource], wait_ready: Callable[[str], None]
 ) -> None:
     resource, of = apply(NAME, **SPEC), Pods(installed, namespace, NAME)
@@ -63,11 +63,11 @@ def test_drain_and_scale_down_interrupt_no_answer(
     failed = [(answer.at - zero, answer.seconds, answer) for answer in answers if answer.error]
     assert failed == []
     by_pod = {name: [each for each in answers if each.instance == instance] for instance, name in instances.items()}
-    assert any(outlasts(answer, zero + PRESTOP_SECONDS) for answer in by_pod[last]), (
+    assert any(is_in_progress_at(answer, zero + PRESTOP_SECONDS) for answer in by_pod[last]), (
         "answers go on behind a closed port"
     )
     for pod, moment in {**evicted, last: zero}.items():
-        assert any(outlasts(answer, moment) for answer in by_pod[pod]), f"{pod} had no answer to finish"
+        assert any(is_in_progress_at(answer, moment) for answer in by_pod[pod]), f"{pod} had no answer to finish"
         late = [answer for answer in by_pod[pod] if answer.at > moment + PRESTOP_SECONDS]
         assert len(late) <= WORKERS // 2, f"{pod} got later requests than one on each kept connection"
 
@@ -109,7 +109,7 @@ def drain_node(of: Pods, pods: set[str]) -> dict[str, float]:
     return evicted
 
 
-def outlasts(answer: Answer, moment: float) -> bool:
+def is_in_progress_at(answer: Answer, moment: float) -> bool:
     """Return whether the answer was in progress at `moment`."""
     return answer.at < moment < answer.at + answer.seconds
 

@@ -118,7 +118,7 @@ def pods_created(pods: Pods) -> int:
     ],
     ids=["folder is missing", "weights are damaged", "architecture is unknown"],
 )
-def test_model_that_cannot_load_costs_one_pod_and_rolls_back(
+def test_model_that_cannot_load_creates_one_pod_and_rolls_back(
     good: Resource, pods: Pods, untouched: dict[str, int], spec: dict[str, Any], reason: str, sentence: str
 ) -> None:
     created, names = pods_created(pods), pods.names()
@@ -150,7 +150,7 @@ def test_model_that_cannot_load_costs_one_pod_and_rolls_back(
     ],
     ids=["no block fits", "hostPath is not allowed"],
 )
-def test_spec_that_cannot_work_is_refused_without_a_pod(
+def test_impossible_spec_is_refused_without_a_pod(
     good: Resource, pods: Pods, untouched: dict[str, int], spec: dict[str, Any], reason: str, sentence: str
 ) -> None:
     created = pods_created(pods)

@@ -43,7 +43,7 @@ def gates(state: dict[str, Any]) -> list[bool]:
     return [pod["gate"] for pod in state.get("status", {}).get("pods", [])]
 
 
-def test_killed_container_loses_traffic_until_it_is_warm(
+def test_pod_of_a_killed_container_leaves_endpoints_until_warm(
     installed: Installed, apply: Apply, wait_ready: Callable[[str], None], pods: Callable[[str], Pods]
 ) -> None:
     resource, of = apply("killed-serving", **QUICK), pods("killed-serving")
@@ -111,7 +111,7 @@ def test_gates_keep_their_state_without_an_operator(
     wait_ready("steady")
 
 
-def test_resource_can_be_deleted_without_an_operator(
+def test_children_are_deleted_with_their_resource_without_operator(
     installed: Installed, apply: Apply, wait_ready: Callable[[str], None], pods: Callable[[str], Pods]
 ) -> None:
     apply("orphan", **SIMULATED)

@@ -54,5 +54,5 @@ def test_operator_image_runs_as_an_unprivileged_user(tmp_path: Path) -> None:
     assert (config["User"], config["Entrypoint"], config["Cmd"]) == ("65532:65532", ["gaudi-operator"], ["run"])
 
 
-def test_runtime_for_cards_is_built_on_the_declared_base() -> None:
+def test_hpu_runtime_image_builds_on_a_stand_in_base() -> None:
     build_image("runtime-hpu", FOR_CARDS, {"HPU_BASE_IMAGE": "hpu-stand-in"})

@@ -52,7 +52,7 @@ def count_downloads(hub: HubState) -> Counter[str]:
     return Counter(path.removeprefix(begin) for path, _, _ in hub.requests if path.startswith(begin))
 
 
-def test_replicas_download_files_once_and_later_pods_need_no_hub(
+def test_files_are_downloaded_once_and_new_pods_need_no_hub(
     installed: Installed,
     namespace: str,
     claim: str,

@@ -37,7 +37,7 @@ def opened(installed: Installed, namespace: str, name: str) -> Iterator[tuple[su
                 os.killpg(process.pid, signal.SIGINT)  # Ctrl-C, for kubectl and all its child processes
 
 
-def test_open_prints_an_address_at_which_the_page_answers(
+def test_open_prints_the_address_of_the_served_page(
     installed: Installed, namespace: str, apply: Callable[..., Resource], wait_ready: Callable[[str], None]
 ) -> None:
     apply("seen", **SIMULATED)

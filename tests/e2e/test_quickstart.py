@@ -47,11 +47,11 @@ def columns(text: str) -> list[str]:
     return f"{found[1]} {found[2]}".split()
 
 
-def test_table_of_a_ready_model_is_that_of_the_page(outputs: dict[str, str]) -> None:
+def test_table_of_a_ready_model_has_the_documented_columns(outputs: dict[str, str]) -> None:
     assert columns(outputs["Serve a model 1"]) == columns(PAGE)
 
 
-def test_answer_is_streamed_to_its_end(outputs: dict[str, str]) -> None:
+def test_streamed_completion_ends_with_the_done_event(outputs: dict[str, str]) -> None:
     lines = [line for line in outputs["Ask it 1"].splitlines() if line.startswith("data: ")]
     assert len(lines) > 2
     assert lines[-1] == "data: [DONE]"
@@ -70,7 +70,7 @@ def test_undo_ends_with_a_complete_rollout(outputs: dict[str, str]) -> None:
     assert "successfully rolled out" in outputs["Upgrade it 4"]
 
 
-def test_why_finds_nothing_wrong_with_a_ready_model(outputs: dict[str, str]) -> None:
+def test_output_of_why_names_the_ready_model(outputs: dict[str, str]) -> None:
     assert NAME in outputs["Find out why a model is not ready 1"]
 
 

@@ -47,7 +47,7 @@ def test_seeds_000_and_002_have_the_same_counts_in_logs(reference: Pods) -> None
     assert "Graph/Decode captured:48 (100.0%)" in log
 
 
-def test_restarted_container_reuses_recipes_on_the_pods_own_disk(installed: Installed, reference: Pods) -> None:
+def test_restarted_container_reuses_recipes_on_the_disk_of_its_pod(installed: Installed, reference: Pods) -> None:
     before = reference.only()
     name = before["metadata"]["name"]
     kill(installed, before)

@@ -176,15 +176,15 @@ def answer(output: str) -> Any:
     return json.loads(line[line.index("{") :])
 
 
-def test_commands_of_the_readme_end_with_an_answer(on_gaudi: dict[str, str]) -> None:
+def test_readme_commands_end_with_a_completion(on_gaudi: dict[str, str]) -> None:
     assert answer(on_gaudi[f"{README}, On Gaudi 2"])["usage"]["completion_tokens"] >= 1
 
 
-def test_forecast_of_the_readme_has_the_verdict_shown(on_gaudi: dict[str, str]) -> None:
+def test_readme_forecast_prints_fits_with_warnings(on_gaudi: dict[str, str]) -> None:
     assert "\nFITS WITH WARNINGS" in on_gaudi[f"{README}, On Gaudi 2"]
 
 
-def test_images_of_the_readme_are_those_of_the_pods(machine: Machine, on_gaudi: dict[str, str]) -> None:
+def test_pods_run_the_images_in_the_readme(machine: Machine, on_gaudi: dict[str, str]) -> None:
     image = "jsonpath={.spec.template.spec.containers[0].image}"
     assert machine.kubectl("get", "replicaset", "-o", "jsonpath={..containers[0].image}").split() == [
         f"{PREFIX}gaudi-runtime-hpu:0.1.0"
@@ -193,7 +193,7 @@ def test_images_of_the_readme_are_those_of_the_pods(machine: Machine, on_gaudi: 
     assert found == f"{PREFIX}gaudi-operator:0.1.0"
 
 
-def test_uninstall_and_the_page_of_llama_keep_the_pods(
+def test_uninstall_and_llama_page_commands_keep_the_pods(
     machine: Machine, pods: set[str], of_llama: dict[str, str]
 ) -> None:
     assert pods
@@ -201,7 +201,7 @@ def test_uninstall_and_the_page_of_llama_keep_the_pods(
     assert is_ready(next(Resource(str(machine.kubeconfig), machine.namespace, "llama").states(60)))
 
 
-def test_commands_of_the_page_of_llama_end_with_an_answer(of_llama: dict[str, str]) -> None:
+def test_llama_page_commands_end_with_a_completion(of_llama: dict[str, str]) -> None:
     assert answer(of_llama[f"{LLAMA}, Ask 1"])["usage"]["completion_tokens"] >= 1
 
 
@@ -217,7 +217,7 @@ def test_helm_test_of_the_installation_page_succeeds(of_install: dict[str, str])
     assert "Succeeded" in of_install[f"{INSTALL}, Installing 1"]
 
 
-def test_helm_takes_over_what_kubectl_installed(machine: Machine, of_install: dict[str, str]) -> None:
+def test_helm_adopts_the_objects_that_kubectl_installed(machine: Machine, of_install: dict[str, str]) -> None:
     namespace = ("--namespace", OPERATOR_NAMESPACE)
     machine.installed.kubectl("rollout", "status", *namespace, f"deployment/{RELEASE}", "--timeout=120s")
     assert machine.installed.helm("list", *namespace, "--short").split() == [RELEASE]

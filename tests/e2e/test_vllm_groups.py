@@ -44,7 +44,7 @@ def served(installed: Installed, namespace: str) -> Resource:
     return resource
 
 
-def test_answers_need_both_ranks_and_come_through_the_leader(
+def test_group_of_two_ranks_completes_a_chat_through_its_service(
     installed: Installed, namespace: str, served: Resource, pods: Pods
 ) -> None:
     leader, worker = leader_and_worker(pods)

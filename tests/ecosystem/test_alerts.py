@@ -94,7 +94,7 @@ def test_runbook_resolves_the_alert_of_a_rollback(
 
 
 @pytest.mark.parametrize("query", panel_queries())
-def test_every_panel_had_data(query: str, prometheus: Query, namespace: str, model: Resource) -> None:
+def test_query_of_every_panel_returns_data(query: str, prometheus: Query, namespace: str, model: Resource) -> None:
     """Check that every panel showed a number at some time. An empty table is correct if no resource needs an action."""
     promql = query.replace("$namespace", namespace)
     assert prometheus(f"count_over_time((({promql}) >= -Inf)[10m:1s])")

@@ -124,7 +124,7 @@ def fields() -> dict[str, list[str]]:
 
 
 @pytest.mark.timeout(2400)
-def test_attacks_of_other_tenants_affect_no_ordinary_client(
+def test_clients_are_not_affected_by_attacks_of_other_tenants(
     installed: Installed,
     namespace: str,
     fields: dict[str, list[str]],

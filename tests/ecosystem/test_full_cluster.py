@@ -112,7 +112,7 @@ def report(replicas: int, seen: ReadyReplicas, answers: list[Answer], state: dic
     ("replicas", "cards", "others", "rollout", "missing"),
     [(2, 4, 0, {}, 1), (3, 2, 2, {}, 1), (8, 1, 0, {}, 1), (8, 1, 0, {"maxUnavailable": "25%"}, 2)],
 )
-def test_upgrade_replaces_as_many_replicas_as_may_be_missing(
+def test_upgrade_keeps_all_but_max_unavailable_replicas_ready(
     installed: Installed, namespace: str, replicas: int, cards: int, others: int, rollout: dict[str, Any], missing: int
 ) -> None:
     if others:
@@ -147,7 +147,7 @@ def test_upgrade_continues_after_a_competing_pod_took_the_cards(installed: Insta
 
 
 @pytest.mark.usefixtures("clear")
-def test_no_replica_is_replaced_if_none_may_be_missing(installed: Installed, namespace: str) -> None:
+def test_upgrade_is_blocked_if_max_unavailable_is_zero(installed: Installed, namespace: str) -> None:
     resource = applied(installed, namespace, "full", 2, 4, maxUnavailable=0)
     seen = ReadyReplicas([])
     resource.patch(CHANGE)
@@ -157,7 +157,7 @@ def test_no_replica_is_replaced_if_none_may_be_missing(installed: Installed, nam
 
 
 @pytest.mark.usefixtures("clear")
-def test_single_replica_waits_until_its_outage_is_accepted(installed: Installed, namespace: str) -> None:
+def test_single_replica_is_replaced_only_after_the_documented_patch(installed: Installed, namespace: str) -> None:
     resource = applied(installed, namespace, "full", 1, 8)
     client, seen = traffic(installed, namespace, "full"), ReadyReplicas([])
     resource.patch(CHANGE)

@@ -152,12 +152,12 @@ def commands(machine: Machine, model: Resource) -> Path:
     return machine.folder / "gaudi" / "bin"
 
 
-def test_checksums_cover_every_file(files: Path) -> None:
+def test_checksum_file_lists_every_other_file(files: Path) -> None:
     listed = {line.split()[1] for line in (files / "SHA256SUMS").read_text().splitlines()}
     assert listed == {each.name for each in files.iterdir()} - {"SHA256SUMS"}
 
 
-def test_registry_tools_read_an_archive(files: Path) -> None:
+def test_skopeo_reads_the_operator_archive(files: Path) -> None:
     """Read only the smaller archive, because the tools unpack an archive first."""
     debian.require(debian.IMAGES)
     (archive,) = files.glob("gaudi-operator-*.oci.tar")
@@ -184,7 +184,7 @@ def test_chart_and_archives_serve_a_model(machine: Machine, model: Resource) -> 
     )
 
 
-def test_wheel_installs_both_commands(machine: Machine, commands: Path) -> None:
+def test_wheel_installs_gaudi_plan_and_kubectl_gaudi(machine: Machine, commands: Path) -> None:
     (machine.folder / "model.yaml").write_text(MODEL)
     # Accept exit code 5 (UNKNOWN), because the table of known models does not contain this checkpoint.
     assert "graphs" in machine.run("gaudi-plan forecast -f model.yaml || test $? = 5", commands)

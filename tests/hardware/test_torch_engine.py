@@ -30,7 +30,7 @@ def started(checkpoint: Path) -> TorchEngine:
         pytest.skip(str(error))
 
 
-async def test_graphs_answer_what_generate_answers(checkpoint: Path) -> None:
+async def test_graphs_return_the_same_tokens_as_generate(checkpoint: Path) -> None:
     engine, reference = started(checkpoint), reference_of(checkpoint)
     assert await answers(engine, PROMPTS, greedy(24)) == [reference(prompt, 24) for prompt in PROMPTS]
     assert (engine.counters.recompiles, engine.counters.cold) == (0, {})
@@ -38,7 +38,7 @@ async def test_graphs_answer_what_generate_answers(checkpoint: Path) -> None:
     await engine.close()
 
 
-async def test_large_graph_takes_memory_of_the_card(checkpoint: Path) -> None:
+async def test_captured_graph_reduces_free_memory_by_its_reported_bytes(checkpoint: Path) -> None:
     engine = started(checkpoint)
     before = engine.memory().free
     taken = engine.capture(BucketPhase.PROMPT, Bucket(1024, 128, 0))
@@ -47,7 +47,7 @@ async def test_large_graph_takes_memory_of_the_card(checkpoint: Path) -> None:
     await engine.close()
 
 
-async def test_graph_beyond_the_card_is_refused(checkpoint: Path) -> None:
+async def test_graph_larger_than_the_card_raises_out_of_memory(checkpoint: Path) -> None:
     engine = started(checkpoint)
     with pytest.raises(DeviceOutOfMemory, match="no memory is left"):
         engine.capture(BucketPhase.PROMPT, Bucket(10**6, 4096, 0))

@@ -21,7 +21,7 @@ def test_existing_cluster_accepts_an_image_that_its_nodes_have(node: Node, monke
     cluster().load_image("localhost/busybox:1")
 
 
-def test_existing_cluster_names_the_node_that_lacks_the_image(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_names_the_node_of_an_existing_cluster_without_image(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(node.kubeconfig))
     with pytest.raises(LocalClusterError) as refused:
         cluster().build_image("operator", "localhost/absent:1")
@@ -37,7 +37,7 @@ def test_existing_cluster_is_not_removed(node: Node, monkeypatch: pytest.MonkeyP
     assert "used" in node.kubectl("get", "nodes")
 
 
-def test_removal_without_a_running_cluster_starts_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_removal_of_a_missing_cluster_creates_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     remove_cluster("never-started")
@@ -95,7 +95,7 @@ def test_podman_images_are_piped_to_every_node(calls: Path, monkeypatch: pytest.
     assert not any(line.startswith("docker ") for line in recorded.splitlines())
 
 
-def test_image_that_podman_lacks_is_named(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_names_an_image_that_is_missing_in_podman(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KIND_EXPERIMENTAL_PROVIDER", "podman")
     with pytest.raises(LocalClusterError, match="`podman image inspect localhost/absent:1` failed: no such image"):
         cluster(THERE).load_image("localhost/absent:1")

@@ -97,7 +97,7 @@ def test_restarted_api_server_keeps_its_state(tmp_path: Path) -> None:
     assert out.strip() == "namespace/kept"
 
 
-def test_addresses_of_the_pod_range_are_local(tmp_path: Path) -> None:
+def test_pod_addresses_can_be_bound_and_connected_locally(tmp_path: Path) -> None:
     out = run(
         tmp_path,
         """

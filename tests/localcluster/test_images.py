@@ -35,7 +35,7 @@ def manifest(layout: Path) -> dict[str, list[dict[str, str]]]:
     return found
 
 
-def test_image_contains_nothing_of_the_build_machine(layout: Path) -> None:
+def test_image_contains_no_files_of_the_build_machine(layout: Path) -> None:
     files: dict[str, int] = {}
     for layer in manifest(layout)["layers"]:
         with tarfile.open(blob(layout, layer["digest"])) as content:
@@ -46,7 +46,7 @@ def test_image_contains_nothing_of_the_build_machine(layout: Path) -> None:
     assert [name for name in OF_THE_MACHINE if files.get(name)] == []
 
 
-def test_image_sets_no_environment_of_the_build_machine(layout: Path) -> None:
+def test_image_has_no_environment_variables_of_the_build_machine(layout: Path) -> None:
     config = json.loads(blob(layout, manifest(layout)["config"]["digest"]).read_text())["config"]  # type: ignore[call-overload]
     assert [setting for setting in config["Env"] if "/mnt" in setting or "/media" in setting] == []
 

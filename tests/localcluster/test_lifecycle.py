@@ -42,13 +42,13 @@ def _sees(pid: int, file: Path) -> bool:
     return any(Path(f"/proc/{each.pid}/root{file}").exists() for each in process_tree(pid))
 
 
-def check_nothing_left(before: Traces, left: Traces) -> None:
+def assert_no_traces_left(before: Traces, left: Traces) -> None:
     assert (bool(before.links), bool(before.routes), bool(before.cgroups)) == (True, True, True)
     assert before.still_in(left) == frozenset()
     assert (left.mounts, left.iptables) == ([], before.iptables)
 
 
-def test_stopped_node_leaves_nothing(tmp_path: Path) -> None:
+def test_stopped_node_leaves_no_process_mount_or_link(tmp_path: Path) -> None:
     with Node(tmp_path, "stopped") as node:
         pid, addresses = state_of(tmp_path)
         before = traces(tmp_path, addresses)
@@ -57,7 +57,7 @@ def test_stopped_node_leaves_nothing(tmp_path: Path) -> None:
         assert len(processes) > 8
         assert "coredns" in node.kubectl("get", "pods", "-A")
     assert [process for process in processes if process.alive] == []
-    check_nothing_left(before, traces(tmp_path, addresses))
+    assert_no_traces_left(before, traces(tmp_path, addresses))
     assert before.mounts == []
 
 
@@ -93,7 +93,7 @@ def test_node_outlives_the_up_command_until_down_removes_it(name: str) -> None:
     assert f"{name}  node  https://{addresses.node_ip}:6443  ready" in run("status")
     run("down", "--name", name)
     assert [process for process in processes if process.alive] == []
-    check_nothing_left(before, traces(kubeconfig.parent, addresses))
+    assert_no_traces_left(before, traces(kubeconfig.parent, addresses))
     assert name not in run("status")
 
 
@@ -112,7 +112,7 @@ def test_up_after_a_crash_starts_a_new_node(name: str) -> None:
 
 
 @pytest.mark.parametrize("interruption", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_up_leaves_nothing(name: str, interruption: signal.Signals) -> None:
+def test_interrupted_up_leaves_no_process_mount_or_link(name: str, interruption: signal.Signals) -> None:
     # Restore the handler of SIGINT. If the tests run in the background of a shell, they ignore SIGINT, and child
     # processes inherit this.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -129,7 +129,7 @@ def test_interrupted_up_leaves_nothing(name: str, interruption: signal.Signals) 
     assert launcher.returncode != 0
     assert "Traceback" not in errors
     assert [process for process in processes if process.alive] == []
-    check_nothing_left(before, traces(run_dir, addresses))
+    assert_no_traces_left(before, traces(run_dir, addresses))
     assert not (run_dir / "state.json").exists()
 
 

@@ -72,21 +72,21 @@ def facts(
     return run_in_fork(work, config.model_copy(update={"model": model}), tmp_path_factory.mktemp("adapters"))
 
 
-def test_mixed_batch_of_model_and_adapter_captures_and_compiles_nothing(facts: Facts) -> None:
+def test_batch_of_model_and_adapter_causes_no_capture_or_compile(facts: Facts) -> None:
     (before,), (after,) = facts["before"], facts["after"]
     assert (after["captures"], after["compiles"]) == (before["captures"], before["compiles"])
     assert facts["counted"] == after["served"]
     assert facts["hits"] == sum(after["served"].values())
 
 
-def test_model_with_adapter_loaded_answers_as_transformers(
+def test_base_model_next_to_an_adapter_answers_like_transformers(
     facts: Facts, checkpoints: dict[str, Path], tmp_path: Path
 ) -> None:
     answers = [(ASKED[0], facts["answers"][0])]
     assert call_in_fork(partial(largest_logit_gap, checkpoints["llama"], answers), tmp_path) < 0.15
 
 
-def test_adapter_answers_as_transformers_with_merged_weights(
+def test_adapter_answers_like_transformers_with_merged_weights(
     facts: Facts, adapter: AdapterConfig, checkpoints: dict[str, Path], tmp_path: Path
 ) -> None:
     whole = Path(

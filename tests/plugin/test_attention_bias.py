@@ -170,5 +170,5 @@ def is_causal_with_neural_compressor() -> bool:
     return bool(passed[5])
 
 
-def test_plugin_slices_nothing_with_neural_compressor(tmp_path: Path) -> None:
+def test_plugin_slices_no_prompt_with_neural_compressor(tmp_path: Path) -> None:
     assert call_in_fork(is_causal_with_neural_compressor, tmp_path) is False

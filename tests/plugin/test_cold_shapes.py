@@ -121,12 +121,12 @@ def test_warm_shape_causes_no_recompilation(facts: Facts) -> None:
 
 
 @pytest.mark.parametrize("case", ["size", "path"])
-def test_cold_size_and_cold_code_path_count_once_each(facts: Facts, case: str) -> None:
+def test_cold_size_or_code_path_is_one_recompilation(facts: Facts, case: str) -> None:
     assert facts[case]["model recipes"] > 0, "the bridge compiled nothing"
     assert facts[case]["recompiles"] == 1
 
 
-def test_helper_graph_counts_as_small_compile_not_recompilation(facts: Facts) -> None:
+def test_compile_of_a_helper_graph_is_no_recompilation(facts: Facts) -> None:
     found = facts["helper"]
     assert found["helper recipes"] > 0, "the bridge compiled nothing"
     assert (found["model recipes"], found["recompiles"], found["cold"]) == (0, 0, 0)
@@ -134,7 +134,7 @@ def test_helper_graph_counts_as_small_compile_not_recompilation(facts: Facts) ->
 
 
 @pytest.mark.parametrize("case", ["strict warm", "strict helper"])
-def test_pod_that_refuses_cold_shapes_serves_warm_ones(facts: Facts, case: str) -> None:
+def test_warm_shapes_are_served_with_fail_on_cold_shapes(facts: Facts, case: str) -> None:
     assert (facts[case]["error"], facts[case]["recompiles"]) == ("", 0)
 
 

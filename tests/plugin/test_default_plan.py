@@ -25,7 +25,7 @@ def facts(
     return run_in_fork(serve_bursts, config, tmp_path_factory.mktemp("defaults")) | {"case": request.param}
 
 
-def test_every_forward_has_a_bucket(facts: Facts) -> None:
+def test_every_forward_runs_in_a_warm_bucket(facts: Facts) -> None:
     assert facts["answered"] == REQUESTS
     assert (facts["unwarmed"], facts["cold"]) == ([], 0)
     assert (facts["compiled"], facts["recipes"]) == (0, 0), "by Dynamo, and by the bridge of the played card"

@@ -34,7 +34,7 @@ async def serve_until_blocks_move(run: Run) -> Facts:
 
 
 @pytest.mark.parametrize("mode", [GRAPHS, COMPILE])
-def test_moving_blocks_captures_and_compiles_nothing(
+def test_moving_blocks_causes_no_capture_and_no_compile(
     checkpoints: dict[str, Path], tmp_path: Path, mode: ExecutionMode
 ) -> None:
     config = case_config(Case(Strategy.LINEAR, False, True, "llama", mode), checkpoints["llama"])

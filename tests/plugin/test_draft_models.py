@@ -132,12 +132,12 @@ def facts(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
     return found
 
 
-def test_plugin_compiles_no_graph_of_a_draft_model(facts: Facts) -> None:
+def test_plugin_does_not_compile_graphs_of_a_draft_model(facts: Facts) -> None:
     assert facts["compiled_in_all"] > 0
     assert (facts["compiled"], facts["proposed"] > 0) == (0, True)
 
 
-def test_plugin_checks_no_shape_of_a_draft_model(facts: Facts) -> None:
+def test_plugin_does_not_check_shapes_of_a_draft_model(facts: Facts) -> None:
     assert facts["checked_in_all"] > 0
     assert facts["checked"] == 0
 
@@ -179,5 +179,5 @@ def hash_draft_model_inputs() -> str:
         return str(error)
 
 
-def test_inputs_of_a_draft_model_cannot_be_hashed_for_lookup(tmp_path: Path) -> None:
+def test_hashing_inputs_of_a_draft_model_raises_a_type_error(tmp_path: Path) -> None:
     assert call_in_fork(hash_draft_model_inputs, tmp_path) == "unhashable type: 'HPUAttentionMetadataV1'"

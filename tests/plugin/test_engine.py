@@ -29,7 +29,7 @@ def facts(case: Case, checkpoints: dict[str, Path], tmp_path_factory: pytest.Tem
     return run_in_fork(start_and_serve, config, tmp_path_factory.mktemp(case.name))
 
 
-def test_plugin_holds_the_printed_plan(facts: Facts) -> None:
+def test_plugin_has_the_printed_buckets(facts: Facts) -> None:
     (rank,) = facts["before"]
     assert {phase: sorted(buckets) for phase, buckets in rank["held"].items()} == {
         phase: sorted(buckets) for phase, buckets in facts["plan"].items()

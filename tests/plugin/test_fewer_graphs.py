@@ -28,7 +28,7 @@ def facts(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_no_request_meets_a_cold_shape(facts: dict[Strategy, Facts], strategy: Strategy) -> None:
+def test_requests_run_no_cold_shape(facts: dict[Strategy, Facts], strategy: Strategy) -> None:
     found = facts[strategy]
     assert found["answered"] == REQUESTS
     # The four counts are independent: recorded tensors, our counters, Dynamo, and the emulated card.
@@ -36,7 +36,7 @@ def test_no_request_meets_a_cold_shape(facts: dict[Strategy, Facts], strategy: S
     assert found["forwards"] == found["counted"] > REQUESTS
 
 
-def test_optimal_has_fewer_graphs(facts: dict[Strategy, Facts]) -> None:
+def test_optimal_has_fewer_graphs_than_exponential(facts: dict[Strategy, Facts]) -> None:
     for name, found in facts.items():
         padded = ", ".join(f"{phase} {value:.3f}" for phase, value in found["padding"].items())
         print(f"{name}: {count_graphs(found)} graphs, warm after {found['seconds']:.1f} s, padding {padded}")  # noqa: T201

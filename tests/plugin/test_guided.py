@@ -99,10 +99,10 @@ def test_sampler_runs_only_at_warmed_sizes(facts: Facts) -> None:
     assert facts["after"]["sampled"] == facts["before"]["sampled"]
 
 
-def test_guided_requests_compile_nothing(facts: Facts) -> None:
+def test_guided_requests_cause_no_compile(facts: Facts) -> None:
     assert facts["after"]["compiles"] == facts["before"]["compiles"]
     assert (facts["cold"], facts["recompiles"]) == (0, 0)
 
 
-def test_guided_steps_are_counted_by_the_shape_that_ran(facts: Facts) -> None:
+def test_guided_steps_are_counted_under_the_executed_shape(facts: Facts) -> None:
     assert facts["counted"] == facts["after"]["served"]

@@ -14,12 +14,12 @@ from tests.plugin.cases import QUICK, case_config
 from tests.plugin.environment import source
 
 
-def test_plugin_has_every_name_that_we_use() -> None:
+def test_plugin_defines_every_name_that_the_engine_uses() -> None:
     assert [each for each in names_found(source() / "vllm_gaudi") if not each.fits] == []
 
 
 @pytest.mark.skipif(not os.environ.get("PLUGIN_MATRIX"), reason="takes minutes: in make plugin only")
-def test_trial_on_the_simulated_card_passes_every_check(checkpoints: dict[str, Path], tmp_path: Path) -> None:
+def test_hardware_report_on_the_emulated_card_proves_everything(checkpoints: dict[str, Path], tmp_path: Path) -> None:
     case = QUICK[0]
     config = case_config(case, checkpoints[case.family]).model_dump(mode="json", by_alias=True)
     del config["engine"]["settings"]  # vLLM's core is a separate process here, as in a pod.

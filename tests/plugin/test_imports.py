@@ -70,5 +70,5 @@ def test_vllm_has_every_name_that_the_plugin_imports(folder: Path) -> None:
     assert {name for name in wanted if not resolves(name)} == set()
 
 
-def test_defaults_of_knobs_equal_those_of_this_release(tmp_path: Path) -> None:
+def test_knob_defaults_equal_those_of_the_installed_release(tmp_path: Path) -> None:
     assert call_in_fork(wrong_defaults, tmp_path) == {}

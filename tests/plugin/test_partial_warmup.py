@@ -25,14 +25,14 @@ def facts(checkpoints: dict[str, Path], tmp_path_factory: Any) -> Facts:
     return run_in_fork(start_and_serve, config, tmp_path_factory.mktemp(CASE.name))
 
 
-def test_plugin_does_not_hold_buckets_that_the_budget_skips(facts: Facts) -> None:
+def test_plugin_has_no_buckets_that_the_time_budget_skips(facts: Facts) -> None:
     (rank,) = facts["before"]
     warmed = facts["report"]["prompt"]["warmed"] + facts["report"]["decode"]["warmed"]
     held = [each for buckets in rank["held"].values() for each in buckets]
     assert 0 < len(held) <= warmed < len(planned_shapes(facts))
 
 
-def test_requests_meet_no_cold_shape(facts: Facts) -> None:
+def test_requests_run_no_cold_shape(facts: Facts) -> None:
     assert facts["hits"] > 0
     assert facts["cold"] == {}
     assert facts["recompiles"] == 0

@@ -104,7 +104,7 @@ def differing_plans(base: RuntimeConfig, strategy: Strategy, blocks: int) -> dic
 # process again.
 @pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("strategy", RANGED)
-def test_every_plan_equals_the_plugins_own(
+def test_every_plan_equals_the_plan_of_the_plugin(
     base: RuntimeConfig, strategy: Strategy, blocks: int, tmp_path: Path
 ) -> None:
     assert call_in_fork(partial(differing_plans, base, strategy, blocks), tmp_path) == {}
@@ -182,7 +182,7 @@ def test_plan_of_a_resource_differs_only_for_known_reasons(
 
 
 @pytest.mark.parametrize("caching", [True, False])
-def test_plugin_keeps_the_same_buckets_of_a_file(base: RuntimeConfig, tmp_path: Path, caching: bool) -> None:
+def test_plugin_keeps_the_same_buckets_of_a_bucket_file(base: RuntimeConfig, tmp_path: Path, caching: bool) -> None:
     (tmp_path / "buckets.txt").write_text(FILE)
     limits = Limits(
         max_model_len=1024,

@@ -77,7 +77,7 @@ def facts(case: Case, checkpoints: dict[str, Path], tmp_path_factory: pytest.Tem
     return run_in_fork(start_and_draft, draft_config(case, checkpoints[case.family]), folder)
 
 
-def test_plan_with_drafts_equals_the_plugins_own(facts: Facts) -> None:
+def test_decode_plan_with_drafts_equals_that_of_the_plugin(facts: Facts) -> None:
     assert facts["theirs"] == facts["plan"]["decode"]
 
 
@@ -90,13 +90,13 @@ def test_every_planned_shape_is_warmed_and_captured(facts: Facts) -> None:
     assert all(each["reason"] == "vLLM runs this shape without a graph" for each in report["skipped"])
 
 
-def test_steps_with_drafts_meet_no_cold_shape(facts: Facts) -> None:
+def test_decode_steps_with_drafts_run_no_cold_shape(facts: Facts) -> None:
     before, after = facts["before"], facts["after"]
     assert (after["captures"], after["compiles"]) == (before["captures"], before["compiles"])
     assert [each for each in facts["cold"] if each.startswith("decode")] == []
 
 
-def test_steps_with_drafts_are_counted_by_the_shape_that_ran(facts: Facts) -> None:
+def test_steps_with_drafts_are_counted_under_the_executed_shape(facts: Facts) -> None:
     assert facts["counted"] == facts["after"]["served"]
 
 

@@ -93,7 +93,7 @@ def facts(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
     )
 
 
-def test_every_core_holds_and_warms_the_printed_plan(facts: Facts) -> None:
+def test_every_core_has_and_warms_the_printed_buckets(facts: Facts) -> None:
     planned = {phase: sorted(buckets) for phase, buckets in facts["plan"].items()}
     assert [{phase: sorted(each) for phase, each in rank["held"].items()} for rank in facts["before"]] == [
         planned,
@@ -102,7 +102,7 @@ def test_every_core_holds_and_warms_the_printed_plan(facts: Facts) -> None:
     assert [set(rank["warmed"]) for rank in facts["before"]] == [set(planned_shapes(facts))] * 2
 
 
-def test_memory_is_that_of_the_fullest_core(facts: Facts) -> None:
+def test_report_has_the_smaller_kv_cache_of_both_cores(facts: Facts) -> None:
     memory, (first, second) = facts["report"]["memory"], facts["before"]
     assert first["blocks"] > second["blocks"]
     assert memory["kv_blocks"] == second["blocks"]
@@ -110,7 +110,7 @@ def test_memory_is_that_of_the_fullest_core(facts: Facts) -> None:
     assert any(each.startswith("the KV caches of the engine cores have ") for each in facts["notes"])
 
 
-def test_core_that_falls_behind_keeps_the_gate_closed(facts: Facts) -> None:
+def test_decode_graph_missing_on_one_core_keeps_the_gate_closed(facts: Facts) -> None:
     decode, skipped = facts["report"]["decode"], facts["report"]["skipped"]
     assert not meets(decode["captured"], decode["planned"], 100)
     assert decode["captured"] == decode["planned"] - len(skipped)
@@ -124,7 +124,7 @@ def test_counters_equal_the_forwards_of_both_cores(facts: Facts) -> None:
     assert facts["counted"] == served[0] + served[1]
 
 
-def test_serving_compiles_nothing_on_any_core(facts: Facts) -> None:
+def test_serving_causes_no_compile_on_any_core(facts: Facts) -> None:
     assert [rank["compiles"] for rank in facts["after"]] == [rank["compiles"] for rank in facts["before"]]
 
 
@@ -133,11 +133,11 @@ def test_greedy_tokens_equal_those_of_transformers(facts: Facts, checkpoints: di
     assert call_in_fork(partial(largest_logit_gap, checkpoints["llama"], answers), tmp_path) < 0.15
 
 
-def test_hanging_core_is_reported_as_a_lost_engine(facts: Facts) -> None:
+def test_hanging_core_is_reported_as_a_hanging_vllm(facts: Facts) -> None:
     assert facts["stopped"].startswith("vLLM hangs: ")
 
 
-def test_dead_core_is_reported_as_lost_by_name(facts: Facts) -> None:
+def test_dead_core_is_named_in_the_error(facts: Facts) -> None:
     # The message may name both cores, because vLLM kills the other core after a while.
     assert re.match(
         "A process of vLLM died while it served: .*EngineCore_DP1 (was|were) ended by SIGKILL", facts["killed"]

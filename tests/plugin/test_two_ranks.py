@@ -40,7 +40,7 @@ def facts(case: Case, checkpoints: dict[str, Path], tmp_path_factory: pytest.Tem
     return run_on_two_ranks(start_and_serve, config, tmp_path_factory.mktemp("two-ranks"))
 
 
-def test_every_rank_holds_and_warms_the_printed_plan(facts: Facts) -> None:
+def test_every_rank_has_and_warms_the_printed_buckets(facts: Facts) -> None:
     planned = {phase: sorted(buckets) for phase, buckets in facts["plan"].items()}
     assert [{phase: sorted(each) for phase, each in rank["held"].items()} for rank in facts["before"]] == [
         planned,
@@ -58,7 +58,7 @@ def test_every_rank_captures_every_bucket_once(facts: Facts, case: Case) -> None
 
 
 @pytest.mark.parametrize("result", ["captures", "compiles"])
-def test_serving_captures_and_compiles_nothing_on_any_rank(facts: Facts, result: str) -> None:
+def test_serving_causes_no_capture_or_compile_on_any_rank(facts: Facts, result: str) -> None:
     assert [rank[result] for rank in facts["after"]] == [rank[result] for rank in facts["before"]]
 
 

@@ -120,13 +120,13 @@ def test_vision_tower_has_its_graphs_before_serving(facts: Facts, case: VisionCa
     assert sum(each for name, each in captures.items() if name != "HpuModelAdapter") == case.graphs
 
 
-def test_warm_images_capture_and_compile_nothing(facts: Facts, case: VisionCase) -> None:
+def test_warm_images_cause_no_capture_and_no_compile(facts: Facts, case: VisionCase) -> None:
     before, after = facts["before"], facts["after"]
     assert (after["captures"], after["compiles"]) == (before["captures"], before["compiles"])
     assert (facts["hits"], facts["misses"]) == (len(case.warm), 0)
 
 
-def test_cold_images_are_counted_and_named(facts: Facts, case: VisionCase) -> None:
+def test_cold_images_are_listed_and_counted(facts: Facts, case: VisionCase) -> None:
     assert len(facts["cold"]) == bool(case.cold)
     # Without torch.compile, the emulated card has recipes of the language model only, so it counts no recompilations
     # of the vision tower.
@@ -176,7 +176,7 @@ def test_full_card_skips_larger_vision_buckets(low_memory_facts: Facts) -> None:
     assert "PT_DEVMEM Allocation failed" in vision["skipped"][0]["reason"]
 
 
-def test_language_model_is_warm_when_the_tower_lacks_memory(low_memory_facts: Facts) -> None:
+def test_language_model_warms_up_if_memory_ends_in_the_tower(low_memory_facts: Facts) -> None:
     report = low_memory_facts["report"]
     assert [report[each]["warmed"] for each in ("prompt", "decode")] == [16, 4]
     # The plugin captures no graph for pieces of split prompts above its own token limit, even if there is enough
@@ -186,7 +186,7 @@ def test_language_model_is_warm_when_the_tower_lacks_memory(low_memory_facts: Fa
     assert skipped_shapes(low_memory_facts) == {f"prompt {each}": rule for each in pieces}
 
 
-def test_answers_after_the_failure_equal_those_of_transformers(
+def test_answers_of_the_full_card_equal_those_of_transformers(
     low_memory_facts: Facts, vision_checkpoints: dict[str, Path], tmp_path: Path
 ) -> None:
     prompts = [(SHOWN[2], *low_memory_facts["answers"][0])]
@@ -217,7 +217,9 @@ def parse_with_vllm(config: RuntimeConfig) -> list[str]:
     return found
 
 
-def test_images_are_taken_from_requests_and_never_fetched(vision_checkpoints: dict[str, Path], tmp_path: Path) -> None:
+def test_images_in_requests_are_parsed_and_urls_are_refused(
+    vision_checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
     brought, on_a_server, in_a_file = call_in_fork(
         partial(parse_with_vllm, vision_config(CASES[0], vision_checkpoints[GEMMA])), tmp_path
     )

@@ -37,11 +37,11 @@ def run(page: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_page_has_a_skeleton(page: Path) -> None:
+def test_every_page_has_a_skeleton_that_runs(page: Path) -> None:
     assert run(page.name)
 
 
-def test_strategy_skeleton_makes_ranges_and_values() -> None:
+def test_strategy_skeleton_returns_doubling_ranges_and_values() -> None:
     found = run("add-a-strategy.md")
     limits = Limits(max_model_len=1024, max_num_seqs=8, max_num_batched_tokens=1000)
     ranges = found["doubling_ranges"](BucketPolicy(), limits, 64)
@@ -60,7 +60,7 @@ def test_check_skeleton_refuses_above_its_bound(tokens: int, reason: str | None)
     assert (problem.reason if problem else None) == reason
 
 
-def test_knob_row_is_read() -> None:
+def test_documented_knob_row_is_parsed() -> None:
     (row,) = re.findall(r"```csv\n(.*)\n```", (FOLDER / "add-a-knob.md").read_text())
     head = (ROOT / "runtime/gaudi_runtime/knobs/table.csv").read_text().splitlines()[0]
     (values,) = csv.DictReader([head, row])

@@ -34,46 +34,46 @@ START = {name: (ROOT / name).read_text() for name in (README, QUICKSTART, LLAMA)
 COMMANDS = "\n".join(re.findall(r"^```sh\n(.*?)^```", "\n".join(START.values()), re.MULTILINE | re.DOTALL))
 
 
-def test_every_block_is_run_or_has_a_reason() -> None:
+def test_every_block_is_run_or_is_excluded_with_a_reason() -> None:
     missing = [name for name in blocks() if name not in RUN and name not in NOT_RUN]
     assert missing == [], "add these blocks to a sequence of tests/support/documented.py, or to NOT_RUN with a reason"
 
 
-def test_tables_name_only_blocks_of_the_pages() -> None:
+def test_tables_contain_only_existing_blocks() -> None:
     assert RUN | NOT_RUN.keys() <= blocks().keys()
     assert RUN.isdisjoint(NOT_RUN)
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_no_block_escapes_by_its_language(page: str) -> None:
+def test_every_code_block_has_language_sh_yaml_or_none(page: str) -> None:
     languages = {line for line in (ROOT / page).read_text().splitlines() if line.lstrip().startswith("```")}
     assert languages <= {"```", "```sh", "```yaml"}
 
 
 @pytest.mark.parametrize("name", NOT_RUN)
-def test_reason_names_an_existing_file(name: str) -> None:
+def test_block_that_is_not_run_names_an_existing_file(name: str) -> None:
     file, reason = NOT_RUN[name]
     assert (ROOT / file).is_file()
     assert reason.endswith(".")
 
 
-def test_release_test_runs_the_blocks_of_its_section() -> None:
+def test_release_test_unpacks_the_four_blocks_of_its_section() -> None:
     assert 'LOAD, CHART, WHEEL, BY_KREW = blocks("From the files of a release", "sh")' in RELEASE
 
 
 @pytest.mark.parametrize("each", SUBSTITUTIONS, ids=lambda each: each.written)
-def test_substitution_is_needed_by_a_block_that_is_run(each: Substitution) -> None:
+def test_every_substitution_is_used_by_an_executed_block(each: Substitution) -> None:
     assert any(each.written in blocks()[name] for name in RUN)
     assert each.reason.endswith(".")
 
 
-def test_blocks_of_a_page_run_in_its_order() -> None:
+def test_blocks_run_in_the_order_of_their_page() -> None:
     order = list(blocks())
     for names in (IN_QUICKSTART, [name for name in ON_CARD[1] if name.startswith(LLAMA)]):
         assert sorted(names, key=order.index) == list(names)
 
 
-def test_tiny_llama_differs_in_nothing_that_users_write() -> None:
+def test_tiny_llama_differs_from_the_readme_only_in_model() -> None:
     (written,), tiny = documents(f"{README}, On Gaudi 1"), tiny_llama("http://hub")
     assert tiny["metadata"] == written["metadata"]
     spec, changed = written["spec"], tiny["spec"]
@@ -82,7 +82,7 @@ def test_tiny_llama_differs_in_nothing_that_users_write() -> None:
     assert changed["model"]["source"] == {"huggingFace": {"repo": repo}}
 
 
-def test_request_with_an_image_holds_the_image(tmp_path: Path) -> None:
+def test_documented_image_request_contains_the_encoded_image(tmp_path: Path) -> None:
     (tmp_path / "cat.png").write_bytes(b"\x89PNG of a cat")
     (tmp_path / "curl").write_text("#!/bin/sh\ncat > body.json\n")
     (tmp_path / "curl").chmod(0o755)
@@ -97,7 +97,7 @@ def test_request_with_an_image_holds_the_image(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("commands", "printed"), [("echo $kind", "bucket\n"), ("kill %1", "")])
-def test_later_blocks_use_variables_and_jobs_of_earlier_ones(tmp_path: Path, commands: str, printed: str) -> None:
+def test_later_blocks_can_use_variables_and_jobs_of_earlier_blocks(tmp_path: Path, commands: str, printed: str) -> None:
     with Shell(tmp_path, {}) as shell:
         shell.execute("kind=bucket\nsleep 60 > /dev/null &", "the first block")
         assert shell.execute(commands, "the second block") == printed
@@ -120,26 +120,26 @@ def test_fences_are_named_by_heading_and_number() -> None:
 
 
 @pytest.mark.parametrize("page", START)
-def test_make_targets_of_the_start_pages_are_there(page: str) -> None:
+def test_make_targets_of_the_start_pages_exist(page: str) -> None:
     makefile = (ROOT / "Makefile").read_text()
     named = set(re.findall(r"\bmake ([a-z-]+)", START[page]))
     assert [target for target in sorted(named) if not re.search(rf"^{target}:", makefile, re.MULTILINE)] == []
 
 
-def test_images_that_are_built_are_targets_of_the_dockerfile() -> None:
+def test_documented_build_targets_exist_in_the_dockerfile() -> None:
     named = set(re.findall(r"docker build --target (\S+)", COMMANDS))
     assert named == {"operator", "runtime-hpu"}
     assert named <= set(re.findall(r"^FROM \S+ AS (\S+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE))
 
 
-def test_values_that_are_set_are_those_of_the_chart() -> None:
+def test_documented_helm_values_exist_in_the_chart() -> None:
     values = yaml.safe_load((ROOT / "charts" / "gaudi-operator" / "values.yaml").read_text())
     named = re.findall(r"--set (\w+)\.(\w+)=", COMMANDS)
     assert named
     assert [(group, key) for group, key in named if key not in values[group]] == []
 
 
-def test_files_of_the_commands_are_there() -> None:
+def test_files_named_in_commands_exist() -> None:
     named = set(re.findall(r"\b(?:examples|charts)/\S+", COMMANDS))
     assert named
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []

@@ -37,7 +37,7 @@ def found(before: str = "", after: str = "") -> list[str]:
     return [each.split(": ", 1)[1] for each in problems(TEXT.replace(before, after, 1) if before else TEXT, FIELDS)]
 
 
-def test_whole_page_has_no_problem() -> None:
+def test_complete_page_has_no_problems() -> None:
     assert found() == []
 
 
@@ -55,11 +55,11 @@ def test_whole_page_has_no_problem() -> None:
         ("`model` | |", "`model.cache.name` | `EnvVar` |", "spec.model.cache.name (spec of GaudiInference) does not"),
     ],
 )
-def test_gap_between_page_and_schema_is_named(before: str, after: str, message: str) -> None:
+def test_difference_between_page_and_schema_is_reported(before: str, after: str, message: str) -> None:
     assert any(each.startswith(message) for each in found(before, after))
 
 
-def test_type_counts_once() -> None:
+def test_repeated_type_is_counted_once() -> None:
     assert with_counts(TEXT, FIELDS).startswith(
         "| spec of GaudiInference | 5 | 4 |\n"
         "| status of GaudiInference | 2 | 2 |\n"
@@ -67,5 +67,5 @@ def test_type_counts_once() -> None:
     )
 
 
-def test_page_is_complete() -> None:
+def test_reference_page_has_a_row_for_every_field() -> None:
     assert problems(PAGE.read_text(), all_fields()) == []

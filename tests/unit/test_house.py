@@ -19,7 +19,7 @@ def test_long_name_of_a_test_is_refused() -> None:
     assert message == f"{FILE}: {eleven} has 11 words; state case and outcome in 10"
 
 
-def test_number_in_a_name_is_one_word() -> None:
+def test_version_number_in_a_test_name_is_one_word() -> None:
     name = f"test_{'_'.join(['word'] * 9)}_3_1_8"
     assert long_names(FILE, ast.parse(f"def {name}(): ...")) == []
 
@@ -33,7 +33,7 @@ def test_sleep_of_zero_and_changed_method_are_accepted() -> None:
     assert waits(FILE, ast.parse('asyncio.sleep(0)\nmonkeypatch.setattr(thing, "method", 1)')) == []
 
 
-def test_excuse_for_a_file_that_does_not_wait_is_refused() -> None:
+def test_unused_exception_in_waits_is_reported() -> None:
     every = {name: ["it sleeps"] for name in WAITS}
     assert excused(every) == []
     first = next(iter(WAITS))

@@ -27,16 +27,16 @@ CONTRACTS = [LAYERS, WHOLE, TORCH, IN_A_PART]
         ("gaudi_runtime.server", None),
     ],
 )
-def test_module_may_import_the_layers_below(module: str, cell: str | None) -> None:
+def test_cell_lists_the_layers_that_a_module_may_import(module: str, cell: str | None) -> None:
     assert may_import(module, CONTRACTS) == cell
 
 
-def test_rows_without_a_contract_stay_as_they_are() -> None:
+def test_rows_without_a_contract_are_unchanged() -> None:
     page = "| `docs/` | the manual | by hand |\n| `runtime/gaudi_runtime/other/` | other | by hand |\n"
     assert filled(page, CONTRACTS) == page
 
 
-def test_rows_of_folders_and_of_modules_are_filled() -> None:
+def test_imports_column_is_filled_for_folders_and_modules() -> None:
     page = "| `runtime/gaudi_runtime/http/` | a | b | old |\n| `runtime/gaudi_runtime/units.py` | sizes | |\n"
     assert filled(page, CONTRACTS) == (
         "| `runtime/gaudi_runtime/http/` | a | b | `units` |\n"

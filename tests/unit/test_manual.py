@@ -61,11 +61,11 @@ def test_every_reason_of_the_code_is_documented(reason: str) -> None:
     assert reason in STALLED
 
 
-def test_command_of_why_is_for_a_documented_reason() -> None:
+def test_every_next_step_of_why_is_for_a_documented_reason() -> None:
     assert set(NEXT) <= rows(CONDITIONS)
 
 
-def test_every_reason_of_stalled_has_something_to_do() -> None:
+def test_every_reason_of_stalled_has_an_action() -> None:
     lines = [line for line in SECTION.splitlines() if line.startswith("| `") and line.count(" | ") == 3]
     actions = {line: line.rsplit(" | ", 1)[1].strip(" |") for line in lines}
     assert [line for line, action in actions.items() if not action] == []
@@ -74,7 +74,7 @@ def test_every_reason_of_stalled_has_something_to_do() -> None:
 
 
 @pytest.mark.parametrize("page", ["runbooks", "not-ready"])
-def test_table_by_reason_has_one_home(page: str) -> None:
+def test_other_pages_do_not_repeat_the_table_of_reasons(page: str) -> None:
     assert rows((DOCS / "how-to" / f"{page}.md").read_text()) & STALLED == set()
 
 
@@ -91,7 +91,7 @@ def built(folder: Path, **changes: str) -> Path:
     return folder / "site"
 
 
-def test_pages_load_no_code_fonts_or_pictures_from_elsewhere(tmp_path: Path) -> None:
+def test_pages_load_no_scripts_styles_or_images_from_other_hosts(tmp_path: Path) -> None:
     pages = "".join(page.read_text() for page in built(tmp_path).rglob("*.html"))
     fetched = re.findall(r"<(?:script|img|iframe|source)[^>]*src=[\"']?([^\"' >]+)", pages)
     fetched += re.findall(r"<link[^>]*rel=[\"']?(?:stylesheet|preconnect|icon)[^>]*href=[\"']?([^\"' >]+)", pages)
@@ -126,7 +126,7 @@ def pages(folder: Path) -> dict[str, str]:
     return {page.name: page.read_text() for page in (folder / "site").rglob("*.html")}
 
 
-def test_picture_is_drawn_by_the_script_of_the_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diagram_is_drawn_by_the_bundled_mermaid_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "build" / "mermaid").mkdir(parents=True)
     (tmp_path / "build" / "mermaid" / "mermaid.min.js").write_text("// draws")
@@ -137,7 +137,7 @@ def test_picture_is_drawn_by_the_script_of_the_pages(tmp_path: Path, monkeypatch
     assert (tmp_path / "site" / "files" / "mermaid.min.js").read_text() == "// draws"
 
 
-def test_picture_stays_text_without_the_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diagram_is_shown_as_text_without_the_mermaid_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page = pages(tmp_path)["picture.html"]
     assert "flowchart" in page

@@ -28,11 +28,11 @@ def test_first_manifest_has_at_most_twelve_lines() -> None:
     assert len(first_manifest(README).splitlines()) <= 12
 
 
-def test_first_manifest_is_that_of_the_llama_page() -> None:
+def test_first_manifest_equals_that_of_the_llama_page() -> None:
     assert yaml.safe_load(first_manifest(README)) == yaml.safe_load(first_manifest(LLAMA))
 
 
-def test_verdict_of_the_first_manifest_is_the_one_shown() -> None:
+def test_verdict_of_the_first_manifest_equals_the_documented_one() -> None:
     found = forecast_deployment(read_question(yaml.safe_load(first_manifest(README))), card=None, model=None)
     assert found.verdict is Verdict.WARNINGS
     assert all("FITS WITH WARNINGS" in page for page in (README, LLAMA))

@@ -14,7 +14,7 @@ WALKS = dict(part.split("\n", 1) for part in PAGE.split("\n### ")[1:])
 
 
 @pytest.mark.parametrize(("side", "file", "name"), sorted(set(STEP.findall(PAGE))))
-def test_step_is_a_definition_in_its_file(side: str, file: str, name: str) -> None:
+def test_step_names_a_definition_that_exists_in_its_file(side: str, file: str, name: str) -> None:
     found: list[ast.stmt] = [ast.parse((FOLDERS[side] / file).read_text())]  # type: ignore[list-item]
     *outer, last = name.split(".")
     for part in outer:
@@ -23,7 +23,7 @@ def test_step_is_a_definition_in_its_file(side: str, file: str, name: str) -> No
 
 
 @pytest.mark.parametrize("walk", WALKS)
-def test_walk_counts_its_steps_and_files(walk: str) -> None:
+def test_walk_states_the_correct_number_of_steps_and_files(walk: str) -> None:
     steps, files = re.search(r"(\d+) steps in (\d+) files", WALKS[walk]).groups()  # type: ignore[union-attr]
     found = STEP.findall(WALKS[walk])
     assert (int(steps), int(files)) == (len(found), len({(side, file) for side, file, _ in found}))

@@ -26,11 +26,11 @@ def names() -> None:
         ("runtime/gaudi_runtime/knobs/table.csv", None),
     ],
 )
-def test_file_counts_for_its_folder(file: str, folder: str | None) -> None:
+def test_file_belongs_to_its_top_folder(file: str, folder: str | None) -> None:
     assert folder_of(file) == folder
 
 
-def test_words_and_fragments_are_found_with_their_lines() -> None:
+def test_odd_words_and_fragments_are_found_with_line_numbers() -> None:
     found = [(each.line, each.count) for each in places("operator/a.py", ODD)]
     assert found == [(1, Count(words=1)), (3, Count(words=2)), (1, Count(fragments=1))]
 
@@ -39,23 +39,23 @@ def test_only_docstrings_of_code_are_counted_as_fragments() -> None:
     assert list(places("README.md", "As a user, read this.\nNone of it is hard.")) == []
 
 
-def test_only_whole_words_are_counted_in_any_case() -> None:
+def test_whole_words_are_counted_case_insensitively() -> None:
     assert counted(places("README.md", "Besides, a foretold Beside.")) == {"README.md": Count(words=1)}
 
 
-def test_baseline_is_read_as_it_was_written() -> None:
+def test_baseline_reads_back_as_written() -> None:
     counts = {"operator/a.py": Count(3, 1), "README.md": Count(0, 2)}
     assert read(written(counts)) == counts
 
 
-def test_equal_and_smaller_counts_are_accepted() -> None:
+def test_counts_up_to_the_baseline_are_accepted() -> None:
     found = list(places("operator/a.py", ODD))
     assert rises(found, counted(found)) == []
     assert rises(found, {"operator/a.py": Count(5, 1)}) == []
 
 
 @pytest.mark.parametrize("baseline", [Count(2, 1), Count(3, 0)])
-def test_more_than_the_baseline_names_each_line(baseline: Count) -> None:
+def test_counts_above_the_baseline_are_reported_with_each_line(baseline: Count) -> None:
     folder, *lines = rises(places("operator/a.py", ODD), {"operator/a.py": baseline})
     assert folder.startswith("operator: 3 words and 1 fragments of docstrings; scripts/words.csv allows ")
     first, _, third, *_ = ODD.splitlines()
@@ -64,9 +64,9 @@ def test_more_than_the_baseline_names_each_line(baseline: Count) -> None:
     assert lines == (words if baseline.words == 2 else [f"operator/a.py:1: {docstring}"])
 
 
-def test_text_may_move_between_files_of_a_folder() -> None:
+def test_text_may_be_moved_between_files_of_a_folder() -> None:
     assert rises(places("operator/new/b.py", ODD), {"operator/a.py": Count(3, 1)}) == []
 
 
-def test_text_may_not_move_to_another_folder() -> None:
+def test_text_moved_to_another_folder_is_reported() -> None:
     assert rises(places("runtime/b.py", ODD), {"operator/a.py": Count(3, 1)})

@@ -53,7 +53,7 @@ def hits_and_misses(runtime: RuntimeProcess) -> tuple[int, int]:
     return phases.prompt.hits + phases.decode.hits, phases.prompt.misses + phases.decode.misses
 
 
-def test_warm_up_cold_shape_and_shutdown_without_orphans(checkpoint: Path, caches: Path) -> None:
+def test_cold_shape_is_counted_and_no_process_survives_sigkill(checkpoint: Path, caches: Path) -> None:
     with runtime_process(caches, config_of(checkpoint, caches)) as runtime:
         reports = runtime.follow(Phase.SERVING)
         assert warmed_counts(reports) == sorted(warmed_counts(reports))
@@ -78,7 +78,7 @@ def test_warm_up_cold_shape_and_shutdown_without_orphans(checkpoint: Path, cache
         wait_until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in below))
 
 
-def test_later_pod_with_its_own_disk_starts_from_shared_recipes(checkpoint: Path, caches: Path) -> None:
+def test_pod_with_an_empty_disk_starts_from_shared_recipes(checkpoint: Path, caches: Path) -> None:
     shutil.rmtree(caches / "recipes")
     with runtime_process(caches, config_of(checkpoint, caches)) as runtime:
         ready = runtime.follow(Phase.SERVING)[-1]

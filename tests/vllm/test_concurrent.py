@@ -55,7 +55,7 @@ def example(checkpoint: Path, folder: Path, **changes: dict[str, Any]) -> Runtim
 
 
 @pytest.mark.parametrize("changes", VARIANTS if os.environ.get("VLLM_VARIANTS") else VARIANTS[:1])
-def test_concurrent_clients_meet_no_cold_shape(
+def test_concurrent_clients_cause_no_cold_shape(
     checkpoint: Path, tmp_path: Path, changes: dict[str, dict[str, Any]]
 ) -> None:
     config = example(checkpoint, tmp_path, **changes)

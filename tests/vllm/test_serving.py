@@ -82,7 +82,7 @@ def test_chat_answer_has_the_header_of_this_instance(runtime: RuntimeProcess, op
     assert answer.parse().usage.completion_tokens == 8  # type: ignore[union-attr]
 
 
-def test_vllm_spans_are_children_of_ours_and_the_callers(openai: OpenAI, receiver: Receiver) -> None:
+def test_vllm_span_is_a_child_of_our_span_and_caller(openai: OpenAI, receiver: Receiver) -> None:
     caller, span = "c" * 32, "d" * 16
     openai.completions.create(
         model=MODEL,
@@ -100,7 +100,7 @@ def test_vllm_spans_are_children_of_ours_and_the_callers(openai: OpenAI, receive
     assert not [body for body in receiver.bodies if b"not to be sent on" in body]
 
 
-def test_start_of_vllm_is_part_of_our_trace(receiver: Receiver) -> None:
+def test_start_spans_of_vllm_belong_to_our_trace(receiver: Receiver) -> None:
     (start,) = receiver.named("start")
     assert {each.trace for each in receiver.named("Load weights", "Executor init", "compile")} == {start.trace}
     assert {each.resource["service.name"] for each in receiver.named("start", "Load weights")} == {MODEL}
@@ -127,12 +127,12 @@ def test_named_tool_is_called_with_arguments_of_its_schema(openai: OpenAI) -> No
     assert json.loads(calls[0].function.arguments)["city"] in ("Oslo", "Rome")  # type: ignore[union-attr]
 
 
-def test_vllm_and_torch_engine_choose_the_same_tokens(checkpoint: Path, openai: OpenAI) -> None:
+def test_vllm_and_torch_engine_return_the_same_tokens(checkpoint: Path, openai: OpenAI) -> None:
     prompts = [[5, 6, 7], list(range(3, 70)), [400] * 40]
     assert served_tokens(openai, prompts, 24) == torch_tokens(checkpoint, prompts, 24)
 
 
-def test_adapter_is_served_under_its_own_name(openai: OpenAI) -> None:
+def test_adapter_is_served_as_a_separate_model_name(openai: OpenAI) -> None:
     assert {MODEL, ADAPTER} <= {each.id for each in openai.models.list()}
     pending = {"prompt": [5, 6, 7], "max_tokens": 12, "temperature": 0}
     texts = {name: openai.completions.create(model=name, **pending).choices[0].text for name in (MODEL, ADAPTER)}  # type: ignore[call-overload]
@@ -144,7 +144,7 @@ def test_prompt_above_the_limit_is_refused_with_a_message(openai: OpenAI) -> Non
         openai.completions.create(model=MODEL, prompt=[1] * 10_000, max_tokens=5)
 
 
-def test_malformed_json_is_refused_without_side_effects(runtime: RuntimeProcess, openai: OpenAI) -> None:
+def test_server_answers_after_malformed_json_was_refused(runtime: RuntimeProcess, openai: OpenAI) -> None:
     answer = httpx.post(
         f"{runtime.model_url}/v1/completions", content="{", headers={"content-type": "application/json"}
     )
@@ -152,7 +152,7 @@ def test_malformed_json_is_refused_without_side_effects(runtime: RuntimeProcess,
     assert openai.models.list().data[0].id == MODEL
 
 
-def test_body_of_empty_lists_takes_no_memory(runtime: RuntimeProcess) -> None:
+def test_body_of_many_empty_lists_is_refused_without_using_memory(runtime: RuntimeProcess) -> None:
     # Without our limit, vLLM's validation of this body took 6 GB of memory and blocked the event loop for 20 s.
     body = '{"model": "m", "messages": [' + "[]," * 400_000 + "[]]}"
     headers = {"content-type": "application/json"}
@@ -178,7 +178,7 @@ def test_client_with_an_incomplete_request_is_disconnected(runtime: RuntimeProce
         assert slow.recv(1024) == b""
 
 
-def test_messages_and_tokenize_routes_reach_vllm(runtime: RuntimeProcess) -> None:
+def test_messages_and_tokenize_routes_are_forwarded_to_vllm(runtime: RuntimeProcess) -> None:
     message = {"model": MODEL, "max_tokens": 4, "messages": [{"role": "user", "content": "hello"}]}
     assert httpx.post(f"{runtime.model_url}/v1/messages", json=message, timeout=60).json()["role"] == "assistant"
     counted = httpx.post(f"{runtime.model_url}/tokenize", json={"model": MODEL, "prompt": "hello"})
@@ -191,7 +191,7 @@ def test_unlisted_route_of_vllm_is_not_found(runtime: RuntimeProcess, path: str)
         assert httpx.request(method, f"{runtime.model_url}{path}").status_code == 404
 
 
-def test_metrics_page_has_vllm_and_own_metrics(runtime: RuntimeProcess) -> None:
+def test_metrics_page_has_metrics_of_vllm_and_of_the_runtime(runtime: RuntimeProcess) -> None:
     page = runtime.get("/metrics").text
     assert "vllm:prompt_tokens_total" in page
     assert "gaudi_buckets" in page

@@ -86,7 +86,7 @@ def test_architecture_unknown_to_vllm_is_unsupported(start: Callable[..., None])
     assert no_process_is_left()
 
 
-def test_model_of_unknown_memory_is_unsupported(start: Callable[..., None]) -> None:
+def test_model_of_an_unknown_type_is_unsupported(start: Callable[..., None]) -> None:
     with pytest.raises(UnsupportedModel, match="model_type 'fancy'"):
         start(write_config(model_type="fancy"))
 
@@ -103,13 +103,13 @@ def test_pooling_model_is_unsupported(start: Callable[..., None]) -> None:
     assert no_process_is_left()
 
 
-def test_length_above_that_of_the_model_is_refused(start: Callable[..., None]) -> None:
+def test_length_above_the_maximum_of_the_model_is_refused(start: Callable[..., None]) -> None:
     with pytest.raises(ConfigError, match="max_model_len"):
         start(max_model_len=100_000)
     assert no_process_is_left()
 
 
-def test_checkpoint_without_a_tokenizer_is_not_found(start: Callable[..., None]) -> None:
+def test_missing_tokenizer_raises_model_not_found(start: Callable[..., None]) -> None:
     def without_tokenizer(folder: Path) -> None:
         for file in folder.glob("tokenizer*"):
             file.unlink()
@@ -128,5 +128,5 @@ def test_truncated_weights_are_unreadable(start: Callable[..., None]) -> None:
     assert no_process_is_left()
 
 
-def test_defaults_of_knobs_equal_those_of_this_release() -> None:
+def test_knob_defaults_equal_those_of_the_installed_release() -> None:
     assert wrong_defaults() == {}

@@ -48,7 +48,7 @@ def test_every_core_is_warmed_up_bucket_by_bucket(runtime: RuntimeProcess) -> No
     assert report.decode.warmed == report.decode.planned > 2
 
 
-def test_load_shows_blocks_of_both_kv_caches(runtime: RuntimeProcess) -> None:
+def test_kv_block_metric_is_the_sum_of_both_cores(runtime: RuntimeProcess) -> None:
     memory = runtime.report().memory
     assert memory is not None
     assert f"\ngaudi_kv_blocks {2.0 * memory.kv_blocks}\n" in runtime.get("/metrics").text

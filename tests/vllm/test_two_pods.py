@@ -53,11 +53,11 @@ def test_each_pod_has_one_rank_with_every_bucket_captured(group: Group) -> None:
     assert not group.worker.model_port_open()
 
 
-def test_answers_equal_those_of_one_process(checkpoint: Path, group: Group) -> None:
+def test_answers_of_two_pods_equal_those_of_the_torch_engine(checkpoint: Path, group: Group) -> None:
     assert greedy(group.leader) == torch_tokens(checkpoint, PROMPTS, 24)
 
 
-def test_lost_rank_ends_the_whole_group(group: Group) -> None:
+def test_killed_rank_ends_both_pods_with_a_message(group: Group) -> None:
     [rank] = worker_processes(group.worker)
     rank.send_signal(signal.SIGKILL)
     assert (group.worker.exit_code(), group.leader.exit_code()) == (1, 1)

@@ -12,7 +12,7 @@ from tests.vllm.greedy_tokens import torch_tokens
 from tests.vllm.two_pods import PROMPTS, config_of, greedy, group_of
 
 
-def test_stages_in_two_pods_answer_correctly_and_end_together(checkpoint: Path, tmp_path: Path) -> None:
+def test_pipeline_stages_answer_like_torch_engine_and_end_together(checkpoint: Path, tmp_path: Path) -> None:
     both = ParallelismConfig(pipeline=2, nodes=2)
     with group_of(tmp_path, config_of(checkpoint, tmp_path, both, ExecutionMode.EAGER)) as (leader, worker):
         leader.follow(Phase.SERVING)

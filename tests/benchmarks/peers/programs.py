@@ -125,7 +125,7 @@ def _lws_installed(plane: ControlPlane) -> str:
     webhooks = yaml.safe_load_all((config / "webhook" / "manifests.yaml").read_text())
     # The LeaderWorkerSet manager stores its Lease in this namespace. The namespace cannot be configured.
     home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lws-system"}}
-    others = [home, *(_on_the_host(each, plane) for each in webhooks if each)]
+    others = [home, *(_route_webhooks_to_host(each, plane) for each in webhooks if each)]
     return "\n---\n".join((*definitions, yaml.safe_dump_all(others)))
 
 
@@ -141,7 +141,7 @@ def _lws_configuration(plane: ControlPlane) -> dict[str, Any]:
     }
 
 
-def _on_the_host(configuration: dict[str, Any], plane: ControlPlane) -> dict[str, Any]:
+def _route_webhooks_to_host(configuration: dict[str, Any], plane: ControlPlane) -> dict[str, Any]:
     """Route the webhooks to a process on this host, for the objects of this benchmark only."""
     authority = (plane.run_dir / "pki" / "ca.crt").read_bytes()
     for each in configuration["webhooks"]:

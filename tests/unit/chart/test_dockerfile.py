@@ -73,13 +73,13 @@ def test_project_code_is_the_last_layer(target: str) -> None:
     assert layers[-1] == ("COPY", "--from=app /opt/app /opt/app")
 
 
-def test_only_intels_registry_of_the_tested_pair_is_named() -> None:
+def test_only_external_base_is_the_image_of_the_tested_pair() -> None:
     bases = [stage.base for stage in STAGES.values()] + [rest for word, rest in BEFORE if word == "ARG"]
     named = [base for base in bases if re.search(r"[a-z0-9-]+\.[a-z]+[:/]", base)]
     assert named == [f"HPU_BASE_IMAGE={PAIRS[0].image}"]
 
 
-def test_nothing_is_added_from_a_url() -> None:
+def test_no_target_has_an_add_instruction() -> None:
     assert [stage.name for stage in STAGES.values() if stage.every("ADD")] == []
 
 
@@ -95,7 +95,7 @@ def test_third_party_packages_are_installed_with_hashes() -> None:
     assert [each.split()[-1] for each in loose] == ['"torch==$TORCH_VERSION"']  # in an index that the user names
 
 
-def test_debian_packages_come_without_recommendations() -> None:
+def test_debian_packages_are_installed_without_recommends() -> None:
     assert [name for name, run in RUNS if "apt-get install" in run and "--no-install-recommends" not in run] == []
 
 
@@ -105,7 +105,7 @@ def test_shipped_layers_have_no_package_lists() -> None:
     assert [name for name, run in shipped if "rm -rf /var/lib/apt/lists/*" not in run] == []
 
 
-def test_torch_of_another_index_has_the_pinned_version() -> None:
+def test_torch_version_argument_equals_the_pinned_version() -> None:
     (pinned,) = re.findall(r"^torch==(\S+)", (ROOT / "requirements" / "torch.txt").read_text(), re.MULTILINE)
     assert f"TORCH_VERSION={pinned}" in STAGES["runtime"].every("ARG")
 

@@ -34,7 +34,7 @@ def test_kustomization_includes_the_manifest() -> None:
     assert kustomization["resources"] == [MANIFEST.name]
 
 
-def test_strict_lint_finds_nothing() -> None:
+def test_chart_passes_helm_lint_strict() -> None:
     command = [str(helm() / "helm"), "lint", "--strict", "--quiet", "--set", f"image.prefix={PREFIX}", str(CHART)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -45,7 +45,7 @@ def test_value_without_a_comment_is_an_error() -> None:
         values("# A.\na: 1\n# B.\nb:\n  c: 2\n")
 
 
-def test_schema_follows_default_and_annotation() -> None:
+def test_schema_of_a_value_uses_comment_default_and_annotation() -> None:
     (documented,) = values('# How many\n# of them.\n# @schema {"minimum": 1}\ncount: 2\n')
     assert schema((documented,))["properties"]["count"] == {
         "description": "How many of them.",

@@ -65,7 +65,7 @@ def test_panel_queries_documented_metrics(query: str) -> None:
     assert {name.removesuffix("_bucket") for name in named} <= known
 
 
-def test_configmap_holds_each_dashboard_as_grafana_imports_it() -> None:
+def test_configmap_contains_each_dashboard_in_grafana_import_format() -> None:
     held = only(render(monitoring={"dashboards": {"enabled": True}}), "ConfigMap")
     assert held["metadata"]["labels"]["grafana_dashboard"] == "1"
     read = {name: json.loads(text) for name, text in held["data"].items()}
@@ -98,11 +98,11 @@ def rules_of(**rules: Any) -> dict[str, Any]:
     return {each["alert"]: each for group in rule["spec"]["groups"] for each in group["rules"]}
 
 
-def test_alerts_have_no_dead_link_by_default() -> None:
+def test_alerts_have_no_runbook_url_by_default() -> None:
     assert [name for name, each in rules_of().items() if "runbook_url" in each["annotations"]] == []
 
 
-def test_alert_takes_duration_severity_and_labels_from_values() -> None:
+def test_duration_severity_and_labels_of_an_alert_are_configurable() -> None:
     change = {"for": "15m", "severity": "info", "labels": {"team": "ml"}}
     found = rules_of(alerts={"GaudiModelStalled": change})
     assert found["GaudiModelStalled"]["for"] == "15m"
@@ -116,7 +116,7 @@ def test_disabled_alert_is_omitted() -> None:
     }
 
 
-def test_change_of_an_unknown_alert_is_refused() -> None:
+def test_settings_of_an_unknown_alert_are_refused() -> None:
     with pytest.raises(Exception, match="no alert has this name"):
         rules_of(alerts={"GaudiModelStaled": {"enabled": False}})
 

@@ -36,7 +36,7 @@ def test_no_folder_is_allowed_by_default() -> None:
     assert folders(allowHostPath=[]).split() == ["["]
 
 
-def test_entries_become_prefixes_that_end_with_a_slash() -> None:
+def test_allowed_host_paths_are_normalized_with_a_trailing_slash() -> None:
     entries = [{"prefix": "/models/./a//", "namespaces": ["team"], "groups": [3000]}, {"prefix": "/"}]
     assert re.findall(
         r"'prefix': dyn\((.*?)\), 'namespaces': dyn\((.*?)\), 'groups': dyn\((.*?)\)", folders(allowHostPath=entries)

@@ -13,7 +13,7 @@ from tests.unit.chart.rendering import PREFIX, Object, container_of, environment
 pytestmark = pytest.mark.timeout(1200)  # the first run builds Helm
 
 
-def test_pod_settings_of_the_installation_reach_the_pod() -> None:
+def test_scheduling_labels_and_pull_secrets_are_set_on_the_pod() -> None:
     tolerations = [{"key": "infra", "operator": "Exists"}]
     objects = render(
         priorityClassName="system-cluster-critical",
@@ -29,7 +29,7 @@ def test_pod_settings_of_the_installation_reach_the_pod() -> None:
     assert (metadata["labels"]["team"], metadata["annotations"]) == ("ai", {"note": "x"})
 
 
-def test_update_strategy_defaults_to_that_of_kubernetes(defaults: list[Object]) -> None:
+def test_update_strategy_is_rendered_only_if_configured(defaults: list[Object]) -> None:
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
     assert "strategy" not in only(defaults, "Deployment")["spec"]
     assert only(render(strategy=strategy), "Deployment")["spec"]["strategy"] == strategy
@@ -50,7 +50,7 @@ def test_security_contexts_are_merged_by_field() -> None:
     assert container_of(objects)["securityContext"]["readOnlyRootFilesystem"] is True
 
 
-def test_extra_settings_reach_the_operators_container() -> None:
+def test_extra_variables_arguments_and_volumes_are_rendered() -> None:
     variable = {"name": "SSL_CERT_FILE", "value": "/ca/ca.pem"}
     volume = {"name": "ca", "configMap": {"name": "company-ca"}}
     mounted = {"name": "ca", "mountPath": "/ca", "readOnly": True}
@@ -103,7 +103,7 @@ def test_host_network_sets_dns_port_and_strategy() -> None:
     assert rolling == {"maxSurge": 0, "maxUnavailable": 1}
 
 
-def test_given_strategy_is_used_with_the_host_network() -> None:
+def test_configured_strategy_is_kept_with_the_host_network() -> None:
     objects = render(hostNetwork=True, strategy={"type": "Recreate"}, monitoring={"from": [NODES]})
     assert only(objects, "Deployment")["spec"]["strategy"] == {"type": "Recreate"}
 
@@ -113,7 +113,7 @@ def test_default_pods_share_no_host_namespaces(defaults: list[Object]) -> None:
     assert not asked & pod_of(defaults).keys()
 
 
-def test_dns_settings_reach_the_pod() -> None:
+def test_dns_settings_are_set_on_the_pod() -> None:
     given = {
         "dnsPolicy": "None",
         "dnsConfig": {"nameservers": ["10.0.0.53"], "options": [{"name": "ndots", "value": "2"}]},
@@ -122,7 +122,7 @@ def test_dns_settings_reach_the_pod() -> None:
     assert given.items() <= pod_of(render(**given)).items()
 
 
-def test_platform_pod_fields_reach_the_pod(defaults: list[Object]) -> None:
+def test_platform_pod_fields_are_set_on_the_pod(defaults: list[Object]) -> None:
     assert pod_of(defaults)["enableServiceLinks"] is False
     given = {
         "runtimeClassName": "gvisor",
@@ -133,7 +133,7 @@ def test_platform_pod_fields_reach_the_pod(defaults: list[Object]) -> None:
     assert given.items() <= pod_of(render(**given)).items()
 
 
-def test_token_is_projected_if_the_account_mounts_none() -> None:
+def test_token_automount_can_be_replaced_by_an_extra_mount() -> None:
     mounted = {"name": "token", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
     objects = render(automountServiceAccountToken=False, extraVolumeMounts=[mounted])
     assert pod_of(objects)["automountServiceAccountToken"] is False
@@ -148,7 +148,7 @@ def test_account_may_disable_token_mounting() -> None:
 
 
 @pytest.mark.parametrize("probe", ["startupProbe", "livenessProbe", "readinessProbe"])
-def test_probe_has_the_given_timings(defaults: list[Object], probe: str) -> None:
+def test_probe_has_the_configured_timings(defaults: list[Object], probe: str) -> None:
     changed = container_of(render(**{probe: {"timeoutSeconds": 9, "failureThreshold": 99}}))[probe]
     assert changed == {**container_of(defaults)[probe], "timeoutSeconds": 9, "failureThreshold": 99}
 
@@ -176,7 +176,7 @@ def test_metrics_service_has_its_own_metadata_and_ip_families() -> None:
     assert service["metadata"]["labels"]["tier"] == "infra"
 
 
-def test_network_policy_has_the_given_egress_rules() -> None:
+def test_network_policy_has_the_configured_egress_rules() -> None:
     to = {"to": [{"ipBlock": {"cidr": "10.96.0.1/32"}}], "ports": [{"port": 443}]}
     policy = only(render(networkPolicy={"egress": [to]}), "NetworkPolicy")["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
@@ -193,7 +193,7 @@ EVERYTHING: Object = {
 }
 
 
-def test_common_labels_and_annotations_reach_every_object() -> None:
+def test_common_labels_and_annotations_are_set_on_every_object() -> None:
     common = {"cost-center": "ai"}
     objects = render(commonLabels=common, commonAnnotations={"owner": "platform"}, **EVERYTHING)
     pods = only(objects, "Deployment")["spec"]["template"]["metadata"]
@@ -210,7 +210,7 @@ def test_common_labels_do_not_replace_selector_labels(defaults: list[Object]) ->
     assert labels == {**selector, "team": "ai"}
 
 
-def test_digest_follows_the_tag() -> None:
+def test_digest_is_appended_to_the_image_tag() -> None:
     digests = {name: f"sha256:{number * 64}" for name, number in (("operator", "1"), ("runtime", "2"), ("hpu", "3"))}
     objects = render(image={"digests": digests})
     environment = environment_of(objects)
@@ -219,7 +219,7 @@ def test_digest_follows_the_tag() -> None:
     assert environment["GAUDI_OPERATOR_HPU_IMAGE"] == f"{PREFIX}gaudi-runtime-hpu:0.1.0@{digests['hpu']}"
 
 
-def test_pull_secrets_and_policy_reach_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pull_secrets_and_policy_are_passed_to_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     models = {"imagePullSecrets": [{"name": "registry"}, {"name": "mirror"}], "imagePullPolicy": "Always"}
     for name, value in environment_of(render(models=models)).items():
         monkeypatch.setenv(name, value if value is not None else NAMESPACE)
@@ -228,7 +228,7 @@ def test_pull_secrets_and_policy_reach_the_operator(monkeypatch: pytest.MonkeyPa
     assert settings.image_pull_policy == "Always"
 
 
-def test_required_class_reaches_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_require_class_is_passed_to_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in environment_of(render(requireClass=True)).items():
         monkeypatch.setenv(name, value if value is not None else NAMESPACE)
     assert Settings().defaults().require_class is True
@@ -241,7 +241,7 @@ def test_helm_test_pod_matches_no_selector(defaults: list[Object]) -> None:
     assert test["spec"]["containers"][0]["image"] == container_of(defaults)["image"]
 
 
-def test_example_in_the_notes_is_valid() -> None:
+def test_manifest_in_the_release_notes_is_valid() -> None:
     example = yaml.safe_load((CHART / "files" / "first.yaml").read_text())
     understood = GaudiInference.model_validate(example).model_dump(mode="json", by_alias=True, exclude_unset=True)
     assert understood["spec"] == example["spec"]  # otherwise unknown fields would have been dropped

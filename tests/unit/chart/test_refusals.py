@@ -108,11 +108,11 @@ pytestmark = pytest.mark.timeout(1200)  # the first run builds Helm
         ),
     ],
 )
-def test_wrong_values_stop_rendering(values: dict[str, Any], sentence: str) -> None:
+def test_invalid_values_are_refused_with_a_reason(values: dict[str, Any], sentence: str) -> None:
     assert sentence in refusal(**values)
 
 
 @pytest.mark.parametrize("memory", ["768Mi", "1Gi", 805306368, "1G", "0.5Ti", "1e12"])
-def test_enough_memory_for_plans_is_rendered(memory: str | int) -> None:
+def test_sufficient_memory_for_plans_is_accepted(memory: str | int) -> None:
     resources = {"limits": {"memory": memory}}
     assert template("gaudi-operator", tuning={"planMemoryMiB": 512}, resources=resources).returncode == 0

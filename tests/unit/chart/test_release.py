@@ -132,7 +132,7 @@ def test_bundle_deploys_the_same_objects_as_the_chart(version: Object) -> None:
 def test_bundle_grants_the_documented_permissions(version: Object) -> None:
     (everywhere,), (granted,) = (version["spec"]["install"]["spec"][f"{kind}ermissions"] for kind in ("clusterP", "p"))
 
-    def each_right(policy: list[Object]) -> set[str]:
+    def permissions_of(policy: list[Object]) -> set[str]:
         return {
             f"{verb} {resource}.{group}"
             for rule in policy
@@ -141,9 +141,9 @@ def test_bundle_grants_the_documented_permissions(version: Object) -> None:
             for verb in rule["verbs"]
         }
 
-    documented = each_right([*rules("cluster"), *rules("namespace")])
-    assert each_right([*everywhere["rules"], *granted["rules"]]) == documented
-    assert {right.split()[1] for right in each_right(everywhere["rules"])} == {
+    documented = permissions_of([*rules("cluster"), *rules("namespace")])
+    assert permissions_of([*everywhere["rules"], *granted["rules"]]) == documented
+    assert {right.split()[1] for right in permissions_of(everywhere["rules"])} == {
         "gaudiinferenceclasses.inference.gaudi.dev"
     }
 

@@ -33,7 +33,7 @@ def role(objects: list[Object], kind: str, name: str) -> list[Object]:
     return list(found["rules"])
 
 
-def test_default_has_every_part(defaults: list[Object]) -> None:
+def test_default_values_render_every_kind(defaults: list[Object]) -> None:
     assert sorted({each["kind"] for each in defaults}) == [
         "ClusterRole",
         "ClusterRoleBinding",
@@ -86,7 +86,7 @@ def test_probes_use_the_configured_port_and_timings(defaults: list[Object], prob
     assert container[probe]["timeoutSeconds"] >= 5
 
 
-def test_memory_is_limited_and_cpu_is_not(defaults: list[Object]) -> None:
+def test_memory_has_a_limit_and_cpu_has_no_limit(defaults: list[Object]) -> None:
     assert container_of(defaults)["resources"]["limits"] == {"memory": "512Mi"}
 
 
@@ -101,7 +101,7 @@ def test_environment_sets_every_setting_of_the_operator(defaults: list[Object]) 
     assert set(environment_of(defaults)) == known - SET_BY_NOBODY
 
 
-def test_default_environment_gives_the_operators_own_defaults(
+def test_default_environment_changes_only_images_and_log_format(
     defaults: list[Object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in environment_of(defaults).items():
@@ -114,7 +114,7 @@ def test_default_environment_gives_the_operators_own_defaults(
     }
 
 
-def test_chart_and_images_have_the_packages_version() -> None:
+def test_chart_versions_equal_the_package_version() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert {chart["version"], chart["appVersion"]} == {project["version"]}
@@ -127,7 +127,7 @@ def test_image_prefix_is_added_to_every_default_name() -> None:
     assert environment_of(objects)["GAUDI_OPERATOR_HPU_IMAGE"] == "registry.example.com/ai/gaudi-runtime-hpu:0.1.0"
 
 
-def test_without_a_prefix_only_named_images_are_used() -> None:
+def test_unnamed_hpu_image_is_empty_without_a_prefix() -> None:
     objects = render(image={"prefix": "", "operator": "operator:1", "runtime": "runtime:1"})
     assert environment_of(objects)["GAUDI_OPERATOR_HPU_IMAGE"] == ""
 
@@ -137,7 +137,7 @@ def test_complete_image_reference_gets_no_prefix() -> None:
     assert container_of(render(image={"operator": digest, "prefix": "unused/"}))["image"] == digest
 
 
-def test_crd_is_the_generated_one_and_kept(defaults: list[Object]) -> None:
+def test_crds_are_the_generated_ones_with_keep_policy(defaults: list[Object]) -> None:
     definitions = of_kind(defaults, "CustomResourceDefinition")
     kept = [definition["metadata"].pop("annotations") for definition in definitions]
     labels = [definition["metadata"].pop("labels") for definition in definitions]
@@ -155,12 +155,12 @@ def test_crd_is_omitted_if_installed_separately() -> None:
     assert not of_kind(render(crds={"install": False}), "CustomResourceDefinition")
 
 
-def test_cluster_permissions_are_the_documented_ones(defaults: list[Object]) -> None:
+def test_cluster_permissions_equal_the_documented_ones(defaults: list[Object]) -> None:
     granted = (role(defaults, "ClusterRole", name) for name in ("gaudi-operator", "gaudi-operator-classes"))
     assert single(list(chain.from_iterable(granted))) == single(rules("cluster"))
 
 
-def test_lease_permissions_are_the_documented_ones(defaults: list[Object]) -> None:
+def test_lease_permissions_equal_the_documented_ones(defaults: list[Object]) -> None:
     assert single(role(defaults, "Role", "gaudi-operator-leader")) == single(rules("namespace"))
 
 
@@ -183,12 +183,12 @@ def test_permissions_are_limited_to_watched_namespaces() -> None:
     assert environment_of(objects)["GAUDI_OPERATOR_WATCH_NAMESPACES"] == "team-a,team-b"
 
 
-def test_class_role_only_reads_classes(defaults: list[Object]) -> None:
+def test_class_role_allows_only_reading_classes(defaults: list[Object]) -> None:
     granted = single(role(defaults, "ClusterRole", "gaudi-operator-classes"))
     assert granted == {("inference.gaudi.dev", "gaudiinferenceclasses", verb) for verb in ("get", "list", "watch")}
 
 
-def test_viewers_only_read(defaults: list[Object]) -> None:
+def test_view_role_allows_only_reading(defaults: list[Object]) -> None:
     verbs = {verb for _, _, verb in single(role(defaults, "ClusterRole", "gaudi-operator-view"))}
     assert verbs == {"get", "list", "watch"}
 
@@ -223,13 +223,13 @@ def test_network_policy_allows_only_the_chart_test(defaults: list[Object]) -> No
     assert selected.items() <= only(defaults, "Pod")["metadata"]["labels"].items()
 
 
-def test_monitoring_may_reach_the_operator() -> None:
+def test_network_policy_allows_the_configured_monitoring_peers() -> None:
     peer = {"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}
     (rule,) = only(render(monitoring={"from": [peer]}), "NetworkPolicy")["spec"]["ingress"]
     assert (len(rule["from"]), rule["from"][0]) == (2, peer)
 
 
-def test_service_monitor_finds_the_metrics_service() -> None:
+def test_service_monitor_selects_the_metrics_service() -> None:
     objects = render(metrics={"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}})
     monitor, service = only(objects, "ServiceMonitor"), only(objects, "Service")
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
@@ -248,7 +248,7 @@ def test_service_monitor_finds_the_metrics_service() -> None:
         ({"rbac": {"create": False}}, "ClusterRoleBinding"),
     ],
 )
-def test_disabled_part_is_omitted(section: Object, kind: str) -> None:
+def test_disabled_object_is_not_rendered(section: Object, kind: str) -> None:
     assert not of_kind(render(**section), kind)
 
 
@@ -264,7 +264,7 @@ def test_second_release_shares_no_name_with_the_first(defaults: list[Object]) ->
     assert not names(render("other", crds={"install": False})) & names(defaults)
 
 
-def test_admission_policies_are_those_of_the_models(defaults: list[Object]) -> None:
+def test_admission_policies_equal_the_generated_ones(defaults: list[Object]) -> None:
     policies = [each for each in defaults if each["kind"].startswith("ValidatingAdmissionPolicy")]
     made = class_policies.policies("gaudi-operator", DEFAULT_CONTROLLER, [])
     assert [each["spec"] for each in policies if not each["metadata"]["name"].endswith("-account")] == [

@@ -30,7 +30,7 @@ def packages_of(extra: str) -> set[str]:
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.txt")), ids=lambda path: path.stem)
-def test_file_names_no_index_and_no_host(path: Path) -> None:
+def test_requirements_file_contains_no_index_and_no_url(path: Path) -> None:
     assert re.search(r"://|^--?[a-z]*-?(index|find)", path.read_text(), re.MULTILINE) is None
 
 
@@ -41,7 +41,7 @@ def test_every_pin_has_hashes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", IMAGES)
-def test_image_has_the_versions_that_are_tested(name: str) -> None:
+def test_image_pins_the_same_versions_as_the_test_environment(name: str) -> None:
     tested = pins("dev")
     assert {
         (package, version) for package, version in pins(name).items() if tested.get(package, version) != version
@@ -56,7 +56,7 @@ def test_image_has_the_versions_that_are_tested(name: str) -> None:
         (("dev",), ("dev",)),
     ],
 )
-def test_files_have_all_packages_of_the_extras(extras: tuple[str, ...], files: tuple[str, ...]) -> None:
+def test_requirements_files_contain_all_packages_of_the_extras(extras: tuple[str, ...], files: tuple[str, ...]) -> None:
     named = {name for extra in extras for name in packages_of(extra)}
     assert named - {name for file in files for name in pins(file)} == set()
 

@@ -30,7 +30,7 @@ def test_demo_shows_a_heat_map_in_80_columns() -> None:
     assert max(map(len, shown(console).splitlines())) <= 80
 
 
-def test_demo_shows_what_its_upgrade_adds() -> None:
+def test_demo_shows_the_prompt_buckets_that_its_upgrade_adds() -> None:
     console = screen()
     show_prompt_change(MANIFEST, FINER_BUCKETS, console)
     assert "4 -> 8 prompt buckets" in shown(console)
@@ -38,14 +38,14 @@ def test_demo_shows_what_its_upgrade_adds() -> None:
 
 
 @given(DOCUMENTS, DOCUMENTS)
-def test_merging_twice_is_merging_once(document: dict[str, object], patch: dict[str, object]) -> None:
+def test_merging_a_patch_is_idempotent(document: dict[str, object], patch: dict[str, object]) -> None:
     assert merge(merge(document, patch), patch) == merge(document, patch)
 
 
 @given(DOCUMENTS)
-def test_empty_patch_changes_nothing(document: dict[str, object]) -> None:
+def test_empty_patch_returns_the_same_document(document: dict[str, object]) -> None:
     assert merge(document, {}) == document
 
 
-def test_patch_reaches_below_and_null_removes() -> None:
+def test_patch_is_merged_recursively_and_null_removes_fields() -> None:
     assert merge({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": None, "e": 4}}) == {"a": {"c": 2, "e": 4}, "d": 3}

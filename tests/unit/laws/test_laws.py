@@ -52,7 +52,7 @@ def test_gate_may_close_after_its_instance_ended() -> None:
     )
 
 
-def test_ready_with_one_of_two_warm_breaks_a_law() -> None:
+def test_ready_with_one_of_two_warm_replicas_breaks_a_law() -> None:
     waiting = moment(0, A, status={"conditions": [UNREADY]})
     assert list(readiness.never_ready_before_captured(history(waiting, moment(5, A)))) == [
         "5 s: Ready is True, although 2 replicas were not warm recently"
@@ -110,7 +110,7 @@ def test_removed_available_pod_breaks_a_law() -> None:
     ]
 
 
-def test_pod_lost_by_a_fault_breaks_no_law() -> None:
+def test_pod_removed_by_a_fault_breaks_no_law() -> None:
     assert not list(
         rollout.never_fewer_available_than_promised(history(moment(0, A, B), moment(9, A), taken=[(8.5, "b")]))
     )
@@ -131,12 +131,12 @@ def test_fewer_pods_long_after_a_fault_break_a_law() -> None:
     assert list(rollout.never_fewer_available_than_promised(bad))
 
 
-def test_fault_allows_more_while_the_operator_is_blind() -> None:
+def test_fewer_pods_after_a_fault_are_allowed_while_blind() -> None:
     blind = history(moment(0, A, B), moment(9, A), taken=[(1.0, "b")], blind=[(0.5, 9.5)])
     assert not list(rollout.never_fewer_available_than_promised(blind))
 
 
-def without_room(seconds: int, *left: Pod) -> History:
+def history_without_room(seconds: int, *left: Pod) -> History:
     """Return a record of two serving pods and an unschedulable new one; after `seconds`, only `left` serve."""
     short: dict[str, Any] = {
         "spec": {"rollout": {"surgeTimeoutSeconds": 30}},
@@ -149,12 +149,12 @@ def without_room(seconds: int, *left: Pod) -> History:
 
 @pytest.mark.parametrize(("seconds", "left", "lies"), [(40, (A,), 0), (20, (A,), 1), (40, (), 1)])
 def test_one_pod_is_replaced_in_place_after_the_surge_timeout(seconds: int, left: tuple[Pod, ...], lies: int) -> None:
-    assert len(list(rollout.never_fewer_available_than_promised(without_room(seconds, *left)))) == lies
+    assert len(list(rollout.never_fewer_available_than_promised(history_without_room(seconds, *left)))) == lies
 
 
 @pytest.mark.parametrize(("kept", "lies"), [({OLD: 2, NEW: 0}, 0), ({OLD: 2}, 1)])
-def test_in_place_replacement_is_valid_for_its_rollout_only(kept: dict[str, int], lies: int) -> None:
-    first, *answered, last = without_room(40, A).moments
+def test_in_place_replacement_is_allowed_only_during_its_rollout(kept: dict[str, int], lies: int) -> None:
+    first, *answered, last = history_without_room(40, A).moments
     between = replace(first, at=41, resource=last.resource, replica_sets=kept, runtimes=last.runtimes)
     record = history(first, *answered, between, replace(between, at=45), replace(last, at=50))
     assert len(list(rollout.never_fewer_available_than_promised(record))) == lies
@@ -225,7 +225,7 @@ def test_wrong_pod_row_of_the_status_breaks_a_law() -> None:
 
 
 @pytest.mark.parametrize(("ready", "lies"), [(False, 0), (True, 1)])
-def test_gate_of_a_deleted_pod_may_be_as_decided(ready: bool, lies: int) -> None:
+def test_row_of_a_deleted_pod_may_show_an_open_gate(ready: bool, lies: int) -> None:
     row = {"name": "a", "revision": OLD, "gate": True, "ready": ready}
     shown = {"pods": [row], "replicas": 1, "readyReplicas": int(ready)}
     waits, left = pod("a", gate=False, ready=False), pod("a", gate=False, ready=False, counts=False)
@@ -349,7 +349,7 @@ def test_leftover_objects_break_a_law(left: dict[str, object]) -> None:
     assert len(list(endings.nothing_is_left_over(bad))) == 1
 
 
-def test_operator_has_more_time_while_blind_or_waiting() -> None:
+def test_reaction_deadline_is_extended_by_blind_periods_and_waits() -> None:
     record: History = history(moment(0), blind=[(10.0, 20.0)], waits=[(21.0, 23.0), (40.0, 50.0)])
     assert (record.reacted_by(5.0), record.reacted_by(9.0), record.reacted_by(24.0)) == (7.0, 25.0, 26.0)
 
@@ -359,7 +359,7 @@ def test_consecutive_violations_are_reported_once() -> None:
     assert sorted(record.spells(lambda moment: moment.pods)) == [("a", 0, 4), ("a", 6, 9), ("b", 2, 9)]
 
 
-def test_observations_reach_back_through_all_blind_periods() -> None:
+def test_observation_window_is_extended_by_all_blind_periods() -> None:
     record: History = history(moment(0), blind=[(10.0, 20.0), (21.0, 30.0)])
     assert (record.seen_from(31.0), record.seen_from(40.0), record.seen_from(9.0)) == (8.0, 38.0, 7.0)
 

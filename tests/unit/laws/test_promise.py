@@ -18,12 +18,12 @@ from tests.laws.promise import Promise, promise
         ({"maxSurge": 1, "maxUnavailable": 9}, Promise(0, 5, False, 0)),
     ],
 )
-def test_minimum_available_of_four_replicas(rollout: dict[str, object], expected: Promise) -> None:
+def test_pod_limits_of_four_replicas_follow_the_rollout_fields(rollout: dict[str, object], expected: Promise) -> None:
     assert promise({"replicas": 4, "rollout": rollout}) == expected
 
 
 @pytest.mark.parametrize(
     ("rollout", "floor"), [({}, None), ({"maxUnavailable": 1}, 0), ({"whenNoRoom": "ReplaceInPlace"}, 0)]
 )
-def test_only_replica_may_be_removed_if_configured(rollout: dict[str, object], floor: int | None) -> None:
+def test_single_replica_may_be_removed_only_if_configured(rollout: dict[str, object], floor: int | None) -> None:
     assert promise({"replicas": 1, "rollout": rollout}).without_room == floor

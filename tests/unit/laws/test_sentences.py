@@ -51,7 +51,7 @@ def unready(message: str, reason: str = "StartingPods", **says: tuple[str, str, 
     return status("Pending", Ready=("False", reason, message), Reconciling=("True", reason, message), **says)
 
 
-def test_status_that_agrees_with_itself_has_no_disagreements() -> None:
+def test_consistent_status_has_no_disagreements() -> None:
     assert list(disagreements(status())) == []
 
 
@@ -109,7 +109,7 @@ def test_status_that_contradicts_itself_breaks_a_law() -> None:
     ]
 
 
-def test_queued_pod_that_counts_as_stalled_breaks_a_law() -> None:
+def test_stalled_with_reason_scheduling_gated_breaks_a_law() -> None:
     held = {"type": "Stalled", "status": "True", "reason": "SchedulingGated", "message": "Pod b is held."}
     bad = history(moment(0), moment(5, status={"conditions": [held], "revision": {"current": OLD}}))
     assert list(showing.queued_pods_are_not_stalled(bad)) == [

@@ -19,7 +19,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "gaudi-operator"
 
 
-def test_cache_folder_follows_the_environment(cache: Path) -> None:
+def test_cache_folder_is_read_from_the_environment(cache: Path) -> None:
     assert cache_dir() == cache
 
 
@@ -42,13 +42,13 @@ def test_incomplete_entry_is_built_again() -> None:
     assert [file.name for file in folder.iterdir()] == ["whole"]
 
 
-def test_state_survives_writing_and_reading(tmp_path: Path) -> None:
+def test_state_reads_back_as_written(tmp_path: Path) -> None:
     state = State("demo", "node", 2, pid=11, started=22, ready=True)
     state.write(tmp_path)
     assert read_state(tmp_path) == state
 
 
-def test_folder_without_state_has_none(tmp_path: Path) -> None:
+def test_folder_without_a_state_file_returns_none(tmp_path: Path) -> None:
     assert read_state(tmp_path) is None
 
 
@@ -66,13 +66,13 @@ def test_zombie_process_is_not_alive() -> None:
     child.communicate()
 
 
-def test_error_about_a_dead_cluster_names_the_remedy() -> None:
+def test_health_of_a_crashed_cluster_names_the_remedy() -> None:
     assert State("demo", "node", 0, pid=1, started=-1, ready=True).health == (
         "crashed: `up` starts it again, `down` removes its remains"
     )
 
 
-def test_same_files_make_the_same_image(tmp_path: Path) -> None:
+def test_images_of_the_same_files_are_equal(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "weights").write_bytes(b"\0" * 100)
     images = []

@@ -28,14 +28,14 @@ def test_ranges_of_all_slots_are_disjoint() -> None:
 
 
 @pytest.mark.parametrize("slot", range(SLOTS))
-def test_service_addresses_lie_in_their_range(slot: int) -> None:
+def test_dns_and_api_service_addresses_are_in_the_service_range(slot: int) -> None:
     addresses = Addresses(slot)
     services = ipaddress.ip_network(addresses.services)
     assert ipaddress.ip_address(addresses.kubernetes_ip) == services[1]
     assert ipaddress.ip_address(addresses.dns_ip) in services
 
 
-def test_loopback_address_follows_the_node_address() -> None:
+def test_loopback_address_has_the_last_three_octets_of_the_node() -> None:
     assert Addresses(node_ip="10.201.7.9").loopback == "127.201.7.9"
 
 
@@ -83,7 +83,7 @@ def test_proxy_does_not_change_the_hosts_conntrack_settings() -> None:
     assert config["conntrack"] == {"maxPerCore": 0}
 
 
-def test_components_listen_on_no_address_of_the_host() -> None:
+def test_components_listen_only_on_node_and_loopback_addresses() -> None:
     addresses = Addresses(2)
     for command in (
         components.etcd(RUN_DIR, addresses),

@@ -12,6 +12,6 @@ def test_controller_runs_one_replica_of_the_local_image() -> None:
     assert (manager["resources"], manager["securityContext"]) == ({}, {"runAsUser": 65532})
 
 
-def test_other_fields_are_unchanged() -> None:
+def test_objects_other_than_the_controller_are_unchanged() -> None:
     service = {"kind": "Service", "spec": {"ports": [{"port": 443}]}}
     assert list(fitted(iter([service]))) == [service]

@@ -16,7 +16,7 @@ from localcluster.sandbox import cgroups
 ROOT = Path(__file__).parents[3]
 
 
-def test_installed_package_is_not_missing() -> None:
+def test_only_packages_without_their_file_are_missing() -> None:
     assert debian.missing({"python": sys.executable, "unknown": "/no/such/file"}) == ["unknown"]
 
 
@@ -34,7 +34,7 @@ def test_user_without_permission_gets_the_command_to_run() -> None:
     )
 
 
-def v1(root: Path) -> None:
+def make_cgroup_v1(root: Path) -> None:
     for name in ("cpuset", "memory"):
         (root / name).mkdir()
         (root / name / "cgroup.procs").touch()
@@ -42,28 +42,28 @@ def v1(root: Path) -> None:
     (root / "cpuset" / "cpuset.mems").write_text("0")
 
 
-def v2(root: Path) -> None:
+def make_cgroup_v2(root: Path) -> None:
     (root / "cgroup.controllers").write_text("cpu memory")
     (root / "cgroup.subtree_control").touch()
     (root / "cgroup.procs").touch()
 
 
 def test_cgroup_v1_is_created_in_every_hierarchy_with_all_cpus(tmp_path: Path) -> None:
-    v1(tmp_path)
+    make_cgroup_v1(tmp_path)
     cgroups.prepare("node", tmp_path)
     assert (tmp_path / "memory" / "node").is_dir()
     assert (tmp_path / "cpuset" / "node" / "cpuset.cpus").read_text() == "0-1"
 
 
 def test_cgroup_v2_is_created_once_with_delegated_controllers(tmp_path: Path) -> None:
-    v2(tmp_path)
+    make_cgroup_v2(tmp_path)
     cgroups.prepare("node", tmp_path)
     assert (tmp_path / "node").is_dir()
     assert (tmp_path / "cgroup.subtree_control").read_text() == "+memory"
 
 
-def test_cgroup_v2_of_a_container_moves_its_processes_down_first(tmp_path: Path) -> None:
-    v2(tmp_path)
+def test_container_processes_are_moved_to_a_child_cgroup(tmp_path: Path) -> None:
+    make_cgroup_v2(tmp_path)
     (tmp_path / "cgroup.type").write_text("domain")
     (tmp_path / "cgroup.procs").write_text("1\n")
     cgroups.prepare("node", tmp_path)
@@ -71,13 +71,13 @@ def test_cgroup_v2_of_a_container_moves_its_processes_down_first(tmp_path: Path)
 
 
 def test_cgroup_is_removed_with_its_children(tmp_path: Path) -> None:
-    v2(tmp_path)
+    make_cgroup_v2(tmp_path)
     (tmp_path / "node" / "kubepods" / "pod").mkdir(parents=True)
     cgroups.remove("node", tmp_path)
     assert not (tmp_path / "node").exists()
 
 
-def test_every_build_stage_gets_the_existing_settings(tmp_path: Path) -> None:
+def test_every_build_stage_gets_build_arguments_of_existing_files(tmp_path: Path) -> None:
     (tmp_path / "apt.conf").touch()
     assert with_settings("ARG A\nFROM a AS b\nRUN c\nFROM b\n", tmp_path) == (
         "ARG A\nFROM a AS b\nARG APT_CONFIG=/mnt/apt.conf\nARG UV_CACHE_DIR=/media\nRUN c\n"
@@ -85,14 +85,14 @@ def test_every_build_stage_gets_the_existing_settings(tmp_path: Path) -> None:
     )
 
 
-def test_users_kubeconfig_is_used_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kubeconfig_variable_selects_an_existing_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", "/somewhere/config")
     chosen = cluster("unused")
     assert isinstance(chosen, GivenCluster)
     assert chosen.kubeconfig == Path("/somewhere/config")
 
 
-def test_user_without_a_cluster_gets_the_options(tmp_path: Path) -> None:
+def test_error_without_a_cluster_lists_the_options(tmp_path: Path) -> None:
     script = (
         "import os; from localcluster import cluster, LocalClusterError\n"
         "os.geteuid() or os.setuid(65534)\n"

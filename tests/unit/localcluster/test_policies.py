@@ -63,11 +63,11 @@ def allows(policies: list[Object], source: str, target: str, port: int) -> bool:
     return True
 
 
-def test_unselected_pod_is_open() -> None:
+def test_pod_selected_by_no_policy_is_reachable() -> None:
     assert allows([policy()], "10.0.0.2", "10.0.0.3", 8000)
 
 
-def test_selected_pod_is_closed() -> None:
+def test_pod_selected_by_a_policy_without_rules_is_isolated() -> None:
     assert not allows([policy()], "10.0.0.2", "10.0.0.1", 8000)
 
 
@@ -75,7 +75,7 @@ def test_egress_policy_blocks_no_ingress() -> None:
     assert allows([policy(policyTypes=["Egress"])], "10.0.0.2", "10.0.0.1", 8000)
 
 
-def test_policy_of_another_namespace_blocks_nothing() -> None:
+def test_policy_of_another_namespace_does_not_apply() -> None:
     elsewhere = {**policy(selector={}), "metadata": {"name": "x", "namespace": "monitoring"}}
     assert allows([elsewhere], "10.0.0.2", "10.0.0.1", 8000)
 

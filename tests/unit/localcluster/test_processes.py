@@ -19,7 +19,7 @@ def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def test_process_whose_first_thread_ended_is_alive_until_its_last() -> None:
+def test_process_is_alive_after_its_first_thread_ended() -> None:
     with subprocess.Popen([sys.executable, "-c", HEADLESS]) as process:
         identity = Identity.of(process.pid)
         wait_until(lambda: _state(process.pid) == "Z", "the first thread to end", 20)

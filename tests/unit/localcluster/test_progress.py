@@ -39,7 +39,7 @@ def test_measured_step_shows_its_last_duration() -> None:
         assert screen.lines == ["… Building Helm (about 50 s on two cores)"]
 
 
-def test_failed_step_shows_when_it_stopped() -> None:
+def test_line_of_a_failed_step_has_its_duration() -> None:
     screen = Screen()
 
     def fail() -> None:

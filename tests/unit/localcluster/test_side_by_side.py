@@ -19,7 +19,7 @@ def test_jobs_of_a_lane_run_in_order() -> None:
     assert done == ["first", "second"]
 
 
-def test_error_is_raised_while_another_lane_works_on() -> None:
+def test_error_is_raised_while_another_lane_still_runs() -> None:
     release, working = threading.Event(), threading.Event()
 
     def fail() -> None:
@@ -39,7 +39,7 @@ def test_stopped_lane_starts_no_further_job() -> None:
     assert begun == []
 
 
-def test_remaining_time_is_that_of_all_jobs_before_the_start() -> None:
+def test_initial_remaining_time_is_the_sum_of_all_jobs() -> None:
     assert Lane([Job(list, 10), Job(list, 5)]).left == 15
 
 

@@ -23,7 +23,7 @@ def take(tmp_path: Path) -> Take:
     return lambda has_link=no_link: slots.take(tmp_path, has_link)
 
 
-def test_taken_slot_is_not_given_twice(take: Take) -> None:
+def test_second_caller_gets_the_next_slot(take: Take) -> None:
     assert [take()[0], take()[0]] == [0, 1]
 
 
@@ -43,7 +43,7 @@ def test_slot_with_an_existing_link_is_skipped(take: Take) -> None:
     assert take(lambda link: link == Addresses(0).link)[0] == 1
 
 
-def test_error_without_a_free_slot_names_what_to_stop(take: Take) -> None:
+def test_missing_free_slot_is_an_error_with_a_remedy(take: Take) -> None:
     for _ in range(SLOTS):
         take()
     with pytest.raises(LocalClusterError, match=r"8 local clusters are running; stop one"):

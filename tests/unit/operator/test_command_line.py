@@ -29,7 +29,7 @@ def test_version_is_that_of_the_package(command: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_ends_with_0(command: str) -> None:
+def test_help_exits_with_0(command: str) -> None:
     result = run(command, "--help")
     assert (result.returncode, result.stderr) == (0, "")
     assert "usage" in result.stdout.lower()
@@ -54,7 +54,7 @@ def test_operator_without_a_command_shows_its_usage() -> None:
     assert "Try 'gaudi-operator --help' for help." in result.stderr
 
 
-def test_runtime_without_a_configuration_ends_in_a_sentence(tmp_path: Path) -> None:
+def test_runtime_without_a_configuration_exits_with_one_sentence(tmp_path: Path) -> None:
     result = run("gaudi-runtime", "serve", "--config", str(tmp_path / "config.json"))
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith(f"gaudi-runtime serve: there is no configuration at {tmp_path / 'config.json'}.")

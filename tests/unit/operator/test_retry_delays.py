@@ -12,7 +12,7 @@ def test_delay_stays_within_its_step_and_the_limit(failures: int) -> None:
     assert step / 2 <= Backoff(0.25, 30.0, failures).next() <= step
 
 
-def test_delays_differ() -> None:
+def test_delays_are_random() -> None:
     assert len({Backoff(1.0, 1.0).next() for _ in range(50)}) > 40
 
 

@@ -30,7 +30,7 @@ def test_pattern_of_namespaces_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
         from_environment()
 
 
-def test_no_namespaces_mean_all() -> None:
+def test_all_namespaces_are_watched_by_default() -> None:
     assert from_environment().watch_namespaces == ()
 
 

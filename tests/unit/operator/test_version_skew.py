@@ -155,6 +155,6 @@ def test_refused_configuration_stalls_the_resource_with_its_reason() -> None:
     assert status(cluster)["pods"][0]["message"] == failure.message
 
 
-def test_only_a_failed_report_is_read_without_a_plan() -> None:
+def test_only_a_failed_report_is_accepted_without_a_plan() -> None:
     assert view(report=report(Phase.FAILED, plan_hash=NO_PLAN)).report is not None
     assert view(report=report(Phase.SERVING, plan_hash=NO_PLAN)).report is None

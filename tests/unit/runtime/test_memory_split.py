@@ -42,7 +42,7 @@ def test_block_of_llama_3_1_8b_in_bfloat16_takes_16_mib() -> None:
     assert block_bytes(block_size=128, kv_heads=8, head_dim=128, dtype_bytes=2, layers=32) == 16 * 2**20
 
 
-def test_latent_block_holds_one_vector_per_token() -> None:
+def test_latent_block_has_one_vector_per_token() -> None:
     assert latent_block_bytes(block_size=128, latent_dim=576, dtype_bytes=2, layers=61) == 128 * 576 * 2 * 61
 
 

@@ -31,21 +31,21 @@ def board_after_start(config: RuntimeConfig) -> Question:
     return question
 
 
-async def test_warm_up_is_timed_by_its_steps() -> None:
+async def test_measured_pace_is_the_sum_of_the_warm_up_steps() -> None:
     question = board_after_start(sim_config({**TIMES, "loadSeconds": 30}))
     assert question.pace.seconds == pytest.approx(10 * 6 + 10)
     assert question.pace.other_seconds == pytest.approx(0, abs=1e-6)
     assert question.pace.decode.fixed == pytest.approx(7)
 
 
-async def test_cached_recipes_do_not_shorten_the_compared_duration(tmp_path: Path) -> None:
+async def test_cached_recipes_do_not_change_the_measured_pace(tmp_path: Path) -> None:
     config = sim_config(TIMES).model_copy(update={"recipe_cache_dir": str(tmp_path)})
     first, second = board_after_start(config), board_after_start(config)
     assert second.pace.seconds == pytest.approx(first.pace.seconds)
     assert second.pace.prompt.fixed == pytest.approx(first.pace.prompt.fixed)
 
 
-async def test_skipped_graph_took_no_time() -> None:
+async def test_skipped_graph_adds_no_seconds() -> None:
     question = board_after_start(sim_config({**TIMES, "oomAtBucket": "prompt:4"}))
     assert question.pace.seconds == pytest.approx(10 * 6 + 9)
 

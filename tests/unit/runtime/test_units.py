@@ -29,5 +29,5 @@ def test_gib_always_has_two_decimals() -> None:
     ("text", "words"),
     [(plural(1, "replica"), "1 replica"), (plural(0, "pod"), "0 pods"), (plural(2, "copy", "copies"), "2 copies")],
 )
-def test_noun_agrees_with_its_count(text: str, words: str) -> None:
+def test_noun_is_plural_unless_the_count_is_one(text: str, words: str) -> None:
     assert text == words

@@ -22,7 +22,7 @@ class Slow(FakeRuntime):
         await self.go.wait()
 
 
-async def test_pod_deleted_while_its_container_starts_gets_no_status() -> None:
+async def test_pod_deleted_during_its_start_leaves_no_runtime() -> None:
     kubelet, slow = Kubelet(cast("KubeApi", None)), Slow()
 
     async def make(*_: object) -> Slow:

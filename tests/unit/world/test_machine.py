@@ -31,7 +31,7 @@ def test_random_steps_break_no_law(batch: int) -> None:
     assert Machine.violations == []
 
 
-def test_no_gate_closes_while_another_pod_may_be_removed() -> None:
+def test_law_holds_if_leader_and_node_are_lost_while_recompiling() -> None:
     """With a new leader, one of two pods has to be removed; one compiles, and the other's node is lost."""
     with World(replicas=2, readiness={"onRecompiles": "CloseGate"}, **runs("cold")) as world:
         world.do(commands.PassTime(40))
@@ -46,7 +46,7 @@ def test_no_gate_closes_while_another_pod_may_be_removed() -> None:
         assert broken(world.history) == []
 
 
-def test_rollout_may_go_in_place_while_the_watch_is_stuck() -> None:
+def test_in_place_rollout_is_allowed_while_the_watch_is_stuck() -> None:
     """The operator sees a pod without a node for the surge timeout, although the pod was admitted meanwhile."""
     with World(replicas=2, rollout={"surgeTimeoutSeconds": 30}, **runs("good")) as world:
         for each in (

@@ -8,7 +8,7 @@ from tests.world.runtime import HOT_SECONDS, Behaviour
 from tests.world.world import World
 
 
-def test_lost_node_reports_nothing_after_its_loss() -> None:
+def test_last_contact_of_a_lost_node_is_before_its_loss() -> None:
     with World(replicas=1) as world:
         world.do(commands.PassTime(20))
         (container,) = world.nodes.containers.values()
@@ -34,7 +34,7 @@ def test_changes_during_the_loss_of_a_node_are_not_observed() -> None:
         assert not list(no_gate_closes_without_evidence(world.history))
 
 
-def test_scheduling_gate_holds_new_pods_until_the_queue_has_room() -> None:
+def test_new_pod_stays_gated_until_the_queue_has_room() -> None:
     with World(replicas=1) as world:
         world.do(commands.PassTime(20))
         world.do(commands.AdmitPods(1))

@@ -47,7 +47,7 @@ def _case(each: object) -> str:
 
 
 @pytest.mark.parametrize(("limits", "spec"), LIMITED, ids=_case)
-def test_trial_warns_of_what_the_class_refuses_later(limits: Object, spec: Object) -> None:
+def test_trial_warns_about_specs_that_the_class_will_refuse(limits: Object, spec: Object) -> None:
     new = resource(**spec)
     (sentence,) = refused(limits, new=new)
     assert sentence.endswith(", as class gold requires: change it, or use another class.")
@@ -57,12 +57,12 @@ def test_trial_warns_of_what_the_class_refuses_later(limits: Object, spec: Objec
 
 
 @pytest.mark.parametrize(("limits", "spec"), WITHIN, ids=_case)
-def test_trial_does_not_warn_of_what_the_class_allows(limits: Object, spec: Object) -> None:
+def test_trial_does_not_warn_about_allowed_specs(limits: Object, spec: Object) -> None:
     new = resource(**spec)
     assert (refused(limits, new=new, trial=True), warned(limits, new=new, trial=True)) == ([], [])
 
 
-def test_policy_evaluates_the_spec_and_operator_the_rendered_pod() -> None:
+def test_policy_checks_the_spec_and_operator_the_rendered_pod() -> None:
     limits = {"images": ["registry.example.com/"]}
     # The spec names no image, so only the rendered pod has the image of the installation, which the class forbids.
     rendered = desired_revision(inference(), (), DEFAULTS)
@@ -72,7 +72,7 @@ def test_policy_evaluates_the_spec_and_operator_the_rendered_pod() -> None:
     assert problem.message.startswith("spec.server.image ")
 
 
-def test_trial_warns_of_every_write() -> None:
+def test_trial_warns_even_about_unchanged_resources() -> None:
     new = resource(replicas=3)
     assert warned({"maxReplicas": 2}, new, new) == []
     assert warned({"maxReplicas": 2}, new, new, trial=True) == [
@@ -80,7 +80,7 @@ def test_trial_warns_of_every_write() -> None:
     ]
 
 
-def test_trial_does_not_open_a_model_to_every_namespace() -> None:
+def test_open_network_access_is_refused_during_a_trial() -> None:
     opened = resource(**OPEN)
     (sentence,) = refused({}, resource(), opened, trial=True)
     assert sentence.startswith("spec.networkAccess.allowAllClients true lets every namespace reach the model port")
@@ -94,7 +94,7 @@ def test_trial_applies_only_in_selected_namespaces() -> None:
     assert warned({}, trial=True, namespaces={"matchLabels": {"team": "chat"}}) == []
 
 
-def needing(**spec: Any) -> list[str]:
+def permission_warnings(**spec: Any) -> list[str]:
     """Return the warnings for a resource without a class."""
     new = resource(**spec)
     del new["spec"]["className"]
@@ -114,14 +114,18 @@ NONE_NEEDED: Object = {
 
 
 @pytest.mark.parametrize(("limit", "permitted", "spec", "cause"), NEEDS_PERMISSION, ids=lambda each: str(each)[:20])
-def test_missing_permission_warns_without_a_class(limit: str, permitted: object, spec: Object, cause: str) -> None:
-    (sentence,) = needing(**spec)
+def test_missing_permission_causes_a_warning_without_a_class(
+    limit: str, permitted: object, spec: Object, cause: str
+) -> None:
+    (sentence,) = permission_warnings(**spec)
     assert sentence.startswith(cause)
     assert "spec.className is left out, so the operator runs such a spec only if a default class allows it" in sentence
 
 
 @pytest.mark.parametrize(("limit", "permitted", "spec", "cause"), PERMITTED, ids=lambda each: str(each)[:20])
-def test_missing_permission_of_the_class_warns(limit: str, permitted: object, spec: Object, cause: str) -> None:
+def test_missing_permission_of_the_class_causes_a_warning(
+    limit: str, permitted: object, spec: Object, cause: str
+) -> None:
     new = resource(**spec)
     (sentence,) = warned({}, new=new)
     assert sentence.startswith(f"{cause}, and class gold does not allow it.")
@@ -132,4 +136,4 @@ def test_missing_permission_of_the_class_warns(limit: str, permitted: object, sp
 
 
 def test_setting_within_the_namespace_needs_no_permission() -> None:
-    assert (needing(**NONE_NEEDED), warned({}, new=resource(**NONE_NEEDED))) == ([], [])
+    assert (permission_warnings(**NONE_NEEDED), warned({}, new=resource(**NONE_NEEDED))) == ([], [])

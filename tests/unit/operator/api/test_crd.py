@@ -50,7 +50,7 @@ def test_missing_file_is_out_of_date(tmp_path: Path) -> None:
     assert outdated(tmp_path) == list(artifacts())
 
 
-def test_check_says_which_file_and_what_to_do(
+def test_check_names_the_outdated_file_and_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -92,12 +92,12 @@ def test_printer_column_reads_a_field_that_exists() -> None:
     assert unknown == []
 
 
-def test_default_columns_are_as_designed() -> None:
+def test_default_printer_columns_are_the_expected_ones() -> None:
     shown = [column["name"] for column in VERSION["additionalPrinterColumns"] if not column.get("priority")]
     assert shown == ["Engine", "Phase", "Prompt%", "Decode%", "Warmup", "Ready", "Age"]
 
 
-def test_chart_template_is_the_manifest_between_its_conditions() -> None:
+def test_chart_template_has_the_manifest_inside_helm_conditions() -> None:
     named = re.sub(r"(?m)^.*gaudi-operator\.metadata.* \"name\" \"(.*?)\".*$", r"  name: \1", chart_template())
     lines = [line for line in named.splitlines(keepends=True) if "{{-" not in line]
     assert "".join(lines).replace('{{ "{{" }}', "{{") == definitions_yaml()

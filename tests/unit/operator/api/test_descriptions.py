@@ -43,12 +43,12 @@ def test_fields_of_list_entries_are_described() -> None:
     assert schema["properties"]["a"]["items"]["properties"]["b"]["description"] == "B. Between 0 and 1."
 
 
-def test_installed_definition_has_them() -> None:
+def test_crd_has_descriptions_with_bounds_and_default() -> None:
     engine = SCHEMA["properties"]["spec"]["properties"]["engine"]["properties"]
     assert engine["blockSize"]["description"] == "Number of tokens per KV block. Between 1 and 4096. Default: 128."
 
 
-def test_every_description_is_sentences() -> None:
+def test_every_description_is_a_sentence() -> None:
     found: list[str] = []
 
     def visit(path: str, node: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ def test_page_is_generated_with_the_reference() -> None:
     assert artifacts()["docs/reference/knobs.md"] == page()
 
 
-def test_settings_accept_every_name_of_the_table() -> None:
+def test_settings_limits_admit_the_longest_knob_name() -> None:
     longest = max(map(len, knobs()))
     assert longest <= 128
     assert SPEC["spec.engine.settings"]["maxProperties"] >= 128

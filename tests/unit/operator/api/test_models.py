@@ -53,7 +53,7 @@ def test_unknown_fields_do_not_change_the_parsed_resource() -> None:
     assert GaudiInference.model_validate(with_unknown_fields(known)) == GaudiInference.model_validate(known)
 
 
-def test_bucket_policy_has_the_same_hash_in_the_contract() -> None:
+def test_bucket_policy_has_the_plan_hash_of_the_contract() -> None:
     blocks = {"decode": {"blocks": {"max": 64}}}
     spec = GaudiInferenceSpec.model_validate(gaudi_inference(bucketing={"strategy": "Linear", **blocks})["spec"])
     policy = BucketPolicy.model_validate({"strategy": "linear", **blocks})
@@ -82,7 +82,7 @@ def test_schema_defaults_equal_those_of_the_models() -> None:
     assert GaudiInferenceSpec.model_validate(defaults | spec) == GaudiInferenceSpec.model_validate(spec)
 
 
-def test_whole_number_is_a_quantity() -> None:
+def test_integer_is_accepted_as_a_quantity() -> None:
     spec = gaudi_inference(pod={"resources": {"requests": {"cpu": 4}}})["spec"]
     assert GaudiInferenceSpec.model_validate(spec).pod.resources.requests.cpu == "4"
 
@@ -93,7 +93,7 @@ def test_surge_is_a_number_or_percent(value: int | str) -> None:
 
 
 @pytest.mark.parametrize("value", ["101%", "-1", "1.5", "half", -1, 1001])
-def test_other_surge_is_refused(value: int | str) -> None:
+def test_invalid_surge_is_refused(value: int | str) -> None:
     with pytest.raises(ValidationError):
         Rollout.model_validate({"maxSurge": value})
 

@@ -17,7 +17,7 @@ ALL = "\n".join(PAGES.values())
 RULES = "x-kubernetes-validations"
 
 
-def test_row_has_type_bounds_default_and_meaning() -> None:
+def test_row_has_type_bounds_default_and_description() -> None:
     assert "| `blockSize` | integer, 1 to 4096 | `128` | Number of tokens per KV block. |" in PAGES["engine.md"]
 
 
@@ -37,7 +37,7 @@ def test_boolean_default_is_written_as_in_yaml() -> None:
     assert "| `paused` | boolean | `false` |" in PAGES["rollout.md"]
 
 
-def test_entry_of_a_list_has_its_own_rows() -> None:
+def test_list_entries_have_separate_rows() -> None:
     assert "| `adapters[].source.huggingFace.repo` |" in PAGES["model.md"]
 
 
@@ -60,11 +60,11 @@ def test_rule_of_two_sections_is_on_one_page() -> None:
     assert [name for name, text in PAGES.items() if sentence in text] == ["engine.md"]
 
 
-def test_rule_of_a_value_names_its_field() -> None:
+def test_rule_of_a_single_field_names_the_field() -> None:
     assert "\n- `spec.model.source.hostPath.path` must be" in PAGES["model.md"]
 
 
-def test_rule_of_the_name_is_listed() -> None:
+def test_rule_of_the_resource_name_is_on_the_index_page() -> None:
     assert "\n- metadata.name must be" in PAGES["index.md"]
 
 
@@ -83,11 +83,11 @@ def test_members_of_a_kubernetes_type_are_listed_once() -> None:
     assert [name for name, text in PAGES.items() if "tolerationSeconds" in text] == ["kubernetes-types.md"]
 
 
-def test_member_as_in_kubernetes_has_no_meaning() -> None:
+def test_kubernetes_member_with_unchanged_meaning_has_no_description() -> None:
     assert "| `tolerationSeconds` | integer, 0 to 604800 |  |  |" in TYPES
 
 
-def test_member_that_differs_from_kubernetes_has_a_meaning() -> None:
+def test_kubernetes_member_with_a_different_default_has_a_description() -> None:
     assert "| `readOnly` | boolean | `true` | Whether the mount is read-only." in TYPES
 
 
@@ -97,7 +97,7 @@ def test_listed_kubernetes_type_is_the_type_of_a_field(kind: KubernetesType) -> 
 
 
 @pytest.mark.parametrize("kind", KUBERNETES_TYPES, ids=lambda each: each.name)
-def test_member_with_another_meaning_is_in_the_schema(kind: KubernetesType) -> None:
+def test_described_kubernetes_members_exist_in_the_schema(kind: KubernetesType) -> None:
     assert kind.own <= {row.path for row in rows(kind.schema)}
 
 
@@ -111,7 +111,7 @@ def test_class_page_links_to_the_kubernetes_types() -> None:
     assert "[Members](gaudi-inference/kubernetes-types.md#toleration)" in class_page(class_schema())
 
 
-def test_pipe_in_a_text_does_not_break_the_table() -> None:
+def test_pipe_character_is_escaped_in_tables() -> None:
     described: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "boolean", "description": "x | y"}}}
     spec = {"type": "object", "description": "S.", "properties": {"part": described | {"description": "P."}}}
     assert "| x \\| y |" in pages({"properties": {"spec": spec, "status": spec}})[f"{FOLDER}/part.md"]

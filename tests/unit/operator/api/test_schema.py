@@ -67,13 +67,13 @@ def test_description_of_a_model_is_the_fallback() -> None:
     assert field(Inner)["description"] == "A model with defaults."
 
 
-def test_title_is_dropped_and_a_field_named_title_kept() -> None:
+def test_schema_title_is_removed_and_a_field_named_title_kept() -> None:
     schema = structural(create_model("Book", __base__=ApiModel, title=(Short, ...)))
     assert schema["properties"] == {"title": {"type": "string", "maxLength": 8}}
     assert "title" not in schema
 
 
-def test_optional_is_plain_and_without_default() -> None:
+def test_optional_field_has_the_plain_type_and_no_default() -> None:
     assert field(Short | None, None) == {"type": "string", "maxLength": 8}
 
 
@@ -85,12 +85,12 @@ def test_optional_model_has_no_default() -> None:
     assert "default" not in field(Inner | None, None)
 
 
-def test_required_fields_are_listed_in_wire_names() -> None:
+def test_required_fields_are_listed_by_json_name() -> None:
     schema = structural(create_model("Holder", __base__=ApiModel, two_words=(int, ...), other=(int, 1)))
     assert schema["required"] == ["twoWords"]
 
 
-def test_int_or_text_is_int_or_string_with_both_bounds() -> None:
+def test_integer_or_text_union_has_both_bounds() -> None:
     percent = Annotated[int, Field(ge=0)] | Annotated[str, StringConstraints(max_length=4, pattern="%$")]
     assert field(percent, 1) == {
         "x-kubernetes-int-or-string": True,
@@ -109,26 +109,26 @@ def test_quantity_is_int_or_string_with_its_pattern() -> None:
     assert "type" not in schema
 
 
-def test_other_union_is_refused() -> None:
+def test_union_of_other_types_is_refused() -> None:
     with pytest.raises(SchemaError, match=r"\['boolean', 'integer'\] cannot be a union"):
         field(int | bool)
 
 
-def test_literal_is_an_enum_of_one() -> None:
+def test_literal_is_an_enum_with_one_value() -> None:
     assert field(Literal["v1"], "v1") == {"type": "string", "enum": ["v1"], "default": "v1"}
 
 
-def test_exclusive_minimum_is_a_flag_of_the_bound() -> None:
+def test_exclusive_minimum_is_a_boolean_next_to_minimum() -> None:
     schema = field(Annotated[float, Field(gt=0, le=1)])
     assert (schema["minimum"], schema["exclusiveMinimum"], schema["maximum"]) == (0, True, 1)
 
 
-def test_exclusive_maximum_is_a_flag_of_the_bound() -> None:
+def test_exclusive_maximum_is_a_boolean_next_to_maximum() -> None:
     schema = field(Annotated[float, Field(ge=0, lt=1)])
     assert (schema["maximum"], schema["exclusiveMaximum"]) == (1, True)
 
 
-def test_tuple_is_a_list_of_its_length() -> None:
+def test_tuple_is_a_list_of_fixed_length() -> None:
     schema = field(tuple[int, int, int])
     assert (schema["minItems"], schema["maxItems"], schema["items"]["type"]) == (3, 3, "integer")
     assert "prefixItems" not in schema
@@ -139,7 +139,7 @@ def test_mixed_tuple_is_refused() -> None:
         field(tuple[int, Short])
 
 
-def test_map_constrains_its_values_only() -> None:
+def test_map_schema_constrains_only_its_values() -> None:
     schema = field(Annotated[dict[Short, Short], Field(max_length=2)])
     assert schema == {
         "type": "object",
@@ -148,12 +148,12 @@ def test_map_constrains_its_values_only() -> None:
     }
 
 
-def test_map_with_a_pattern_for_keys_keeps_its_values() -> None:
+def test_map_with_a_key_pattern_keeps_the_value_schema() -> None:
     key = Annotated[str, StringConstraints(pattern="^[A-Z]+$")]
     assert field(Annotated[dict[key, Short], Field(max_length=2)])["additionalProperties"]["maxLength"] == 8
 
 
-def test_labels_have_the_rule_for_their_keys() -> None:
+def test_labels_have_a_validation_rule_for_keys() -> None:
     assert "every key must be a name" in field(Labels)["x-kubernetes-validations"][0]["message"]
 
 
@@ -165,7 +165,7 @@ def test_list_is_atomic_by_default() -> None:
 
 
 @pytest.mark.parametrize(("most", "width"), [(2**31 - 1, "int32"), (2**31, "int64")])
-def test_integer_has_a_format_by_its_bounds(most: int, width: str) -> None:
+def test_integer_format_depends_on_its_bounds(most: int, width: str) -> None:
     assert field(Annotated[int, Field(le=most)])["format"] == width
 
 
@@ -177,12 +177,12 @@ def test_number_is_a_double() -> None:
     assert field(float)["format"] == "double"
 
 
-def test_default_of_a_value_is_kept() -> None:
+def test_false_and_zero_defaults_are_kept() -> None:
     assert field(bool, False)["default"] is False
     assert field(int, 0)["default"] == 0
 
 
-def test_default_of_an_object_is_that_of_its_fields() -> None:
+def test_default_of_an_object_consists_of_its_field_defaults() -> None:
     assert field(Inner, Inner())["default"] == {"size": 3}
 
 
@@ -197,7 +197,7 @@ def test_empty_default_is_dropped() -> None:
     assert "default" not in field(Annotated[dict[Short, Short], Field(max_length=2)], {})
 
 
-def test_default_that_differs_from_the_fields_is_refused() -> None:
+def test_object_default_different_from_field_defaults_is_refused() -> None:
     with pytest.raises(SchemaError, match=r"must be that of its fields \{'size': 3\}, not \{'size': 4\}"):
         field(Inner, Inner(size=4))
 

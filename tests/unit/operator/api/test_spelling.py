@@ -48,7 +48,7 @@ def test_value_is_parsed_as_its_enum_member(word: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["paddingAware", "PADDINGAWARE", "paddingaware", "", 3, None, ["Linear"]])
-def test_other_spelling_is_refused(word: object) -> None:
+def test_different_spelling_is_refused(word: object) -> None:
     with pytest.raises(ValidationError):
         Spoken.model_validate({"word": word})
 
@@ -58,7 +58,7 @@ def test_refusal_names_the_allowed_values() -> None:
         Spoken.model_validate({"few": "Unified"})
 
 
-def test_json_is_capitalized() -> None:
+def test_json_value_is_capitalized() -> None:
     assert Spoken.model_validate({"word": "File"}).model_dump(mode="json") == {"word": "File", "few": None}
 
 
@@ -68,13 +68,13 @@ def test_schema_has_only_capitalized_values() -> None:
     assert field["description"] == "Few."
 
 
-def test_rule_names_the_allowed_values_without_the_input() -> None:
+def test_one_of_rule_lists_the_allowed_values() -> None:
     expected = "(self.?rollout.?whenNoRoom.orValue('') in ['ReplaceInPlace', 'Wait'])"
     assert is_one_of("rollout.whenNoRoom", WhenNoRoom.REPLACE_IN_PLACE, WhenNoRoom.WAIT) == expected
 
 
 @pytest.mark.parametrize(("path", "value"), WORDS)
-def test_runtime_config_is_lower_case(path: str, value: str) -> None:
+def test_runtime_config_spells_enum_values_in_camel_case(path: str, value: str) -> None:
     section, field = path.split(".")
     asked = inference(**{section: {field: value, **(WITH.get(value, {}) if field == "strategy" else {})}})
     config = runtime_config(asked).model_dump(mode="json", by_alias=True)

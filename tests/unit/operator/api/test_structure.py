@@ -195,7 +195,7 @@ def test_rule_has_a_sentence_without_final_stop() -> None:
     )
 
 
-def test_rule_of_several_fields_names_none_of_them() -> None:
+def test_rule_names_only_its_own_or_a_related_field() -> None:
     fields = {path.replace("[]", "") for path in NODES} | {"metadata.name"}
     named = [
         (path.replace("[]", ""), named_field(rule["message"]), rule["message"])
@@ -220,10 +220,10 @@ def test_rule_of_several_fields_names_none_of_them() -> None:
         ("observedGeneration", {"minimum": 0, "format": "int64"}),
     ],
 )
-def test_condition_is_as_kubernetes_defines_it(name: str, bounds: Schema) -> None:
+def test_condition_equals_the_kubernetes_definition(name: str, bounds: Schema) -> None:
     assert bounds.items() <= STATUS[f"status.conditions[].{name}"].items()
 
 
-def test_condition_requires_all_but_the_generation() -> None:
+def test_condition_requires_all_fields_except_observed_generation() -> None:
     required = {"type", "status", "reason", "message", "lastTransitionTime"}
     assert set(STATUS["status.conditions[]"]["required"]) == required

@@ -73,7 +73,7 @@ def test_two_default_classes_do_not_affect_a_named_one() -> None:
     assert reason(DEFAULT, gaudi_class("other", default=True), className="other") is None
 
 
-def test_left_out_class_is_refused_if_required() -> None:
+def test_missing_class_name_is_refused_if_a_class_is_required() -> None:
     assert required(gaudi_class("gold")) == Platform(
         problem=Problem(
             "ClassRequired",
@@ -203,13 +203,13 @@ DEFAULTS_OF_A_CLASS: dict[str, Any] = {
 }
 
 
-def given(**spec: Any) -> dict[str, Any]:
+def filled_defaults(**spec: Any) -> dict[str, Any]:
     says = platform(gaudi_class(default=True, defaults=DEFAULTS_OF_A_CLASS), **spec)
     return dict(fill_class_defaults(inference(**spec), says).values)
 
 
 def test_missing_fields_get_class_defaults() -> None:
-    assert given(accelerator=CARD, recipeCache={"enabled": True, "size": "5Gi"}) == {
+    assert filled_defaults(accelerator=CARD, recipeCache={"enabled": True, "size": "5Gi"}) == {
         "server.image": "registry.test/gaudi3:1",
         "pod.imagePullSecrets": [{"name": "pull"}],
         "server.imagePullPolicy": "Always",
@@ -254,12 +254,12 @@ def test_missing_fields_get_class_defaults() -> None:
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
-def test_set_and_unused_fields_get_no_default(spec: dict[str, Any], path: str) -> None:
-    assert path not in given(**spec)
+def test_set_or_unused_fields_get_no_class_default(spec: dict[str, Any], path: str) -> None:
+    assert path not in filled_defaults(**spec)
 
 
 def test_defaults_are_plain_json() -> None:
-    (toleration,) = given()["pod.tolerations"]
+    (toleration,) = filled_defaults()["pod.tolerations"]
     assert {type(each) for each in toleration.values()} == {str}
 
 

@@ -33,7 +33,7 @@ def test_traffic_is_read_from_a_config_map() -> None:
     assert found["spec"]["bucketing"]["optimal"] == {"traffic": "decode 1 1 1 1"}
 
 
-def test_resource_is_not_changed() -> None:
+def test_inserting_texts_does_not_change_the_resource() -> None:
     named = resource(bucketing=NAMED)
     insert_texts(named, {KEY: FILE})
     assert referenced_texts(named) == (KEY,)
@@ -54,7 +54,7 @@ def test_unusable_text_keeps_its_reference(texts: dict[TextKey, str]) -> None:
         ),
     )
 )
-def test_any_spec_is_read(spec: object) -> None:
+def test_spec_of_any_shape_is_accepted_and_unchanged(spec: object) -> None:
     named = {"spec": spec}
     assert insert_texts(named, {}) == named
 
@@ -79,7 +79,7 @@ def test_missing_text_starts_no_pod() -> None:
     assert not pod_names(cluster)
 
 
-def test_another_text_makes_another_revision() -> None:
+def test_changed_text_creates_a_revision() -> None:
     cluster = serving()
     before = revisions(cluster)
     cluster.texts = {KEY: FILE + "(2, 16, 0)\n"}

@@ -38,7 +38,7 @@ def after_problems(*pods: PodView, workloads: tuple[Manifest, ...] = (), to_come
     return state.deadlines
 
 
-def test_deadline_is_noted_until_it_is_reached() -> None:
+def test_pending_deadline_sets_the_requeue_time() -> None:
     deadlines = Deadlines(NOW)
     assert deadlines.reached(NOW - timedelta(seconds=30), 30)
     assert deadlines.requeue_after is None
@@ -68,7 +68,7 @@ def test_workload_with_refused_pods_requeues_at_its_deadline() -> None:
     assert after_problems(workloads=workloads).requeue_after == pytest.approx(18.1)
 
 
-def test_opened_gate_requeues_when_the_kubelet_should_react() -> None:
+def test_opened_gate_requeues_after_the_kubelets_reaction_time() -> None:
     deadlines = Deadlines(NOW)
     assert is_settling(view(pod(conditions=(gate_condition(True, since=ago(4)),))), deadlines)
     assert deadlines.requeue_after == pytest.approx(6.1)

@@ -49,7 +49,7 @@ def _forget_questions() -> None:
     ASKED.clear()
 
 
-def test_unanswered_question_is_raised() -> None:
+def test_unanswered_question_raises_an_exception() -> None:
     with pytest.raises(Unanswered) as raised:
         PlanAnswers(10).get(Uppercase("good"))
     assert raised.value.question == Uppercase("good")
@@ -78,14 +78,14 @@ def test_least_recently_used_answer_is_dropped_first() -> None:
     assert ASKED[4:] == ["b"]
 
 
-def test_large_answer_replaces_all_others() -> None:
+def test_large_answer_evicts_all_others() -> None:
     answers = SynchronousAnswers(3)
     for question in (Uppercase("a"), Uppercase("large", 5), Uppercase("large", 5), Uppercase("a")):
         answers.get(question)
     assert ASKED == ["a", "large", "a"]
 
 
-def test_replaced_answer_takes_no_more_space() -> None:
+def test_replaced_answer_does_not_use_more_space() -> None:
     answers = SynchronousAnswers(3)
     answers.get(Uppercase("a"))
     for _ in range(5):
@@ -112,7 +112,7 @@ class TooExpensive(PlanAnswers):
         raise PlanTooExpensive("took more than 1 s of processor time")
 
 
-def test_decision_waiting_for_an_answer_changes_nothing() -> None:
+def test_decision_waiting_for_an_answer_has_no_actions() -> None:
     cluster = Cluster(resource())
     decision = decide(cluster.observed(), DEFAULTS, PlanAnswers(2**20))
     assert decision.question is not None
@@ -120,7 +120,7 @@ def test_decision_waiting_for_an_answer_changes_nothing() -> None:
     assert not decision.events
 
 
-def test_answered_questions_lead_to_the_same_decision() -> None:
+def test_decision_with_cached_answers_equals_the_direct_decision() -> None:
     cluster, answers = Cluster(resource()), PlanAnswers(2**20)
     for _ in range(10):
         decision = decide(cluster.observed(), DEFAULTS, answers)
@@ -140,7 +140,7 @@ def test_gate_opens_while_the_plan_is_unknown(answers: PlanAnswers) -> None:
     assert "GateOpened" in [each.reason for each in decision.events]
 
 
-def test_gate_ending_a_warm_up_waits_for_the_status() -> None:
+def test_event_of_the_last_gate_waits_for_the_status() -> None:
     cluster = served(replicas=1)
     [pod] = cluster.kind("Pod")
     pod["status"]["conditions"] = [each for each in pod["status"]["conditions"] if "warmed" not in each["type"]]
@@ -173,7 +173,7 @@ def test_too_expensive_plan_keeps_serving_pods() -> None:
     assert (cluster.kind("Pod"), cluster.kind("ReplicaSet")) == before
 
 
-def test_refusal_can_be_pickled_with_its_arguments() -> None:
+def test_refusal_keeps_type_and_arguments_of_the_exception() -> None:
     assert compute_answer(Uppercase("bad")) == Refusal(PlanImpossible, ("bad is impossible", "here"))
 
 
@@ -208,7 +208,7 @@ def test_too_expensive_forecast_has_no_answer() -> None:
         cached_forecast(one)
 
 
-def test_forecast_for_other_blocks_is_another_question() -> None:
+def test_forecast_for_other_blocks_is_a_different_question() -> None:
     one = inference()
     asked = [forecast_question(one), forecast_question(one, 7), forecast_question(one, 7, 256)]
     assert [each.inputs.kv_blocks for each in asked] == [None, 7, 7]

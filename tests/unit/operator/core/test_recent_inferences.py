@@ -33,7 +33,7 @@ def test_restart_annotation_is_read_although_the_spec_is_unchanged() -> None:
     assert read(recent, annotations=now).identity.restarted_at == now[RESTARTED_AT_ANNOTATION]
 
 
-def test_each_answer_source_has_its_own_entry() -> None:
+def test_each_answer_source_has_a_separate_entry() -> None:
     recent, others = RecentInferences(2), PlanAnswers(2**20)
     read(recent)
     assert read(recent, answers=others).answers is others

@@ -23,7 +23,7 @@ def test_runtime_config_is_computed_once() -> None:
     assert runtime_config(one) is runtime_config(one)
 
 
-def test_copy_with_another_mode_is_computed_again() -> None:
+def test_runtime_config_of_a_copy_is_computed_again() -> None:
     one = inference()
     assert runtime_config(one).engine.execution_mode is not ExecutionMode.EAGER
     other = replace(one, kept_mode=ExecutionMode.EAGER)

@@ -21,7 +21,7 @@ DATA = {
 }
 
 
-def test_deepest_object_stops_neither_watch_nor_reconcile() -> None:
+def test_deeply_nested_object_does_not_stop_watch_or_reconcile() -> None:
     ended = run(_see_deep_objects)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.split() == list(DATA)

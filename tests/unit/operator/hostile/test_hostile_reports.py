@@ -8,7 +8,7 @@ from gaudi_operator.core.status.figures import MAX_COLD_SHAPES
 from tests.unit.operator.hostile.fleet import PODS, status_of_a_fleet
 
 
-def test_largest_reports_of_all_pods_lead_to_a_status() -> None:
+def test_largest_reports_of_all_pods_result_in_a_small_status() -> None:
     """They once took a gigabyte and a minute per reconcile, and their sums exceeded the schema of the status."""
     status = status_of_a_fleet()
     assert status["readyReplicas"] == PODS

@@ -9,7 +9,7 @@ from tests.unit.operator.hostile.fuzzed import fuzz
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_any_spec_of_the_schema_leads_to_a_status(seed: int) -> None:
+def test_random_specs_of_the_schema_result_in_a_valid_status(seed: int) -> None:
     found = fuzz(seed, 60, plan_seconds=0.5)
     assert found.wrong == []
     assert found.specs == 60

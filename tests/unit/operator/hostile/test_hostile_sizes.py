@@ -14,7 +14,7 @@ from tests.unit.operator.hostile.specs import ACCEPTED, BOTH_FULL, REFUSED, STAI
 MIB = 2**20
 
 
-def test_staircase_of_buckets_is_refused_with_little_work() -> None:
+def test_expensive_bucket_file_is_refused_with_few_calls() -> None:
     """A reconcile of it once took 33 s of processor time and 1.1 GiB."""
     found = reconcile_twice(STAIRCASES, counted=True)
     assert (found.accepted["status"], found.accepted["reason"]) == ("False", "PlanImpossible")
@@ -69,7 +69,7 @@ def test_gaudi_plan_prints_the_largest_plan(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", ["staircases", "optimal for 65,536 prompts at a time", "brackets"])
-def test_gaudi_plan_refuses_with_one_line(name: str) -> None:
+def test_gaudi_plan_refuses_expensive_documents_with_one_line(name: str) -> None:
     ended = gaudi_plan("buckets", "-f", "-", stdin=document(REFUSED[name][0]))
     assert ended.returncode == 2
     assert ended.stderr.startswith("gaudi-plan: ")

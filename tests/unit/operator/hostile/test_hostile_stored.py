@@ -60,7 +60,7 @@ def test_foreign_annotation_changes_no_replicas(name: str, text: str) -> None:
 
 @pytest.mark.parametrize("moment", MOMENTS, ids=str)
 @pytest.mark.parametrize("name", TIMES)
-def test_foreign_time_stops_no_reconcile(name: str, moment: str | None) -> None:
+def test_foreign_time_does_not_stop_a_reconcile(name: str, moment: str | None) -> None:
     assert replicas(reconcile_after(TIMES[name], moment)) == replicas(SERVED)
     reconcile_after(TIMES[name], moment, MOVING)
 
@@ -87,7 +87,7 @@ def test_removed_revision_label_is_restored(kind: str, paused: bool, start: Clus
 
 @pytest.mark.parametrize("number", [0, 2**63 - 1])
 @pytest.mark.parametrize("content", CONTENTS, ids=lambda content: str(content)[:80])
-def test_foreign_revision_stops_no_reconcile(content: Any, number: int) -> None:
+def test_foreign_revision_does_not_stop_a_reconcile(content: Any, number: int) -> None:
     def write(cluster: Cluster, _: Any) -> None:
         cluster.objects["ControllerRevision", "tiny-strange"] = strange_revision(content, number)
 

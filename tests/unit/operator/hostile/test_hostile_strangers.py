@@ -6,6 +6,6 @@ from tests.unit.operator.hostile.strangers import OBJECTS, grown_by
 
 
 @pytest.mark.parametrize("what", OBJECTS)
-def test_large_objects_with_our_label_take_little_memory(what: str) -> None:
+def test_large_foreign_objects_use_little_memory(what: str) -> None:
     """Kept completely, they would take 180 to 800 MiB."""
     assert grown_by(what) < 120 * 2**20

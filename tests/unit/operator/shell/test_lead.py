@@ -108,9 +108,7 @@ def test_unserved_optional_kind_is_not_watched(new_term: Callable[..., Term]) ->
 
 
 @pytest.mark.parametrize("silence", [ApiResponse(503, b"{}"), ConnectionError()])
-def test_failed_discovery_does_not_mean_a_missing_kind(
-    new_term: Callable[..., Term], silence: ApiResponse | ConnectionError
-) -> None:
+def test_failed_discovery_is_retried(new_term: Callable[..., Term], silence: ApiResponse | ConnectionError) -> None:
     term = new_term()
     term.memory.answers = [silence, OURS, silence, GROUPS]
     term.run(10)
@@ -137,7 +135,7 @@ def test_every_namespace_is_listed_separately(new_term: Callable[..., Term]) -> 
     assert term.leader.why_not_ready() is None
 
 
-def test_unwatchable_kind_is_named(new_term: Callable[..., Term]) -> None:
+def test_kind_with_a_failing_watch_is_named(new_term: Callable[..., Term]) -> None:
     term = new_term()
     term.run()
     term.list(EVERYWHERE)

@@ -232,7 +232,7 @@ def test_release_without_an_api_server_is_no_error(two: Two) -> None:
     assert two.leading() == []
 
 
-def test_one_of_two_colliding_on_a_new_lease_leads() -> None:
+def test_one_of_two_concurrent_creators_of_a_lease_leads() -> None:
     both = Two()
     both.first.latency = both.second.latency = 0.5
     tasks = [each.begin(each.election.acquire()) for each in (both.first, both.second)]
@@ -242,7 +242,7 @@ def test_one_of_two_colliding_on_a_new_lease_leads() -> None:
     _end(both, tasks)
 
 
-def test_one_of_two_colliding_on_an_expired_lease_leads() -> None:
+def test_one_of_two_concurrent_claimants_of_an_expired_lease_leads() -> None:
     both = Two()
     metadata = {"namespace": SETTINGS.namespace, "name": SETTINGS.lease_name}
     spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 4}
@@ -276,7 +276,7 @@ async def test_renewal_thread_runs_while_the_process_is_busy() -> None:
         await waiting
 
 
-async def test_cancelled_work_ends_in_the_thread() -> None:
+async def test_cancelled_work_is_cancelled_in_the_thread() -> None:
     async with LeaseThread() as thread:
         began, ended = Event(), Event()
 

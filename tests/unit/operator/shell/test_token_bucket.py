@@ -25,7 +25,7 @@ def test_burst_is_available_immediately_and_limited(loop: Loop) -> None:
     assert [full.take() for _ in range(5)] == [True, True, True, False, False]
 
 
-def test_missing_token_has_a_waiting_time(loop: Loop) -> None:
+def test_empty_bucket_has_the_time_until_the_next_token(loop: Loop) -> None:
     empty = bucket(loop)
     while empty.take():
         pass

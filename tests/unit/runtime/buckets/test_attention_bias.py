@@ -30,7 +30,7 @@ def test_plane_measured_as_nan_on_gaudi3_is_not_indexed() -> None:
     assert largest_unindexable([Bucket(1, 8192, 960)], 128, BF16) == Bucket(1, 8192, 960)
 
 
-def test_batch_size_does_not_count() -> None:
+def test_bytes_of_a_bias_plane_ignore_the_batch_size() -> None:
     assert plane_bytes(Bucket(4, 4096, 992), 128, BF16) == plane_bytes(Bucket(1, 4096, 992), 128, BF16)
 
 
@@ -69,12 +69,12 @@ def test_padding_aware_slices_need_a_context() -> None:
 
 
 @pytest.mark.parametrize(("query", "biased"), [(32768, False), (32769, True), (4096, True)])
-def test_whole_slices_of_a_window_have_no_bias(query: int, biased: bool) -> None:
+def test_prompt_of_whole_window_slices_has_no_bias(query: int, biased: bool) -> None:
     sliced = FusedAttention(windowed=True, window_slices=AttentionSlices(tokens=1024, from_tokens=8192))
     assert sliced.has_bias(Bucket(1, query, 0)) is biased
 
 
-def test_bucket_with_the_largest_plane_is_named() -> None:
+def test_bucket_with_the_largest_unindexable_plane_is_returned() -> None:
     buckets = [Bucket(1, 8192, 960), Bucket(1, 16384, 960), Bucket(1, 128, 1023)]
     assert largest_unindexable(buckets, 128, BF16) == Bucket(1, 16384, 960)
 
@@ -85,12 +85,12 @@ def test_empty_phase_has_no_bucket() -> None:
 
 @pytest.mark.parametrize("block_size", [16, 128, 528])
 @pytest.mark.parametrize("length", [16_384, 131_072, 1_048_576])
-def test_advised_tokens_are_the_most_whole_blocks(length: int, block_size: int) -> None:
+def test_advised_tokens_are_the_most_blocks_below_the_limit(length: int, block_size: int) -> None:
     asked = limits(length, block_size)
     context, most = most_context_blocks(asked), most_indexable_tokens(asked, BF16)
     assert plane_bytes(Bucket(1, most, context), block_size, BF16) < MOST_PLANE_BYTES
     assert plane_bytes(Bucket(1, most + block_size, context), block_size, BF16) >= MOST_PLANE_BYTES
 
 
-def test_no_tokens_are_advised_where_one_block_is_too_many() -> None:
+def test_advised_tokens_are_zero_if_one_block_is_too_large() -> None:
     assert most_indexable_tokens(limits(16_777_216), BF16) == 0

@@ -4,9 +4,9 @@ from gaudi_runtime.buckets.bucket import Bucket, weight
 from gaudi_runtime.contract.report import BucketPhase
 
 
-def test_prompt_weighs_its_tokens_with_context() -> None:
+def test_weight_of_a_prompt_bucket_is_its_tokens_with_context() -> None:
     assert weight(BucketPhase.PROMPT, Bucket(2, 256, 3), block_size=128) == 2 * (256 + 3 * 128)
 
 
-def test_decode_weighs_its_sequences() -> None:
+def test_weight_of_a_decode_bucket_is_its_sequences() -> None:
     assert weight(BucketPhase.DECODE, Bucket(8, 1, 1024), block_size=128) == 8

@@ -57,7 +57,7 @@ def test_plans_with_the_same_buckets_have_the_same_digest() -> None:
     assert plan_of(Bucket(1, 128, 0)).digest == plan_of(Bucket(1, 128, 0)).digest
 
 
-def test_digest_is_of_both_lists_as_compact_json() -> None:
+def test_digest_is_the_sha256_of_both_lists_as_compact_json() -> None:
     """The digest has the form of the test vectors. Pods and operators of all releases compare it."""
     text = "[[[1,128,0],[2,128,3]],[[1,1,1]]]"
     assert plan_of(Bucket(2, 128, 3), Bucket(1, 128, 0)).digest == hashlib.sha256(text.encode()).hexdigest()

@@ -21,11 +21,11 @@ def test_every_figure_is_positive_and_names_its_source(card: Card) -> None:
 
 
 @pytest.mark.parametrize("card", CARDS.values(), ids=lambda card: card.name)
-def test_ranges_hold_their_value(card: Card) -> None:
+def test_value_of_each_figure_is_in_its_range(card: Card) -> None:
     assert all(figure.least <= figure.value <= figure.most for figure in figures(card))
 
 
-def test_rates_were_measured_with_a_known_model() -> None:
+def test_model_of_the_measured_rates_is_in_the_catalog() -> None:
     assert known_shape(GAUDI2_RATES.model) is not None
 
 
@@ -48,7 +48,7 @@ def test_card_is_found_in_any_case() -> None:
     assert card_named("Gaudi2") is GAUDI2
 
 
-def test_unknown_card_is_refused_with_the_known_ones() -> None:
+def test_unknown_card_is_refused_with_the_known_cards() -> None:
     with pytest.raises(ConfigError, match=r"card 'h100' is not described; choose one of gaudi2, gaudi3, none$"):
         card_named("h100")
 

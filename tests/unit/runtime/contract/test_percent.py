@@ -12,23 +12,23 @@ def test_percent_is_floored(part: int, planned: int, expected: int) -> None:
     assert percent(part, planned) == expected
 
 
-def test_percent_of_nothing_planned_is_none() -> None:
+def test_percent_without_planned_graphs_is_none() -> None:
     assert percent(0, 0) is None
 
 
-def test_62_percent_of_24_is_met_by_15() -> None:
+def test_15_of_24_reach_62_percent() -> None:
     assert meets(15, 24, 62) is True
 
 
-def test_63_percent_of_24_is_not_met_by_15() -> None:
+def test_15_of_24_do_not_reach_63_percent() -> None:
     assert meets(15, 24, 63) is False
 
 
-def test_hundred_percent_is_not_met_by_999_of_1000() -> None:
+def test_999_of_1000_do_not_reach_100_percent() -> None:
     assert meets(999, 1000, 100) is False
 
 
-def test_threshold_of_nothing_planned_is_none() -> None:
+def test_threshold_without_planned_graphs_is_none() -> None:
     assert meets(0, 0, 100) is None
 
 

@@ -16,7 +16,7 @@ from gaudi_runtime.contract.report import (
 GIB = 2**30
 
 
-def test_small_model_in_blocks_of_one_token_has_millions() -> None:
+def test_report_accepts_millions_of_blocks_of_one_token() -> None:
     """Qwen2.5 0.5B takes 12 KiB per token: 24 layers, 2 heads of 64, keys and values in 16 bits."""
     blocks = 100 * GIB // (12 * 1024)
     split = MemorySplit(free=120 * GIB, usable=110 * GIB, graphs=10 * GIB, kv_cache=100 * GIB, kv_blocks=blocks)

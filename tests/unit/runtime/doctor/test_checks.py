@@ -79,7 +79,7 @@ def test_performance_problem_is_a_warning_with_a_remedy(topic: str, facts: Facts
     assert row.advice.endswith(".")
 
 
-def test_other_release_of_vllm_is_named_with_the_driven_range() -> None:
+def test_advice_for_an_unsupported_vllm_names_the_supported_release() -> None:
     row = row_of("vllm", vllm=Package("0.31.0"))
     assert row.found == "0.31.0"
     assert f"vLLM {CPU_RELEASE} " in row.advice
@@ -98,7 +98,7 @@ def test_matching_software_of_a_pair_passes(pair: Pair, built: str) -> None:
     assert row_of("gaudi software", ON_CARDS, vllm=Package(pair.vllm), plugin=pair.plugin, **software).advice == ""
 
 
-def test_other_software_of_a_pair_names_the_right_image() -> None:
+def test_other_torch_release_on_cards_names_the_right_image() -> None:
     row = row_of("gaudi software", ON_CARDS, torch=Package("2.13.0"))
     assert row.found == "habana-torch-plugin 1.24.1.17, vllm-gaudi 0.26.0, torch 2.13.0"
     assert row.advice == (
@@ -112,20 +112,20 @@ def test_image_without_a_released_pair_lists_the_pairs(lack: dict[str, Any]) -> 
     assert RELEASES in row_of("vllm", ON_CARDS, **lack).advice
 
 
-def test_switch_does_not_excuse_a_vllm_that_cannot_be_imported() -> None:
+def test_vllm_that_fails_to_import_fails_despite_the_override() -> None:
     assert row_of("vllm", vllm=Package("0.31.0", "ImportError"), any_vllm=True).state is State.FAIL
 
 
-def test_cards_are_counted_and_named_once() -> None:
+def test_equal_cards_are_reported_as_one_entry_with_their_count() -> None:
     assert row_of("device", ON_CARDS).found == "8 x HPU (GAUDI3)"
 
 
-def test_read_only_folder_is_named() -> None:
+def test_read_only_folder_is_reported_with_its_variable() -> None:
     row = row_of("writable folders", read_only=("HF_HOME=/cache/huggingface",))
     assert row.found == "read-only: HF_HOME=/cache/huggingface"
 
 
-def test_processors_without_known_instructions_are_not_judged() -> None:
+def test_processor_with_unknown_instructions_passes() -> None:
     assert row_of("processor", instructions=frozenset()).state is State.OK
 
 
@@ -141,7 +141,7 @@ def test_requirement_of_an_unused_engine_is_a_warning(
     assert State.WARNING in {row.state for row in rows if row.topic == topic}
 
 
-def test_one_failure_is_unhealthy() -> None:
+def test_machine_with_one_failure_is_unhealthy() -> None:
     assert not is_healthy(judge(Facts(replace(IMAGE, vllm=Package()), MACHINE), frozenset({VLLM})))
 
 
@@ -154,7 +154,7 @@ def test_only_the_image_is_checked_without_a_machine() -> None:
     ("torch", "vllm", "expected"),
     [("", "", {SIM}), ("2.13.0", "", {SIM, TORCH}), ("2.13.0", "0.30.0", {SIM, TORCH, VLLM})],
 )
-def test_engines_count_as_installed_by_their_package(torch: str, vllm: str, expected: set[EngineName]) -> None:
+def test_installed_packages_determine_the_installed_engines(torch: str, vllm: str, expected: set[EngineName]) -> None:
     assert installed_engines(replace(IMAGE, torch=Package(torch), vllm=Package(vllm))) == expected
 
 
@@ -163,10 +163,10 @@ def test_driver_row_names_the_pair_that_it_supports() -> None:
     assert PAIRS[1].image in row.advice
 
 
-def test_driver_of_the_images_release_names_its_pair() -> None:
+def test_row_of_a_matching_driver_names_its_pair() -> None:
     assert row_of("driver", ON_CARDS).found == "1.24.1-f8bd3a2, as vLLM 0.26.0 with vllm-gaudi 0.26.0 needs it"
 
 
-def test_ports_that_are_down_are_named_by_card_and_number() -> None:
+def test_ports_that_are_down_are_reported_by_card_and_number() -> None:
     down = replace(GAUDI, cards=(Card("0000:03:00.0", (7, 9)), Card("0000:13:00.0", (7, 9), (7, 9))))
     assert row_of("ports between cards", ON_CARDS, gaudi=down).found == "0000:13:00.0: 7, 9 down"

@@ -17,7 +17,7 @@ def test_failed_trial_is_reported_by_its_last_line() -> None:
     assert trial("import no_such_module") == ("ModuleNotFoundError: No module named 'no_such_module'", {})
 
 
-def test_library_that_fails_to_load_is_named_first() -> None:
+def test_library_that_fails_to_load_has_precedence_over_the_exception() -> None:
     program = "print('WARNING Failed to import from vllm._C: libnuma.so.1'); raise AttributeError('no op')"
     assert trial(program) == ("Failed to import from vllm._C: libnuma.so.1", {})
 

@@ -14,7 +14,7 @@ def test_folder_that_can_be_created_is_writable(tmp_path: Path) -> None:
     assert read_only_folders({"HF_HOME": str(tmp_path / "new" / "huggingface"), "TMPDIR": str(tmp_path)}) == ()
 
 
-def test_folder_below_a_file_is_named_with_its_variable(tmp_path: Path) -> None:
+def test_folder_below_a_file_is_reported_with_its_variable(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     assert read_only_folders({"HF_HOME": f"{file}/x", "TMPDIR": str(tmp_path)}) == (f"HF_HOME={file}/x",)
@@ -24,7 +24,7 @@ def test_kernel_folder_is_not_writable() -> None:
     assert read_only_folders({"TMPDIR": "/proc/sys/kernel/new"}) == ("TMPDIR=/proc/sys/kernel/new",)
 
 
-def test_this_machine_runs_the_torch_engine() -> None:
+def test_doctor_accepts_the_torch_engine_on_this_machine() -> None:
     shown = CliRunner().invoke(app, ["doctor", "--engine", "torch"])
     assert shown.exit_code == 0, shown.output
     assert shown.stdout.splitlines()[-1] == "Engine torch: everything that is needed was found."

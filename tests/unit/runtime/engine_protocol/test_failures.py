@@ -11,12 +11,12 @@ def done(answer: object = None, error: Exception | None = None) -> Update:
     return Update(done=Verb.CAPTURE, answer=answer, failure=failure_of(error) if error else None)
 
 
-def test_nothing_is_raised_if_every_rank_succeeds() -> None:
+def test_no_error_is_raised_if_every_rank_succeeds() -> None:
     raise_first_failure({1: done(5), 2: done(6)})
 
 
 @pytest.mark.parametrize("kind", [DeviceOutOfMemory, GraphRefused])
-def test_bucket_without_a_graph_on_one_rank_fails_on_all(kind: type[Exception]) -> None:
+def test_graph_failure_of_one_rank_is_raised_with_its_number(kind: type[Exception]) -> None:
     with pytest.raises(kind, match=r"^rank 2: no room$"):
         raise_first_failure({1: done(5), 2: done(error=kind("no room"))})
 

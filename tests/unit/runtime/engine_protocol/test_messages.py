@@ -11,12 +11,12 @@ def test_heartbeat_is_a_line_of_three_bytes() -> None:
     assert (encode_message(LeaderMessage()), encode_message(Update())) == (b"{}\n", b"{}\n")
 
 
-def test_command_arrives_as_plain_data() -> None:
+def test_arguments_of_a_verb_are_decoded_as_plain_data() -> None:
     sent = LeaderMessage(verb=Verb.WARM, arguments=(BucketPhase.PROMPT, Bucket(1, 128, 0)))
     assert LeaderMessage.model_validate_json(encode_message(sent)).arguments == ("prompt", [1, 128, 0])
 
 
-def test_answer_of_zero_arrives() -> None:
+def test_answer_of_zero_is_encoded() -> None:
     assert Update.model_validate_json(encode_message(Update(done=Verb.CAPTURE, answer=0))).answer == 0
 
 
@@ -26,7 +26,7 @@ def test_digest_does_not_depend_on_ports() -> None:
     assert config_digest(one) == config_digest(other)
 
 
-def test_rank_of_another_revision_has_another_digest() -> None:
+def test_digest_differs_between_configurations() -> None:
     config = sim_config()
     other = config.model_copy(update={"parallelism": ParallelismConfig(tensor=2)})
     assert config_digest(config) != config_digest(other)

@@ -71,7 +71,7 @@ def key(folder: Path, software: str = "vllm 0.32", **changes: dict[str, Any]) ->
     ],
     ids=str,
 )
-def test_inputs_of_recipes_change_their_key(checkpoint: Path, change: dict[str, dict[str, Any]]) -> None:
+def test_each_input_of_recipes_changes_the_key(checkpoint: Path, change: dict[str, dict[str, Any]]) -> None:
     assert key(checkpoint, **change) != key(checkpoint)
 
 
@@ -110,11 +110,11 @@ def test_key_names_number_formats_and_software(checkpoint: Path, asked: Quantiza
     assert found.software == "vllm 0.32 habana-torch-plugin of unknown release torchCompile eager None"
 
 
-def test_another_release_of_the_software_has_another_key(checkpoint: Path) -> None:
+def test_release_of_the_software_changes_the_key(checkpoint: Path) -> None:
     assert key(checkpoint, "vllm 0.33") != key(checkpoint)
 
 
-def test_another_release_of_the_plugin_has_another_key(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_release_of_the_plugin_changes_the_key(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = []
     for release in ("", "1.0", "1.1"):
         installed = {"vllm-gaudi": release}
@@ -125,13 +125,13 @@ def test_another_release_of_the_plugin_has_another_key(checkpoint: Path, monkeyp
     assert len(set(keys)) == 3
 
 
-def test_another_architecture_has_another_key(checkpoint: Path) -> None:
+def test_architecture_changes_the_key(checkpoint: Path) -> None:
     before = key(checkpoint)
     (checkpoint / "config.json").write_text(json.dumps({"model_type": "qwen3"}))
     assert key(checkpoint) != before
 
 
-def test_another_commit_of_a_repository_has_another_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_of_a_repository_changes_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(HPU_CACHE, "/cache/recipes")
     keys = []
     for commit in ("1" * 40, "2" * 40):
@@ -152,7 +152,7 @@ def test_checkpoint_without_config_has_no_key(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-def test_engine_decides_on_a_cpu_whether_files_are_kept(checkpoint: Path, keeps: bool) -> None:
+def test_cpu_key_exists_only_if_the_engine_keeps_files(checkpoint: Path, keeps: bool) -> None:
     found = kept_recipe_key(config(checkpoint, engine={"device": "cpu"}), "torch", keeps_files=keeps)
     assert (found is not None) is keeps
 
@@ -170,7 +170,7 @@ def test_digest_covers_the_whole_key(checkpoint: Path) -> None:
     [X86.replace("avx2", "avx2 avx512f"), X86.replace("Xeon A", "Xeon B")],
     ids=["instructions", "model"],
 )
-def test_another_processor_has_another_name(other: str) -> None:
+def test_instructions_and_model_change_the_processor_name(other: str) -> None:
     assert cpu_of(X86, "x86_64") != cpu_of(other, "x86_64")
 
 

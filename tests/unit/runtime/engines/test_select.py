@@ -10,7 +10,7 @@ def test_knobs_are_set_in_the_environment() -> None:
     assert (environment["HCCL_SOCKET_IFNAME"], environment["PT_HPU_LAZY_MODE"]) == ("eth0", "1")
 
 
-def test_variable_of_the_container_is_kept() -> None:
+def test_existing_environment_variable_has_precedence() -> None:
     environment = {"LOG_LEVEL_ALL": "6", "PATH": "/bin"}
     set_environment(vllm_config(engine={"settings": {"LOG_LEVEL_ALL": "3"}}), environment)
     assert (environment["LOG_LEVEL_ALL"], environment["PATH"]) == ("6", "/bin")

@@ -19,7 +19,7 @@ def cut(text: str, stops: list[str]) -> str:
     return text[: min([text.find(stop) for stop in stops if stop in text], default=len(text))]
 
 
-def test_nothing_is_held_back_without_stop_strings() -> None:
+def test_text_is_returned_immediately_without_stop_strings() -> None:
     assert StopStrings(()).push("abc") == "abc"
 
 
@@ -35,7 +35,7 @@ def test_stop_string_across_pieces_is_found() -> None:
 # The text is processed in pieces of one character, as tokens arrive. If two stop strings end in the same piece, the one
 # that starts earlier is used.
 @given(st.text("ab"), st.lists(st.text("ab", min_size=1, max_size=3), max_size=2))
-def test_stream_of_characters_ends_where_a_stop_string_first_ends(text: str, stops: list[str]) -> None:
+def test_stream_ends_at_the_first_complete_stop_string(text: str, stops: list[str]) -> None:
     ends = [text.find(stop) + len(stop) for stop in stops if stop in text]
     expected = cut(text[: min(ends)], stops) if ends else text
     assert stream(list(text), stops) == expected

@@ -64,7 +64,7 @@ def test_model_larger_than_a_card_advises_more_cards() -> None:
     assert advice(LOGGED, shape_of("meta-llama/Llama-3.1-70B"), ROOM) == "raise parallelism.tensor to 2"
 
 
-def test_number_of_cards_divides_the_heads() -> None:
+def test_advised_numbers_of_cards_divide_the_heads() -> None:
     """Qwen 2.5 7B has 28 heads."""
     tensor = next(
         setting
@@ -74,7 +74,7 @@ def test_number_of_cards_divides_the_heads() -> None:
     assert tensor.values == [2, 4]
 
 
-def test_configured_memory_can_be_raised() -> None:
+def test_more_device_memory_is_advised_on_a_cpu() -> None:
     """With 17 GiB, 0.47 GiB are left for the KV cache, and 2048 tokens take 0.25. With 16 GiB, 0.17 are left."""
     changes = advise(replace(LOGGED, device_memory=15 * GIB), LLAMA, NONE, ROOM)
     assert changes[0].text.startswith("raise accelerator.deviceMemory to 17Gi")
@@ -87,13 +87,13 @@ def test_fp8_cache_is_advised_only_with_scales_of_inc(method: QuantizationMethod
     assert list(cache.values) == (["fp8"] if method is QuantizationMethod.INC else [])
 
 
-def test_default_batched_tokens_follow_the_model_length() -> None:
+def test_lower_model_length_also_lowers_default_batched_tokens() -> None:
     inputs = replace(reference_with(max_num_batched_tokens=2048, max_num_prefill_seqs=1), tokens_follow_length=True)
     length = next(setting for setting in turnable_settings(inputs, LLAMA) if setting.field == "model.maxModelLen")
     assert length.set(inputs, 1024).limits.max_num_batched_tokens == 1024
 
 
-def test_any_lower_percentage_is_advice() -> None:
+def test_threshold_is_advised_even_if_much_lower() -> None:
     assert "lower readiness.minCapturedPromptPercent to 16" in advice(reference_with(graph_memory_share=0.05))
 
 
@@ -112,7 +112,7 @@ def test_serve_anyway_is_not_advised_without_memory_for_weights() -> None:
     st.integers(1, 64),
     st.integers(0, 100),
 )
-def test_advised_change_fits_and_one_step_less_does_not(
+def test_advised_change_is_the_smallest_that_fits(
     repository: str, card: str, tensor: int, utilization: float, share: float, seqs: int, blocks: int, percent: int
 ) -> None:
     inputs = reference_with(

@@ -41,7 +41,7 @@ def test_forecast_is_marked_as_an_estimate() -> None:
     assert forecast(LOGGED, LLAMA, GAUDI2).notes[0].startswith("All figures are estimates")
 
 
-def test_rates_stay_measured_for_the_measured_model() -> None:
+def test_rates_of_the_measured_model_have_confidence_measured() -> None:
     answer = forecast(LOGGED, LLAMA, GAUDI2)
     assert answer.prompt is not None
     assert answer.prompt.all_graph_bytes is not None
@@ -57,7 +57,7 @@ def test_rates_for_another_model_are_scaled_with_a_note() -> None:
     assert "scaled by the number of layers (times 1.5)" in answer.prompt.compile_seconds.source
 
 
-def test_tensor_parallel_cards_divide_the_width_of_graphs() -> None:
+def test_tensor_parallelism_reduces_the_bytes_of_prompt_graphs() -> None:
     one, two = (
         forecast(replace(LOGGED, parallelism=ParallelismConfig(tensor=tensor)), LLAMA, GAUDI2).prompt
         for tensor in (1, 2)
@@ -115,7 +115,7 @@ def test_plan_without_a_model_uses_assumed_blocks() -> None:
     assert any("shape is unknown" in note for note in answer.notes)
 
 
-def test_graphs_without_a_model_are_sized_but_not_counted() -> None:
+def test_forecast_without_a_model_assumes_graph_bytes() -> None:
     prompt = forecast(LOGGED, None, GAUDI2).prompt
     assert prompt is not None
     assert (prompt.planned, prompt.captured, prompt.percent) == (24, None, None)
@@ -123,7 +123,7 @@ def test_graphs_without_a_model_are_sized_but_not_counted() -> None:
     assert prompt.all_graph_bytes.confidence is Confidence.ASSUMED
 
 
-def test_only_memory_and_plan_are_known_on_a_cpu() -> None:
+def test_forecast_on_a_cpu_has_only_memory_and_plan() -> None:
     answer = forecast(replace(LOGGED, device_memory=64 * GIB), LLAMA, NONE)
     assert answer.prompt == PhaseForecast(BucketPhase.PROMPT, 24)
     assert answer.warmup_seconds is None
@@ -132,7 +132,7 @@ def test_only_memory_and_plan_are_known_on_a_cpu() -> None:
 
 
 @pytest.mark.parametrize("mode", [ExecutionMode.LAZY, ExecutionMode.EAGER])
-def test_mode_without_graphs_compiles_only(mode: ExecutionMode) -> None:
+def test_forecast_of_modes_without_graphs_includes_only_compilation(mode: ExecutionMode) -> None:
     answer = forecast(replace(LOGGED, execution_mode=mode), LLAMA, GAUDI2)
     assert answer.prompt is not None
     assert answer.prompt.captured is None
@@ -148,25 +148,25 @@ def test_graphs_of_torch_compile_have_no_bytes() -> None:
     assert any("Graph bytes are unknown until the first pod has measured them" in note for note in answer.notes)
 
 
-def test_torch_compile_seconds_are_a_range_from_other_graphs() -> None:
+def test_warm_up_seconds_of_torch_compile_are_an_assumed_range() -> None:
     found = forecast(replace(LOGGED, execution_mode=ExecutionMode.TORCH_COMPILE), LLAMA, GAUDI2).warmup_seconds
     assert found is not None
     assert found.least < found.most
     assert found.confidence is Confidence.ASSUMED
 
 
-def test_disabled_warm_up_takes_no_time_with_a_reason() -> None:
+def test_disabled_warm_up_takes_zero_seconds() -> None:
     answer = forecast(reference_with(enabled=False), LLAMA, GAUDI2)
     assert answer.warmup_seconds is not None
     assert answer.warmup_seconds.value == 0
     assert "warm-up is off" in answer.warmup_seconds.source
 
 
-def test_window_layers_are_counted_in_full_and_named() -> None:
+def test_window_layers_are_counted_in_full_with_a_note() -> None:
     assert any("look back a window" in note for note in forecast(LOGGED, shape_of("google/gemma-2-9b"), GAUDI2).notes)
 
 
-def test_vision_warm_up_is_named_as_not_included() -> None:
+def test_note_names_the_ignored_vision_warm_up() -> None:
     left_out = "The workspace leaves out the pass over images"
     assert any(left_out in note for note in forecast(LOGGED, shape_of("Qwen/Qwen2.5-VL-7B-Instruct"), GAUDI3).notes)
     assert not any(left_out in note for note in forecast(LOGGED, LLAMA, GAUDI3).notes)
@@ -180,14 +180,14 @@ def test_qwen_vl_fits_on_one_gaudi_3() -> None:
     assert memory.block.value == 2 * 128 * 4 * 128 * 2 * 28
 
 
-def test_time_budget_is_named_as_not_included() -> None:
+def test_note_names_the_ignored_time_budget() -> None:
     assert any(
         "timeBudgetSeconds = 60" in note
         for note in forecast(reference_with(time_budget_seconds=60), LLAMA, GAUDI2).notes
     )
 
 
-def test_covering_set_is_named_next_to_a_time_budget() -> None:
+def test_note_names_the_covering_set_of_a_time_budget() -> None:
     orders = {"prompt_order": CaptureOrder.MIN_TOKENS, "decode_order": CaptureOrder.MAX_BS}
     covered = "warm-up compiles 1 prompt bucket and 1 decode bucket first"
     assert any(covered in note for note in forecast(reference_with(time_budget_seconds=60), LLAMA, GAUDI2).notes)
@@ -205,7 +205,7 @@ def test_covering_set_is_named_next_to_a_time_budget() -> None:
     st.sampled_from([1, 2, 4]),
     st.integers(0, 2**38),
 )
-def test_any_forecast_keeps_its_sums(
+def test_memory_parts_of_any_forecast_are_consistent(
     repository: str, card: str, utilization: float, share: float, ratio: float, tensor: int, memory: int
 ) -> None:
     inputs = reference_with(

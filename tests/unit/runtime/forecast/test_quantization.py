@@ -15,22 +15,22 @@ from tests.unit.runtime.forecast.deployments import LLAMA, LOGGED, shape_of
 SEVENTY = shape_of("meta-llama/Llama-3.1-70B")
 
 
-def test_fp8_puts_seventy_billion_parameters_on_one_gaudi_2() -> None:
+def test_seventy_billion_parameters_in_fp8_fit_on_one_gaudi_2() -> None:
     answer = forecast(replace(LOGGED, quantization=QuantizationMethod.INC), SEVENTY, GAUDI2)
     assert answer.problems == ()
 
 
-def test_format_known_only_to_the_checkpoint_is_assumed() -> None:
+def test_quantization_format_of_awq_is_assumed_with_a_note() -> None:
     notes = forecast(replace(LOGGED, quantization=QuantizationMethod.AWQ), LLAMA, GAUDI2).notes
     assert notes[1] == "The checkpoint's own awq format is not known; its weights are taken as 4 bits in groups of 128."
 
 
 @pytest.mark.parametrize("method", [None, QuantizationMethod.INC, QuantizationMethod.FP8])
-def test_conversion_while_loading_needs_no_note(method: QuantizationMethod | None) -> None:
+def test_quantization_while_loading_adds_no_note(method: QuantizationMethod | None) -> None:
     assert len(forecast(replace(LOGGED, quantization=method), LLAMA, GAUDI2).notes) == 1
 
 
-def test_fp8_may_take_much_longer_to_compile() -> None:
+def test_compile_time_of_fp8_has_a_higher_upper_bound() -> None:
     prompt = forecast(replace(LOGGED, quantization=QuantizationMethod.FP8), LLAMA, GAUDI2).prompt
     assert prompt is not None
     assert prompt.compile_seconds is not None
@@ -38,7 +38,7 @@ def test_fp8_may_take_much_longer_to_compile() -> None:
     assert "504 s instead of 66 s" in prompt.compile_seconds.source
 
 
-def test_fp8_cache_holds_twice_the_blocks() -> None:
+def test_fp8_cache_has_twice_the_blocks() -> None:
     plain, fp8 = (
         forecast(replace(LOGGED, kv_cache_dtype=dtype), LLAMA, GAUDI2).kv_blocks.value
         for dtype in (KvCacheDtype.AUTO, KvCacheDtype.FP8)

@@ -85,7 +85,7 @@ def test_seed_003_warm_up_may_take_three_times_as_long(logged: Forecast) -> None
     assert logged.warmup_seconds.most == pytest.approx(24 * 1.83 + 48 * 2.61, rel=0.1)
 
 
-def test_release_of_september_2024_would_capture_everything(logged: Forecast) -> None:
+def test_best_case_of_seed_000_captures_all_24_prompt_graphs(logged: Forecast) -> None:
     assert prompt(logged).captured_at_best == 24
 
 
@@ -106,7 +106,7 @@ def second_log() -> Forecast:
     )
 
 
-def test_second_log_of_4107_blocks_is_met_within_a_thousandth(second_log: Forecast) -> None:
+def test_forecast_of_4107_blocks_is_within_a_thousandth(second_log: Forecast) -> None:
     assert memory(second_log).kv_blocks.value == pytest.approx(4107, rel=0.001)
 
 
@@ -114,7 +114,7 @@ def test_second_log_has_7_13_gib_of_graphs(second_log: Forecast) -> None:
     assert memory(second_log).graphs.value / GIB == pytest.approx(7.13, rel=0.001)
 
 
-def test_second_log_of_32_seconds_lies_in_range_of_forecast(second_log: Forecast) -> None:
+def test_logged_32_seconds_are_in_the_forecast_range(second_log: Forecast) -> None:
     assert (prompt(second_log).planned, decode(second_log).planned) == (24, 1)
     assert second_log.warmup_seconds is not None
     assert second_log.warmup_seconds.least < 32 < second_log.warmup_seconds.most

@@ -40,11 +40,11 @@ def test_graphs_of_torch_compile_are_no_shortfall() -> None:
 
 
 @pytest.mark.parametrize("inputs", [LOGGED, replace(LOGGED, execution_mode=ExecutionMode.EAGER)])
-def test_known_or_unneeded_graphs_are_judged(inputs: ForecastInputs) -> None:
+def test_known_or_unneeded_graphs_have_a_verdict(inputs: ForecastInputs) -> None:
     assert unjudged(forecast(inputs, LLAMA, GAUDI2), Thresholds()) == {}
 
 
-def test_gate_sentence_names_what_opens_the_gate_and_the_remedies() -> None:
+def test_gate_sentence_names_thresholds_and_remedies() -> None:
     assert gate_sentence({BucketPhase.PROMPT: 80, BucketPhase.DECODE: 100}) == (
         "How many graphs fit is unknown until the first pod has measured them. The gate opens when it has captured "
         "80 % of the prompt graphs and 100 % of the decode graphs. If fewer fit, raise spec.warmup.graphMemoryPercent, "

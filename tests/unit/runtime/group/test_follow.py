@@ -133,7 +133,7 @@ async def test_leader_lost_after_sigterm_is_an_error() -> None:
             await rank.following
 
 
-async def test_closing_rank_reports_it_in_the_next_heartbeat() -> None:
+async def test_heartbeat_of_a_closing_rank_has_the_closing_flag() -> None:
     async with following_rank(pace=dataclasses.replace(NO_TIMEOUTS, beat=0.001)) as rank:
         await rank.leader.hello()
         assert await rank.leader.update() == Update()

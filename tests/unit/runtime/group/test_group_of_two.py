@@ -76,7 +76,7 @@ def test_bucket_is_captured_if_every_rank_has_it(group: Callable[..., Group]) ->
     assert "Rank 1 of this group is lost" in leader.log.read_text()
 
 
-def test_bucket_without_memory_on_one_rank_is_captured_by_none(group: Callable[..., Group]) -> None:
+def test_out_of_memory_on_one_rank_ends_capture_on_both(group: Callable[..., Group]) -> None:
     pods = group(onlyRank=1, oomAtBucket="prompt:2")
     leader, _ = pods.start(0), pods.start(1)
     report = leader.follow(Phase.SERVING)[-1]
@@ -134,7 +134,7 @@ def test_terminating_rank_waits_until_the_leader_drained(group: Callable[..., Gr
     assert "The leader has sent its farewell." in second.log.read_text()
 
 
-def test_every_rank_of_a_later_group_uses_earlier_recipes(group: Callable[..., Group]) -> None:
+def test_second_group_uses_the_recipes_of_the_first(group: Callable[..., Group]) -> None:
     pods = group()
     leader, _ = pods.start(0), pods.start(1)
     leader.follow(Phase.SERVING)

@@ -23,7 +23,7 @@ async def test_group_of_three_waits_for_both_other_ranks() -> None:
             await lead.wait_until_missing(*missing)
 
 
-async def test_log_counts_joined_ranks(caplog: pytest.LogCaptureFixture) -> None:
+async def test_joined_ranks_are_logged_with_their_count(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     lead = Lead(size=3)
     async with lead.peers.listening(), lead.rank(2):
@@ -60,7 +60,7 @@ async def test_connection_without_a_hello_is_closed(content: bytes) -> None:
         assert lead.peers.missing(0) == [1]
 
 
-async def test_rank_that_left_an_incomplete_group_may_return(caplog: pytest.LogCaptureFixture) -> None:
+async def test_rank_may_rejoin_an_incomplete_group(caplog: pytest.LogCaptureFixture) -> None:
     lead = Lead(size=3)
     async with lead.peers.listening():
         async with lead.rank(1):
@@ -71,7 +71,7 @@ async def test_rank_that_left_an_incomplete_group_may_return(caplog: pytest.LogC
     assert "Rank 1 has left: its process has ended" in caplog.messages
 
 
-async def test_rank_that_reconnects_before_its_loss_counts_once() -> None:
+async def test_reconnected_rank_replaces_its_earlier_connection() -> None:
     lead = Lead(size=3)
     async with lead.peers.listening(), lead.rank(1) as before:
         await lead.wait_until_missing(2)
@@ -90,7 +90,7 @@ async def test_rank_that_restarts_in_a_complete_group_is_lost() -> None:
         assert await again.is_closed()
 
 
-async def test_pod_at_another_address_cannot_take_a_rank() -> None:
+async def test_rank_of_a_joined_pod_is_refused_to_another_address() -> None:
     async with group() as (lead, (rank,)):
         async with connect_rank(lead.port, Hello(rank=1, config=DIGEST), source="127.0.0.3") as stranger:
             why = "Rank 1 may not join this group: a pod at another address has this rank."
@@ -100,7 +100,7 @@ async def test_pod_at_another_address_cannot_take_a_rank() -> None:
         assert (await rank.order()).verb == "serve"
 
 
-async def test_port_that_is_taken_is_reported_with_its_number() -> None:
+async def test_port_in_use_is_reported_with_its_number() -> None:
     lead = Lead()
     async with await asyncio.start_server(lambda reader, writer: None, port=lead.port):
         with pytest.raises(PortUnavailable, match=rf"^Port {lead.port} for the ranks of this group is taken: .*in use"):
@@ -108,5 +108,5 @@ async def test_port_that_is_taken_is_reported_with_its_number() -> None:
                 pass
 
 
-async def test_hello_is_read_by_its_wire_name() -> None:
+async def test_hello_is_encoded_with_its_wire_names() -> None:
     assert encode_message(Hello(rank=1, config="abc")) == b'{"rank":1,"config":"abc"}\n'

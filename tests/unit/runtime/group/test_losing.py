@@ -24,7 +24,7 @@ pytestmark = QUICK
         (lambda rank: rank.send(LeaderMessage(farewell=True)), "what it sends cannot be read: "),
     ],
 )
-async def test_lost_rank_is_named_with_the_reason(end: Callable[[End], None], why: str) -> None:
+async def test_lost_rank_is_reported_with_the_reason(end: Callable[[End], None], why: str) -> None:
     async with group(size=3) as (lead, ranks):
         end(ranks[1])
         assert str(await lead.peers.until_lost()).startswith(f"Rank 2 of this group is lost: {why}")
@@ -44,7 +44,7 @@ def test_rank_without_a_heartbeat_is_lost_after_30_seconds() -> None:
     assert PACE.silence == 30
 
 
-async def test_verb_ends_for_all_ranks_when_one_is_lost() -> None:
+async def test_loss_of_a_rank_ends_pending_verbs_of_all_ranks() -> None:
     async with group(size=3) as (lead, ranks):
         answers = lead.peers.send_command(Verb.PROFILE)
         await ranks[0].order()

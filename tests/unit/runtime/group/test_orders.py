@@ -14,7 +14,7 @@ pytestmark = QUICK
 MEBIBYTE = "x" * 2**20
 
 
-async def test_every_rank_gets_the_verb_and_answers_separately() -> None:
+async def test_verb_is_sent_to_every_rank_and_answered_per_rank() -> None:
     async with group(size=3) as (lead, ranks):
         answers = lead.peers.send_command(Verb.ALLOCATE, 7)
         assert [await rank.order() for rank in ranks] == [LeaderMessage(verb=Verb.ALLOCATE, arguments=(7,))] * 2
@@ -24,7 +24,7 @@ async def test_every_rank_gets_the_verb_and_answers_separately() -> None:
     assert found == {1: 10, 2: 20}
 
 
-async def test_answer_may_be_longer_than_usual_lines() -> None:
+async def test_answer_may_have_one_mebibyte() -> None:
     async with group() as (lead, [rank]):
         answers = lead.peers.send_command(Verb.PLAN)
         rank.send(Update(done=Verb.PLAN, answer=MEBIBYTE))
@@ -74,7 +74,7 @@ async def test_progress_of_a_rank_updates_the_report() -> None:
         assert (lead.peers.moves(), lead.board.report().since_progress_seconds) == (2, 0.0)
 
 
-async def test_heartbeat_is_no_progress() -> None:
+async def test_heartbeat_does_not_count_as_progress() -> None:
     async with group() as (lead, [rank]):
         rank.send(Update())
         rank.close()
@@ -85,7 +85,7 @@ async def test_heartbeat_is_no_progress() -> None:
 @pytest.mark.parametrize(
     ("update", "expected"), [(Update(closing=True), (True, False)), (Update(stopping=True), (True, True))]
 )
-async def test_signal_to_a_rank_is_passed_to_its_leader(update: Update, expected: tuple[bool, bool]) -> None:
+async def test_signal_to_a_rank_is_sent_to_its_leader(update: Update, expected: tuple[bool, bool]) -> None:
     async with group() as (lead, [rank]):
         rank.send(update)
         rank.close()

@@ -33,7 +33,7 @@ async def test_single_pod_creates_its_engine_directly() -> None:
         assert make is select_engine
 
 
-async def test_engine_over_two_pods_runs_each_verb_in_both() -> None:
+async def test_engine_of_two_pods_runs_each_verb_in_both_pods() -> None:
     config, signals = two_pod_config(), Signals()
     boards = [ReportBoard("0" * 64) for _ in range(2)]
     topology, bucket = Topology(1, 2, HOST), Bucket(1, 128, 0)

@@ -14,7 +14,7 @@ from tests.unit.runtime.group.lead import Lead, group
 pytestmark = QUICK
 
 
-async def test_leader_reports_for_which_pods_it_waits() -> None:
+async def test_leader_reports_the_missing_ranks() -> None:
     lead, loop = Lead(size=4), asyncio.get_running_loop()
     reported: list[tuple[str, ...]] = []
 
@@ -46,7 +46,7 @@ async def test_complete_group_does_not_change_the_report() -> None:
         assert lead.board.report().sequence == before
 
 
-async def test_waiting_changes_the_report_once() -> None:
+async def test_waiting_for_ranks_changes_the_report_once() -> None:
     lead, looks = Lead(), iter(range(3))
     sequences: list[int] = []
 
@@ -74,7 +74,7 @@ async def test_start_waits_for_every_pod() -> None:
         assert (await joined[0].order()).verb is Verb.LOAD
 
 
-async def test_every_pod_gets_the_meeting_address() -> None:
+async def test_load_order_has_the_address_of_a_free_port() -> None:
     async with group() as (lead, [rank]):
         meeting = await in_worker_thread(lambda: lead.peers.start(lambda: None))
         assert await rank.order() == LeaderMessage(verb=Verb.LOAD, arguments=tuple(meeting))
@@ -84,11 +84,11 @@ async def test_every_pod_gets_the_meeting_address() -> None:
             pass
 
 
-async def test_pod_without_a_start_order_has_not_failed() -> None:
+async def test_no_failure_is_raised_before_the_start_order() -> None:
     Lead().peers.raise_if_failed()
 
 
-async def test_pod_that_cannot_start_is_named_with_its_reason() -> None:
+async def test_pod_that_cannot_start_is_reported_with_its_reason() -> None:
     async with group(size=3) as (lead, ranks):
         await in_worker_thread(lambda: lead.peers.start(lambda: None))
         lead.peers.raise_if_failed()
@@ -101,7 +101,7 @@ async def test_pod_that_cannot_start_is_named_with_its_reason() -> None:
     assert failed.value.reason == "ModelNotFound"
 
 
-async def test_pod_that_is_lost_while_it_starts_ends_the_start() -> None:
+async def test_loss_of_a_starting_pod_raises_engine_lost() -> None:
     async with group() as (lead, [rank]):
         await in_worker_thread(lambda: lead.peers.start(lambda: None))
         await rank.order()

@@ -64,7 +64,7 @@ async def test_answer_names_its_verb() -> None:
     assert answer == Update(done=Verb.ALLOCATE, answer=["allocate", 7])
 
 
-async def test_order_may_be_longer_than_usual_lines() -> None:
+async def test_order_may_have_one_mebibyte() -> None:
     async with following_rank(Scripted(lambda verb, arguments, progress: len(arguments[0]))) as rank:
         assert (await answer_to(rank, Verb.PLAN, "x" * 2**20)).answer == 2**20
 
@@ -89,7 +89,7 @@ async def test_report_of_a_rank_has_the_current_phase(verb: Verb, phase: Phase) 
 
 
 @pytest.mark.parametrize(("verb", "phase"), [(Verb.SERVE, Phase.SERVING), (Verb.MEMORY, Phase.STARTING)])
-async def test_rank_serves_when_its_engine_does(verb: Verb, phase: Phase) -> None:
+async def test_only_the_serve_verb_sets_the_phase_to_serving(verb: Verb, phase: Phase) -> None:
     async with following_rank() as rank:
         await answer_to(rank, verb)
         assert rank.board.report().phase is phase
@@ -185,14 +185,14 @@ async def test_farewell_is_received_during_a_verb() -> None:
 
 
 @pytest.mark.parametrize(("works", "moves"), [(itertools.repeat(0), 0), (itertools.chain([0], itertools.repeat(1)), 1)])
-async def test_rank_reports_progress_when_its_processes_worked(works: "itertools.repeat[int]", moves: int) -> None:
+async def test_work_of_rank_processes_is_reported_as_progress(works: "itertools.repeat[int]", moves: int) -> None:
     async with following_rank(pace=dataclasses.replace(NO_TIMEOUTS, beat=0.001), works=lambda: next(works)) as rank:
         await rank.leader.hello()
         updates = [await rank.leader.update() for _ in range(10)]
     assert sum(update.moved for update in updates) == moves
 
 
-def test_pod_of_engine_that_spans_pods_only_starts_its_part() -> None:
+def test_load_verb_starts_the_engine_processes_of_this_pod() -> None:
     """vLLM's own processes receive the later verbs from the leader's engine."""
     part, moved = Part(), list[int]()
     orders: list[tuple[Verb, list[Any]]] = [(Verb.LOAD, [HERE, 4567]), (Verb.SERVE, [])]
@@ -200,7 +200,7 @@ def test_pod_of_engine_that_spans_pods_only_starts_its_part() -> None:
     assert (part.joined, answers, moved) == ([Meeting(HERE, 4567)], [None, None], [1])
 
 
-async def test_part_of_an_engine_is_watched_after_it_joined() -> None:
+async def test_engine_processes_of_a_rank_are_watched_after_they_joined() -> None:
     part = Part()
     async with following_rank(part) as rank:
         await answer_to(rank, Verb.LOAD, HERE, 4567)
@@ -208,7 +208,7 @@ async def test_part_of_an_engine_is_watched_after_it_joined() -> None:
     assert part.joined == [Meeting(HERE, 4567)]
 
 
-async def test_part_of_an_engine_ends_with_the_farewell() -> None:
+async def test_engine_processes_of_a_rank_end_with_the_farewell() -> None:
     part = Part()
     async with following_rank(part) as rank:
         await answer_to(rank, Verb.LOAD, HERE, 4567)
@@ -217,6 +217,6 @@ async def test_part_of_an_engine_ends_with_the_farewell() -> None:
         assert part.closed.is_set()
 
 
-async def test_engine_that_has_no_other_processes_is_not_watched() -> None:
+async def test_engine_without_other_processes_is_not_watched() -> None:
     async with following_rank() as rank:
         assert (await answer_to(rank, Verb.LOAD)).done is Verb.LOAD

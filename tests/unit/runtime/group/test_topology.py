@@ -8,7 +8,7 @@ from gaudi_runtime.group.topology import ALONE, Topology, read_topology
 SECOND = {"LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": "1", "LWS_LEADER_ADDRESS": "chat-0.chat.models"}
 
 
-def test_pod_of_one_node_ignores_the_environment() -> None:
+def test_single_node_ignores_the_variables_of_a_group() -> None:
     assert read_topology(1, SECOND) == ALONE
 
 
@@ -21,12 +21,12 @@ def test_rank_0_is_the_leader() -> None:
 
 
 @pytest.mark.parametrize("missing", SECOND)
-def test_missing_variable_of_the_group_is_named(missing: str) -> None:
+def test_missing_variable_of_the_group_is_reported(missing: str) -> None:
     with pytest.raises(ConfigError, match=missing):
         read_topology(2, {name: value for name, value in SECOND.items() if name != missing})
 
 
-def test_group_of_another_size_than_the_replica_is_refused() -> None:
+def test_group_size_that_differs_from_the_configured_nodes_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"parallelism\.nodes is 4, and this is pod 1 of a group of 2"):
         read_topology(4, SECOND)
 

@@ -46,7 +46,7 @@ def test_name_of_a_base_class_is_found(found: dict[str, NameFound]) -> None:
     assert found["graphed_buckets"].fits
 
 
-def test_other_parameter_names_match(found: dict[str, NameFound]) -> None:
+def test_parameters_with_other_names_match(found: dict[str, NameFound]) -> None:
     assert found["_use_graphs"].fits
     assert found["_use_graphs"].found == ("attn", "size")
 

@@ -84,19 +84,19 @@ def test_complete_trial_proves_everything() -> None:
     assert {each.outcome for each in judge_trial(facts())} == {Outcome.PROVEN}
 
 
-def test_trial_without_starts_proves_nothing_about_graphs() -> None:
+def test_proofs_of_a_trial_without_starts_are_not_tried() -> None:
     tried = judge_trial(facts(starts=(), traffic=None, upgrade=None))
     assert {each.outcome for each in tried if each.name not in ("machine", "names of the plugin")} == {
         Outcome.NOT_TRIED
     }
 
 
-def test_failing_row_of_the_doctor_disproves_the_machine() -> None:
+def test_failed_doctor_finding_disproves_the_machine() -> None:
     found = (Finding(topic="device", state="fail", found="no Gaudi card"),)
     assert outcome("machine", doctor=found) is Outcome.DISPROVEN
 
 
-def test_mismatched_required_name_disproves() -> None:
+def test_mismatched_required_name_disproves_the_plugin_names() -> None:
     assert outcome("names of the plugin", names=(name(fits=False),)) is Outcome.DISPROVEN
 
 
@@ -112,7 +112,7 @@ def test_port_open_before_serving_disproves_the_gate() -> None:
     assert values == "first was open 2.0 s after its start, in phase Capturing."
 
 
-def test_graph_missing_without_a_reason_disproves() -> None:
+def test_graph_missing_without_a_reason_disproves_capture() -> None:
     short = report(prompt=PhaseProgress(planned=4, warmed=4, captured=3))
     assert outcome("graphs", starts=(start(report=short),)) is Outcome.DISPROVEN
 
@@ -123,18 +123,18 @@ def test_graph_skipped_with_a_reason_is_accepted() -> None:
     assert outcome("graphs", starts=(start(report=short),)) is Outcome.PROVEN
 
 
-def test_cold_shape_of_planned_traffic_disproves() -> None:
+def test_cold_shape_of_planned_traffic_disproves_warm_serving() -> None:
     cold = traffic(report=report(cold_shapes=(COLD,)))
     assert outcome("no cold shape, no recompile", traffic=cold) is Outcome.DISPROVEN
 
 
-def test_skipped_bucket_may_be_cold() -> None:
+def test_cold_shape_of_a_skipped_bucket_is_accepted() -> None:
     left_out = Skipped(phase=COLD.phase, bucket=COLD.shape, reason="no memory")
     cold = traffic(report=report(cold_shapes=(COLD,), skipped=(left_out,), skipped_total=1))
     assert outcome("no cold shape, no recompile", traffic=cold) is Outcome.PROVEN
 
 
-def test_recompile_during_serving_disproves() -> None:
+def test_recompile_during_serving_disproves_warm_serving() -> None:
     assert (
         outcome("no cold shape, no recompile", traffic=traffic(report=report(recompiles_since_ready=1)))
         is Outcome.DISPROVEN
@@ -158,28 +158,28 @@ def test_evidence_of_compile_times_is_their_distribution() -> None:
     ("stage", "counts"),
     [("warm", (0, 0, 0, 0, 1, 0, 0, 0, 0, 0)), ("serving", (0, 0, 0, 0, 0, 1, 0, 0, 0, 0))],
 )
-def test_compile_times_beyond_the_threshold_disprove(stage: str, counts: tuple[int, ...]) -> None:
+def test_compile_times_on_the_wrong_side_of_the_threshold_disprove(stage: str, counts: tuple[int, ...]) -> None:
     wrong = CompileTimes(stage=stage, recipes=1, seconds=0.1, counts=counts)
     times = (wrong,) if stage == "warm" else (WARM, wrong)
     assert outcome("compile times", traffic=compiled(*times)) is Outcome.DISPROVEN
 
 
-def test_compile_times_are_not_tested_without_measurements() -> None:
+def test_compile_times_without_measurements_are_not_tried() -> None:
     assert outcome("compile times", traffic=compiled()) is Outcome.NOT_TRIED
 
 
-def test_serving_without_a_hit_disproves_it() -> None:
+def test_traffic_without_a_hit_disproves_warm_serving() -> None:
     nothing = traffic(report=report(served=Served()))
     assert outcome("no cold shape, no recompile", traffic=nothing) is Outcome.DISPROVEN
 
 
-def test_second_start_without_recipes_disproves() -> None:
+def test_second_start_without_recipes_disproves_the_recipe_cache() -> None:
     none = PhaseProgress(planned=4, warmed=4, captured=4)
     again = start("second", report=report(prompt=none, decode=none))
     assert outcome("recipes", starts=(start(), again)) is Outcome.DISPROVEN
 
 
-def test_evidence_of_recipes_is_the_duration_of_both_warm_ups() -> None:
+def test_evidence_of_recipes_has_the_seconds_of_both_warm_ups() -> None:
     quick = start("second", phases={Phase.COMPILING: 1.5})
     assert "6.0 s without recipes and 1.5 s with them" in evidence("recipes", starts=(start(), quick))
 
@@ -189,7 +189,7 @@ def test_failed_request_disproves_the_upgrade() -> None:
     assert outcome("upgrade", upgrade=failed) is Outcome.DISPROVEN
 
 
-def test_different_answers_of_two_instances_disprove_it() -> None:
+def test_different_answers_of_two_instances_disprove_the_answers() -> None:
     other = Upgrade(in_place=True, seconds_without=4.0, traffic=traffic(), answers_alike=False)
     assert outcome("answers", upgrade=other) is Outcome.DISPROVEN
 

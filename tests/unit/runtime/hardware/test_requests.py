@@ -29,7 +29,7 @@ def test_longest_prompt_leaves_room_for_its_answer() -> None:
     assert lengths(256, 512, max_model_len=512) == [256, 512 - ANSWER_TOKENS]
 
 
-def test_no_prompt_is_long_enough_to_be_split() -> None:
+def test_requested_lengths_are_limited_to_max_num_batched_tokens() -> None:
     assert lengths(128, 512, max_num_batched_tokens=256) == [128, 256]
 
 
@@ -43,11 +43,11 @@ def test_sample_of_many_lengths_includes_the_longest() -> None:
     assert asked[-1] == 199
 
 
-def test_contexts_are_not_requested() -> None:
+def test_buckets_with_context_are_not_requested() -> None:
     assert planned_prompts(plan(128, context=3), sim_config(), 100) == []
 
 
-def test_widths_double_up_to_the_most_sequences() -> None:
+def test_concurrency_doubles_up_to_max_num_seqs() -> None:
     assert concurrency_levels(sim_config(max_num_seqs=4), [(1,) * 10], 100) == [1, 2, 4]
 
 
@@ -59,27 +59,27 @@ def test_median_is_one_of_the_values() -> None:
     assert quantile([3.0, 1.0, 2.0], 0.5) == 2.0
 
 
-def test_no_values_have_no_median() -> None:
+def test_median_of_no_values_is_none() -> None:
     assert quantile([], 0.5) is None
 
 
-def together(width: int) -> list[int]:
+def prompt_lengths_at(width: int) -> list[int]:
     config = sim_config(max_num_batched_tokens=512, prefix_caching=False)
     return [len(each) for each in select_unsplit_prompts(config, [(1,) * 100, (1,) * 255, (1,) * 256], width)]
 
 
 def test_prompts_that_would_be_split_are_not_sent_together() -> None:
-    assert together(2) == [100, 255]
+    assert prompt_lengths_at(2) == [100, 255]
 
 
 def test_single_prompt_is_never_split() -> None:
-    assert together(1) == [100, 255, 256]
+    assert prompt_lengths_at(1) == [100, 255, 256]
 
 
-def test_shortest_prompt_is_sent_at_every_width() -> None:
-    assert together(8) == [100]
+def test_shortest_prompt_is_sent_at_high_concurrency() -> None:
+    assert prompt_lengths_at(8) == [100]
 
 
-def test_with_prefix_caching_split_prompts_are_planned() -> None:
+def test_prompts_that_are_split_are_sent_with_prefix_caching() -> None:
     config = sim_config(max_num_batched_tokens=512, prefix_caching=True)
     assert select_unsplit_prompts(config, [(1,) * 500], 4) == [(1,) * 500]

@@ -43,7 +43,7 @@ async def test_trial_of_a_working_machine_proves_all_except_the_plugin(tmp_path:
     assert set(left) == {"names of the plugin", "compile times"}
 
 
-async def test_single_card_is_handed_over_between_instances(tmp_path: Path) -> None:
+async def test_instance_is_replaced_in_place_on_a_single_card(tmp_path: Path) -> None:
     report = await run_trial(with_engine(sim_config(), device="hpu"), tmp_path)
     assert report.upgrade is not None
     assert report.upgrade.in_place

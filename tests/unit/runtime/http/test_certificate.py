@@ -110,7 +110,7 @@ async def test_renewed_certificate_is_used_under_load(mounted: Mounted) -> None:
     answered = [0] * WORKERS
     done = asyncio.Event()
 
-    async def ask(worker: int, port: int) -> None:
+    async def send_requests(worker: int, port: int) -> None:
         limits = httpx.Limits(max_keepalive_connections=worker % 2)
         async with httpx.AsyncClient(verify=mounted.client(), trust_env=False, limits=limits) as client:
             while not done.is_set():
@@ -119,7 +119,7 @@ async def test_renewed_certificate_is_used_under_load(mounted: Mounted) -> None:
 
     async with serving(Certificate(mounted.folder)) as port, asyncio.TaskGroup() as workers:
         for worker in range(WORKERS):
-            workers.create_task(ask(worker, port))
+            workers.create_task(send_requests(worker, port))
         for _ in range(3):
             renewed = mounted.renew()
             while await served_certificate(mounted, port) != renewed:
@@ -146,7 +146,7 @@ async def test_invalid_pair_is_ignored_and_logged_once(
         assert [each.message[:36] for each in caplog.records] == ["The certificate was not replaced: Th"]
 
 
-async def test_mismatched_pair_is_read_again(mounted: Mounted) -> None:
+async def test_mismatched_pair_is_replaced_after_the_next_renewal(mounted: Mounted) -> None:
     certificate = Certificate(mounted.folder)
     old = (mounted.folder / "tls.key").read_bytes()
     mounted.renew(key=old)
@@ -175,7 +175,7 @@ def test_start_without_a_pair_is_refused(mounted: Mounted, make: object, why: st
     assert str(refused.value).endswith("as Secrets of type kubernetes.io/tls have them.")
 
 
-async def test_handshake_has_the_timeout_of_a_head(mounted: Mounted) -> None:
+async def test_unfinished_handshake_ends_after_head_seconds(mounted: Mounted) -> None:
     async with serving(Certificate(mounted.folder), ServerLimits(4096, 620, 5, head_seconds=0.2)) as port:
         reader, writer = await asyncio.open_connection("localhost", port)
         assert await reader.read() == b""

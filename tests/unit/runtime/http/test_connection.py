@@ -220,28 +220,28 @@ async def test_ambiguous_request_is_refused(head: bytes) -> None:
         assert app.scopes == []
 
 
-async def test_refusal_has_a_reason() -> None:
+async def test_refused_request_gets_a_reason() -> None:
     async with serving() as app:
         client = await connect(app)
         client.writer.write(ASK.replace(b"Host: here\r\n", b""))
         assert (await client.read_to_end()).endswith(b"\r\n\r\nRefused: a request must have exactly one Host header.")
 
 
-async def test_trailer_is_not_a_header() -> None:
+async def test_trailer_is_not_added_to_the_headers() -> None:
     async with serving() as app:
         client = await connect(app)
         assert b"abc" in await client.exchange(CHUNKED + b"3\r\nabc\r\n0\r\nX-User: root\r\n\r\n")
         assert [name for name, _ in app.scopes[0]["headers"]] == [b"host", b"transfer-encoding"]
 
 
-async def test_refusal_does_not_answer_the_previous_request() -> None:
+async def test_invalid_request_does_not_answer_the_previous_request() -> None:
     async with serving() as app:
         client = await connect(app)
         client.writer.write(ASK.replace(b"/ ", b"/hold ") + b"nonsense\r\n\r\n")
         assert await client.read_to_end() == b""
 
 
-async def test_oldest_idle_connections_are_closed_for_the_kubelet() -> None:
+async def test_idle_connections_are_closed_before_those_of_the_kubelet() -> None:
     async with serving(replace(LIMITS, connections=4)) as app:
         probe = await connect(app, KUBELET)
         await probe.exchange()
@@ -252,7 +252,7 @@ async def test_oldest_idle_connections_are_closed_for_the_kubelet() -> None:
         assert b"200 OK" in await crowd[-1].exchange()
 
 
-async def test_connection_with_a_running_request_is_kept() -> None:
+async def test_new_connection_is_refused_while_a_request_runs() -> None:
     async with serving(replace(LIMITS, connections=1)) as app:
         client = await connect(app)
         client.writer.write(ASK.replace(b"/ ", b"/hold "))
@@ -267,12 +267,14 @@ async def test_connection_with_a_running_request_is_kept() -> None:
     ("requested", "places", "connections"),
     [({}, 64, 1280), ({"max_queued_requests": 0}, 8, 1024), ({"max_connections": 64}, 9, 64)],
 )
-def test_connections_follow_from_the_places(requested: dict[str, int], places: int, connections: int) -> None:
+def test_connection_limit_is_derived_from_sequences_and_queue(
+    requested: dict[str, int], places: int, connections: int
+) -> None:
     limits = sim_config(max_num_seqs=places).limits
     assert most_connections(ServingConfig(**requested), limits) == connections
 
 
-def test_slow_clients_have_the_documented_seconds() -> None:
+def test_timeouts_equal_the_documented_values() -> None:
     found = ServerLimits(header_bytes=1, keep_alive_seconds=1, drain_seconds=1)
     assert (found.head_seconds, found.body_seconds, found.body_rate) == (10, 60, 16 * 1024)
     assert (found.discard_seconds, found.reader_seconds) == (5, 60)

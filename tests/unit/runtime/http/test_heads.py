@@ -243,7 +243,7 @@ def _path(target: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_no_stream_is_read_as_different_requests(seed: int) -> None:
+async def test_random_streams_are_parsed_like_h11(seed: int) -> None:
     chance, agreed = random.Random(seed), 0  # noqa: S311  # seeded
     for _ in range(STREAMS):
         data = stream(chance)
@@ -259,7 +259,7 @@ async def test_no_stream_is_read_as_different_requests(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_splits_of_the_network_have_no_effect(seed: int) -> None:
+async def test_split_streams_are_parsed_like_whole_streams(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311
     for _ in range(STREAMS // 2):
         data = stream(chance)

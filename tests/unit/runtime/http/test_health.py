@@ -27,7 +27,7 @@ def test_stall_beyond_the_timeout_is_not_alive() -> None:
     )
 
 
-def test_stalled_bucket_is_named() -> None:
+def test_message_of_a_stall_names_phase_and_bucket() -> None:
     stuck = report(Phase.CAPTURING, 31).model_copy(update={"decode": PhaseProgress(planned=1, current=(8, 1, 64))})
     said = why_not_alive(stuck, stall_timeout=30, heartbeat=0)
     assert said
@@ -53,12 +53,12 @@ def test_serving_is_ready() -> None:
     assert why_not_ready(report(Phase.SERVING), closing=False) is None
 
 
-def test_closing_is_not_ready() -> None:
+def test_serving_while_closing_is_not_ready() -> None:
     assert why_not_ready(report(Phase.SERVING), closing=True) is not None
 
 
 @pytest.mark.parametrize("phase", sorted(set(Phase) - {Phase.SERVING}))
-def test_any_other_phase_is_not_ready(phase: Phase) -> None:
+def test_any_phase_but_serving_is_not_ready(phase: Phase) -> None:
     assert why_not_ready(report(phase), closing=False) is not None
 
 

@@ -34,7 +34,7 @@ async def test_plan_of_many_buckets_has_no_series_by_bucket() -> None:
     assert families["gaudi_bucket_batches"] == []
 
 
-async def test_vision_tower_has_its_own_series() -> None:
+async def test_metrics_of_the_vision_tower_have_the_phase_vision() -> None:
     board = ReportBoard("0" * 64)
     board.update(vision=VisionProgress(planned=4, warmed=3))
     async with served(sim_config()) as api:

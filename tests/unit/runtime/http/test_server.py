@@ -31,7 +31,7 @@ def test_file_limit_is_raised_to_the_hard_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_connection_sends_every_piece_immediately() -> None:
+def test_connection_disables_the_nagle_algorithm() -> None:
     with bind(0) as listener, socket.create_connection(("127.0.0.1", listener.getsockname()[1])):
         accepted, _ = listener.accept()
         with accepted:

@@ -116,7 +116,7 @@ async def test_buckets_are_listed_with_their_traffic(status: StatusPort) -> None
     assert {tuple(row.bucket): row.hits for row in table.rows if row.hits} == {(1, 512, 0): 17}
 
 
-async def test_page_loads_only_from_its_own_port(status: StatusPort) -> None:
+async def test_page_contains_no_external_links_or_scripts(status: StatusPort) -> None:
     answer = await status.http.get("/")
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert not re.search(r"https?://|innerHTML|\bsrc=|\bhref=", answer.text)

@@ -66,11 +66,11 @@ def test_unknown_argument_is_passed(arguments: list[str]) -> None:
     assert list(wrong_arguments(arguments)) == []
 
 
-def test_extra_value_after_an_argument_is_refused() -> None:
+def test_value_that_is_no_argument_is_refused() -> None:
     assert list(wrong_arguments(["--cpu-offload-gb=4", "5"])) == [f"5 {NO_ARGUMENT}"]
 
 
-def test_each_wrong_argument_is_named() -> None:
+def test_each_wrong_argument_is_reported() -> None:
     assert len(list(wrong_arguments(["--port=1", "--host=::", "--cpu-offload-gb=4", "-q", "fp8"]))) == 3
 
 
@@ -78,10 +78,10 @@ KNOWN = [knob.name for knob in knobs().values() if knob.kind is Kind.ARGUMENT]
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_no_argument_of_the_table_is_accepted(name: str) -> None:
+def test_every_argument_of_the_table_is_refused(name: str) -> None:
     assert len(list(wrong_arguments([f"{name}=1"]))) == 1
 
 
 @given(st.lists(st.text(max_size=20), max_size=4))
-def test_any_words_are_checked_without_an_exception(words: list[str]) -> None:
+def test_any_arguments_are_checked_without_an_exception(words: list[str]) -> None:
     assert all(sentence for sentence in wrong_arguments(words))

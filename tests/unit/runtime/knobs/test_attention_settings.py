@@ -39,7 +39,7 @@ def test_padding_aware_buckets_are_sliced(tokens: int, change: dict[str, str], s
     assert found == FusedAttention(sliced_from=sliced_from)
 
 
-def test_neural_compressor_slices_nothing() -> None:
+def test_attention_is_not_sliced_with_neural_compressor() -> None:
     quantized = {"quantization": {"method": "inc", "configFile": "/q.json"}}
     assert fused_attention(vllm_config(bucketing=PADDED, model=quantized), {}) == FusedAttention()
 
@@ -59,15 +59,15 @@ def test_float32_has_a_bias_of_four_bytes() -> None:
     ],
     ids=str,
 )
-def test_no_bias_is_too_large_for_other_attention(sections: dict[str, Any]) -> None:
+def test_other_attention_settings_have_no_bias_limit(sections: dict[str, Any]) -> None:
     assert fused_attention(vllm_config(**sections), {}) is None
 
 
-def test_variable_of_the_pod_has_effect() -> None:
+def test_tile_variable_in_the_pod_environment_is_read() -> None:
     assert fused_attention(vllm_config(), {"VLLM_HPU_FSDPA_Q_TILE_ENABLE": "True"}) is None
 
 
-def test_slicing_is_not_advised_to_a_release_without_it() -> None:
+def test_tile_setting_is_ignored_by_a_release_without_tiles() -> None:
     tiled = vllm_config(**settings(VLLM_HPU_FSDPA_Q_TILE_ENABLE="true"))
     assert fused_attention(tiled, {}, can_tile=False) == FusedAttention()
 
@@ -93,7 +93,7 @@ def test_remedy_for_a_file_is_to_remove_the_bucket() -> None:
     )
 
 
-def test_unsplit_prompts_must_be_split_first() -> None:
+def test_message_for_unsplit_prompts_advises_chunked_prefill() -> None:
     whole = message_for(vllm_config(limits=LONG, engine={"chunkedPrefill": False}))
     assert "Set spec.engine.chunkedPrefill to true and lower spec.engine.maxNumBatchedTokens" in str(whole)
 

@@ -98,7 +98,7 @@ def test_valid_setting_is_passed(name: str, value: str) -> None:
     assert wrong_setting(name, value) is None
 
 
-def test_every_wrong_setting_is_named_in_the_order_of_names() -> None:
+def test_wrong_settings_are_reported_sorted_by_name() -> None:
     found = list(wrong_settings({"VLLM_USE_V1": "1", "HCCL_SOCKET_IFNAME": "rc", "LOG_LEVEL_ALL": "9"}))
     assert [sentence.split()[0] for sentence in found] == ["LOG_LEVEL_ALL", "VLLM_USE_V1"]
 
@@ -111,12 +111,12 @@ def test_every_wrong_setting_is_named_in_the_order_of_names() -> None:
         ("PT_LAZY_MODE", ["PT_HPU_LAZY_MODE"]),
     ],
 )
-def test_dashes_and_case_do_not_hide_the_nearest_name(name: str, near: list[str]) -> None:
+def test_nearest_names_ignore_dashes_and_case(name: str, near: list[str]) -> None:
     assert nearest_names(name) == near
 
 
 @pytest.mark.parametrize("name", [each.name for each in knobs().values() if each.home is not Home.SETTINGS])
-def test_every_other_knob_is_refused_with_a_reason(name: str) -> None:
+def test_every_knob_outside_of_settings_is_refused_with_a_reason(name: str) -> None:
     sentence = wrong_setting(name, "1")
     assert sentence is not None
     assert sentence.startswith((f"{name} is ", f"{name} cannot work here, because "))
@@ -132,7 +132,7 @@ def test_every_other_knob_is_refused_with_a_reason(name: str) -> None:
         "--kv-transfer-con={}",
     ],
 )
-def test_argument_that_cannot_work_is_refused(argument: str) -> None:
+def test_unsupported_argument_is_refused_in_every_spelling(argument: str) -> None:
     (sentence,) = wrong_arguments([argument])
     assert sentence.endswith(f"--kv-transfer-config {KV_TRANSFER}")
 
@@ -140,23 +140,23 @@ def test_argument_that_cannot_work_is_refused(argument: str) -> None:
 @pytest.mark.parametrize(
     "argument", ["--enable-prompt-embeds", "--enable_prompt_embeds=true", "--enable-prompt-e", "--enable-mm-embeds"]
 )
-def test_tensors_of_clients_are_refused(argument: str) -> None:
+def test_arguments_that_accept_tensors_of_clients_are_refused(argument: str) -> None:
     (sentence,) = wrong_arguments([argument])
     assert re.search(r"--enable-(prompt|mm)-embeds is not for users \(Tensors of clients", sentence)
 
 
-def test_value_that_cannot_work_is_refused_among_further_arguments() -> None:
+def test_setting_in_extra_args_is_refused_with_its_place() -> None:
     assert list(wrong_arguments(["--distributed-executor-backend=ray"])) == [
         "--distributed-executor-backend belongs into spec.engine.settings"
     ]
 
 
 @pytest.mark.parametrize("name", ["VLLM_HPU_MULTI_MODEL_CONFIG", "VLLM_NIXL_SIDE_CHANNEL_PORT", "UCX_TLS"])
-def test_variable_that_cannot_work_is_refused(name: str) -> None:
+def test_unsupported_variable_is_refused(name: str) -> None:
     assert list(wrong_variables([name])) == [wrong_setting(name, "1")]
 
 
-def test_variable_that_a_field_gives_the_engine_is_refused() -> None:
+def test_variable_that_a_field_sets_is_refused() -> None:
     assert list(wrong_variables(["PT_HPU_LAZY_MODE", "HF_TOKEN", "MY_OWN", "LOG_LEVEL_ALL"])) == [
         f"PT_HPU_LAZY_MODE is set by spec.engine.executionMode: {INSTEAD}"
     ]
@@ -172,7 +172,7 @@ def test_any_name_and_value_is_checked_without_an_exception(name: str, value: st
 
 
 @given(SETTINGS, st.one_of(st.integers().map(str), st.booleans().map(str), st.text(max_size=20)))
-def test_accepted_value_is_unchanged_by_a_second_pass(knob: Knob, value: str) -> None:
+def test_conversion_of_an_accepted_value_is_idempotent(knob: Knob, value: str) -> None:
     try:
         word = wire_value(knob, value)
     except ValueError:
@@ -180,5 +180,5 @@ def test_accepted_value_is_unchanged_by_a_second_pass(knob: Knob, value: str) ->
     assert wire_value(knob, word) == word
 
 
-def test_list_items_reach_the_engine_without_spaces() -> None:
+def test_list_items_are_passed_without_spaces() -> None:
     assert wire_value(knobs()["VLLM_DEBUG"], "defrag, fwd") == "defrag,fwd"

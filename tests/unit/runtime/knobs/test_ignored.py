@@ -16,7 +16,7 @@ def ignored(name: str, value: str, **sections: Any) -> list[str]:
     return list(ignored_knobs(vllm_config(engine=engine, **sections)))
 
 
-def test_setting_that_the_engine_reads_is_not_named() -> None:
+def test_setting_that_the_engine_reads_is_not_reported() -> None:
     assert ignored("VLLM_DEFRAG_THRESHOLD", "8") == []
 
 
@@ -29,36 +29,36 @@ def test_setting_that_the_engine_reads_is_not_named() -> None:
     ],
     ids=["sim", "vllm", "torch"],
 )
-def test_setting_that_another_engine_reads_is_named(engine: dict[str, str], who: str) -> None:
+def test_setting_ignored_by_the_engine_is_reported(engine: dict[str, str], who: str) -> None:
     assert ignored("VLLM_DEFRAG_THRESHOLD", "8", engine=engine) == [
         f"engine.settings VLLM_DEFRAG_THRESHOLD is ignored by {who}"
     ]
 
 
-def test_setting_that_the_strategy_ignores_is_named() -> None:
+def test_setting_ignored_by_the_strategy_is_reported() -> None:
     assert ignored("VLLM_HPU_FSDPA_SLICE_ENABLED", "true", bucketing={"strategy": "exponential"}) == [
         "engine.settings VLLM_HPU_FSDPA_SLICE_ENABLED is ignored by the Exponential strategy: it needs PaddingAware"
     ]
 
 
-def test_setting_that_the_mode_ignores_is_named() -> None:
+def test_setting_ignored_by_the_mode_is_reported() -> None:
     assert ignored("VLLM_T_COMPILE_FULLGRAPH", "true", engine={"executionMode": "hpuGraphs"}) == [
         "engine.settings VLLM_T_COMPILE_FULLGRAPH is ignored by execution mode HpuGraphs: it needs TorchCompile"
     ]
 
 
-def test_setting_of_the_launcher_names_its_replacement() -> None:
+def test_report_of_a_launcher_setting_names_its_replacement() -> None:
     assert ignored("ASYNC_SCHEDULING", "1") == [
         "engine.settings ASYNC_SCHEDULING is ignored: only the launcher of the ready-made image reads it, and this "
         "project starts the engine itself; use --async-scheduling instead"
     ]
 
 
-def test_setting_of_the_benchmark_is_named() -> None:
+def test_setting_of_the_benchmark_is_reported() -> None:
     assert ignored("CON_REQ", "8") == ["engine.settings CON_REQ is ignored: only the benchmark container reads it"]
 
 
-def test_field_that_the_mode_ignores_is_named() -> None:
+def test_field_ignored_by_the_mode_is_reported() -> None:
     config = vllm_config(engine={"executionMode": "eager"}, warmup={"failOnColdShapes": True})
     assert list(ignored_knobs(config)) == [
         "warmup.failOnColdShapes is ignored by execution mode Eager: it needs HpuGraphs or TorchCompile"
@@ -66,12 +66,12 @@ def test_field_that_the_mode_ignores_is_named() -> None:
 
 
 @pytest.mark.parametrize("mode", ["hpuGraphs", "torchCompile"])
-def test_cold_shapes_are_refused_in_both_graph_modes(mode: str) -> None:
+def test_fail_on_cold_shapes_is_not_ignored_in_graph_modes(mode: str) -> None:
     config = vllm_config(engine={"executionMode": mode}, warmup={"failOnColdShapes": True})
     assert list(ignored_knobs(config)) == []
 
 
-def test_field_that_only_a_card_reads_is_named() -> None:
+def test_field_that_only_a_card_reads_is_reported() -> None:
     cpu = {"device": "cpu", "executionMode": "torchCompile"}
     config = vllm_config(engine=cpu, warmup={"failOnColdShapes": True})
     assert list(ignored_knobs(config)) == ["warmup.failOnColdShapes is ignored by device cpu: it needs hpu"]
@@ -98,7 +98,7 @@ RANGES = [knob for knob in FIELDS if knob.use[0].startswith(("bucketing.prompt."
 
 @pytest.mark.parametrize("knob", RANGES, ids=lambda knob: knob.name)
 @pytest.mark.parametrize("strategy", RANGED_STRATEGIES)
-def test_table_and_planner_agree_on_what_a_strategy_reads(knob: Knob, strategy: Strategy) -> None:
+def test_table_and_planner_agree_on_ranges_that_a_strategy_reads(knob: Knob, strategy: Strategy) -> None:
     _, phase, dimension, setting = knob.use[0].split(".")
     policy = BucketPolicy.model_validate({"strategy": strategy, phase: {dimension: {setting: 8}}})
     long = Limits(max_model_len=8192, max_num_seqs=8, max_num_batched_tokens=8192, prefix_caching=True)

@@ -23,7 +23,7 @@ def test_row_of_a_refused_knob_names_its_replacement() -> None:
     assert "| `VLLM_DELAYED_SAMPLING` | old engine only | `--async-scheduling` |" in PAGE
 
 
-def test_row_states_the_needs_of_the_knob() -> None:
+def test_row_names_the_strategy_that_the_knob_requires() -> None:
     assert "Splits fused attention of long prompts into chunks. Only with strategy PaddingAware. |" in PAGE
 
 

@@ -23,7 +23,7 @@ def args(**sections: Any) -> tuple[str, ...]:
     return render_engine_options(vllm_config(**sections)).args
 
 
-def test_fields_and_the_renderer_know_the_same_knobs() -> None:
+def test_renderer_sets_exactly_the_knobs_of_fields() -> None:
     owned = {knob.name for knob in knobs().values() if knob.home is Home.FIELD and knob.reader in ENGINE}
     assert set(field_values(vllm_config())) == owned
 
@@ -65,7 +65,7 @@ def test_arguments_of_a_plain_model() -> None:
     ("mode", "lazy", "eager"),
     [("hpuGraphs", "1", False), ("lazy", "1", True), ("torchCompile", "0", False), ("eager", "0", True)],
 )
-def test_execution_mode_is_a_bridge_and_a_flag(mode: str, lazy: str, eager: bool) -> None:
+def test_execution_mode_sets_lazy_mode_and_enforce_eager(mode: str, lazy: str, eager: bool) -> None:
     engine = {"executionMode": mode}
     assert env(engine=engine)["PT_HPU_LAZY_MODE"] == lazy
     assert ("--enforce-eager" in args(engine=engine)) is eager
@@ -75,7 +75,7 @@ def test_execution_mode_is_a_bridge_and_a_flag(mode: str, lazy: str, eager: bool
     ("device", "mode", "rendered"),
     [("cpu", "eager", "1"), ("cpu", "torchCompile", None), ("hpu", "eager", None)],
 )
-def test_eager_mode_without_a_card_compiles_nothing(device: str, mode: str, rendered: str | None) -> None:
+def test_eager_mode_on_a_cpu_disables_dynamo(device: str, mode: str, rendered: str | None) -> None:
     assert env(engine={"device": device, "executionMode": mode}).get("TORCHDYNAMO_DISABLE") == rendered
 
 
@@ -97,12 +97,12 @@ def test_ranges_that_a_strategy_ignores_are_not_rendered() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["file", "optimal"])
-def test_own_strategy_is_not_passed_to_the_plugin(strategy: str) -> None:
+def test_strategies_file_and_optimal_are_not_passed_to_the_plugin(strategy: str) -> None:
     """The buckets are passed to the plugin when they are planned, so it needs neither a strategy nor a file."""
     assert not {"VLLM_BUCKETING_STRATEGY", "VLLM_BUCKETING_FROM_FILE"} & set(env(bucketing={"strategy": strategy}))
 
 
-def test_maximum_of_prompts_in_a_step_follows_the_limits() -> None:
+def test_largest_prompt_batch_size_is_max_num_prefill_seqs() -> None:
     limits = {"maxModelLen": 4096, "maxNumSeqs": 32, "maxNumBatchedTokens": 2048, "maxNumPrefillSeqs": 4}
     assert env(limits=limits)["VLLM_PROMPT_BS_BUCKET_MAX"] == "4"
 
@@ -129,7 +129,7 @@ def test_cpu_gets_no_settings_of_cards() -> None:
 
 
 @pytest.mark.parametrize(("method", "card", "cpu"), [("awq", "awq_hpu", "awq"), ("fp8", "fp8", "fp8")])
-def test_quantization_has_the_name_of_the_device(method: str, card: str, cpu: str) -> None:
+def test_quantization_argument_depends_on_the_device(method: str, card: str, cpu: str) -> None:
     model = {"quantization": {"method": method}}
     assert f"--quantization={card}" in args(model=model)
     assert f"--quantization={cpu}" in args(model=model, engine=CPU)
@@ -165,7 +165,7 @@ def test_media_per_prompt_are_limited_unless_configured(rendered: dict[str, int]
     assert f"--limit-mm-per-prompt={limits}" in args(model={"itemsPerPrompt": rendered})
 
 
-def test_served_names_with_a_blank_are_not_split() -> None:
+def test_served_names_with_a_space_are_not_split() -> None:
     found = args(model={"servedNames": ["my model", "chat"]})
     assert found[found.index("--served-model-name") + 1 :][:2] == ("my model", "chat")
 
@@ -183,7 +183,7 @@ def test_settings_are_rendered_as_values_and_flags() -> None:
     assert {"--async-scheduling", "--no-enable-log-requests", "--generation-config=vllm"} <= set(found.args)
 
 
-def test_further_arguments_come_last() -> None:
+def test_extra_args_are_the_last_arguments() -> None:
     assert args(engine={"extraArgs": ["--cpu-offload-gb=4"]})[-1] == "--cpu-offload-gb=4"
 
 
@@ -222,7 +222,7 @@ def test_all_wrong_settings_are_refused_together() -> None:
     )
 
 
-def test_every_setting_of_the_engine_reaches_it() -> None:
+def test_every_engine_setting_is_rendered() -> None:
     samples = {
         "bool": "true", "int": "1024", "float": "1", "path": "/a", "json": "{}", "string": "a", "list": "1",
     }  # fmt: skip
@@ -236,7 +236,7 @@ def test_every_setting_of_the_engine_reaches_it() -> None:
 
 
 @given(st.dictionaries(st.sampled_from(["LOG_LEVEL_ALL", "VLLM_DEFRAG_THRESHOLD", "--async-scheduling"]), st.just("1")))
-def test_order_of_settings_does_not_matter(settings: dict[str, str]) -> None:
+def test_order_of_settings_does_not_change_the_result(settings: dict[str, str]) -> None:
     turned = dict(reversed(settings.items()))
     assert render_engine_options(vllm_config(engine={"settings": settings})) == render_engine_options(
         vllm_config(engine={"settings": turned})
@@ -250,7 +250,7 @@ def test_rendering_accepts_a_deserialized_config() -> None:
     ) == render_engine_options(config)
 
 
-def test_every_range_setting_sets_its_own_variable() -> None:
+def test_each_range_setting_sets_the_variable_of_its_dimension() -> None:
     sections = {
         "PROMPT_BS": ("prompt", "batchSize"),
         "PROMPT_QUERY": ("prompt", "query"),

@@ -21,7 +21,7 @@ def test_method_and_number_of_drafts_are_read(setting: str, expected: Speculatio
     assert speculation({"--speculative-config": setting}) == expected
 
 
-def test_nothing_is_drafted_without_the_setting() -> None:
+def test_speculation_is_none_without_the_setting() -> None:
     assert speculation({}) is None
 
 

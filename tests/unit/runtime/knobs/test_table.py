@@ -24,7 +24,7 @@ def test_table_has_every_knob_of_the_public_releases() -> None:
     assert len([knob for knob in ROWS if knob.sources != ("torch",)]) == 387
 
 
-def test_every_current_knob_is_reachable() -> None:
+def test_no_current_knob_is_refused() -> None:
     assert names([knob for knob in knobs_of(Home.REFUSED) if knob.status is Status.CURRENT]) == []
 
 
@@ -32,7 +32,7 @@ def test_only_current_knobs_are_settings() -> None:
     assert names([knob for knob in knobs_of(Home.SETTINGS) if knob.status is not Status.CURRENT]) == []
 
 
-def test_knob_of_a_field_names_it() -> None:
+def test_knob_of_a_field_has_its_name_and_a_reader() -> None:
     assert names([knob for knob in knobs_of(Home.FIELD) if not knob.use or knob.reader is None]) == []
 
 
@@ -40,7 +40,7 @@ def test_every_row_names_its_sources() -> None:
     assert names([knob for knob in ROWS if not knob.sources]) == []
 
 
-def test_setting_has_a_reader() -> None:
+def test_every_setting_has_a_reader() -> None:
     assert names([knob for knob in knobs_of(Home.SETTINGS) if knob.reader is None]) == []
 
 
@@ -48,14 +48,14 @@ def test_refused_knob_has_no_reader() -> None:
     assert names([knob for knob in knobs_of(Home.REFUSED) if knob.reader is not None]) == []
 
 
-def test_successor_of_a_knob_is_no_worse_than_itself() -> None:
+def test_replacement_of_a_knob_is_not_refused() -> None:
     """The one exception is a renamed switch for developers."""
     worse = [knob for knob in ROWS for each in knob.use if each in knobs() and knobs()[each].home is Home.REFUSED]
     assert names(worse) == ["VLLM_ENABLE_EXPERIMENTAL_FLAGS"]
 
 
 @pytest.mark.parametrize("knob", ROWS, ids=lambda knob: knob.name)
-def test_name_is_spelled_as_its_kind(knob: Knob) -> None:
+def test_name_has_the_spelling_of_an_argument_or_variable(knob: Knob) -> None:
     pattern = r"--[a-z][a-z_-]*" if knob.kind is Kind.ARGUMENT else r"[A-Z][A-Za-z0-9_]*"
     assert re.fullmatch(pattern, knob.name)
 
@@ -66,7 +66,7 @@ def test_boolean_has_two_values_or_is_a_flag() -> None:
     assert names([knob for knob in truths if (knob.range == FLAG) != (knob.kind is Kind.ARGUMENT)]) == []
 
 
-def test_choice_has_values() -> None:
+def test_knob_of_type_enum_has_values() -> None:
     assert names([knob for knob in ROWS if knob.type is Type.ENUM and not all(knob.words)]) == []
 
 
@@ -77,7 +77,7 @@ def test_bounds_of_numbers_are_in_order() -> None:
     assert names([knob for knob in numbers if knob.bounds == (None, None)]) == ["VLLM_MINIMAX_M3_MOE_TOKEN_TILE"]
 
 
-def test_needs_are_existing_strategies_modes_and_devices() -> None:
+def test_requirements_are_existing_strategies_modes_or_devices() -> None:
     known = {"strategy": set(Strategy), "mode": set(ExecutionMode), "device": {"cpu", "hpu"}}
     wrong = [k.name for k in ROWS for key, values in k.needs.items() if not set(values) <= known.get(key, set())]
     assert wrong == []

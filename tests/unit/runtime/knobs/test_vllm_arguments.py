@@ -27,7 +27,7 @@ def test_every_supported_release_is_recorded() -> None:
     assert {pair.vllm for pair in PAIRS} == RELEASES.keys()
 
 
-def test_table_states_arguments_that_an_older_release_lacks() -> None:
+def test_meaning_names_releases_without_the_argument() -> None:
     assert {
         (release, knob.name) for release, taken in RELEASES.items() for knob in PASSED if knob.name not in taken
     } == (LACKS)
@@ -36,7 +36,7 @@ def test_table_states_arguments_that_an_older_release_lacks() -> None:
 
 
 @pytest.mark.parametrize("knob", PASSED, ids=lambda knob: knob.name)
-def test_passed_argument_exists(knob: Knob) -> None:
+def test_passed_argument_exists_in_vllm(knob: Knob) -> None:
     assert knob.name in RECORD
 
 
@@ -46,16 +46,16 @@ def test_flag_can_be_negated(knob: Knob) -> None:
 
 
 @pytest.mark.parametrize("knob", [each for each in PASSED if each.type is Type.ENUM], ids=lambda knob: knob.name)
-def test_every_choice_is_known(knob: Knob) -> None:
+def test_values_of_an_enum_argument_are_accepted_by_vllm(knob: Knob) -> None:
     assert set(knob.words) <= set(RECORD[knob.name] or knob.words)
 
 
-def test_refused_argument_exists() -> None:
+def test_refused_argument_exists_in_vllm() -> None:
     owned = {knob.name for knob in ARGUMENTS if knob.home is Home.REFUSED and knob.status is Status.OWNED}
     assert owned - RECORD.keys() == set()
 
 
-def test_no_argument_of_vllm_abbreviates_a_table_row() -> None:
+def test_no_vllm_argument_is_a_prefix_of_a_table_row() -> None:
     """extraArgs refuses abbreviations, because vLLM accepts them."""
     spelled = {knob.name.replace("_", "-") for knob in ARGUMENTS}
     free = RECORD.keys() - spelled - {f"--no-{name[2:]}" for name in spelled}

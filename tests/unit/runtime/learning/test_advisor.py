@@ -102,7 +102,7 @@ async def test_failed_comparison_is_logged_and_advice_stays(caplog: pytest.LogCa
 
 
 @pytest.mark.parametrize(("prompts", "steps"), [(9, 5000), (5000, 9), (5000, 0)])
-async def test_nothing_is_compared_before_enough_batches(prompts: int, steps: int) -> None:
+async def test_plans_are_not_compared_before_enough_batches(prompts: int, steps: int) -> None:
     board, comparisons = board_with(prompts, steps), Comparisons()
     async with advising(board, comparisons):
         for _ in range(50):
@@ -112,7 +112,7 @@ async def test_nothing_is_compared_before_enough_batches(prompts: int, steps: in
         await asyncio.wait_for(comparisons.over.wait(), 30)
 
 
-def test_another_process_compares_plans_once_an_hour() -> None:
+def test_plans_are_compared_in_a_process_every_hour() -> None:
     assert (USUAL_SCHEDULE.ask, USUAL_SCHEDULE.every) == (compare, 3600)
 
 
@@ -125,7 +125,7 @@ def unified() -> BucketPolicy:
 
 
 @pytest.mark.parametrize("policy", [BucketPolicy, unified])
-def test_warm_up_that_measured_nothing_has_no_question(policy: Callable[[], BucketPolicy]) -> None:
+def test_warm_up_without_measured_steps_has_no_question(policy: Callable[[], BucketPolicy]) -> None:
     config = sim_config().model_copy(update={"bucketing": policy()})
     assert question_of(config, BLOCKS, None) is None
     assert (question_of(config, BLOCKS, PACE) is None) == (policy is unified)

@@ -41,11 +41,11 @@ def test_advice_has_graphs_seconds_and_padding_of_both_plans() -> None:
 
 
 @pytest.mark.parametrize(("more", "advised"), [(0.0, True), (-0.1, False)])
-def test_saving_a_third_of_the_warm_up_suffices(more: float, advised: bool) -> None:
+def test_advice_requires_saving_a_third_of_the_warm_up(more: float, advised: bool) -> None:
     assert (advise(question(LEARNED_SECONDS * 1.5 + more)) is not None) == advised
 
 
-def test_time_outside_of_buckets_is_not_saved() -> None:
+def test_warm_up_seconds_outside_of_buckets_are_not_saved() -> None:
     seconds = LEARNED_SECONDS * 3
     assert advise(question(seconds)) is not None
     assert advise(question(seconds + 1000, other_seconds=1000)) is None
@@ -56,7 +56,7 @@ def test_plan_with_less_padding_than_the_learned_one_is_kept() -> None:
 
 
 @pytest.mark.parametrize("phase", ["prompt", "decode"])
-def test_more_padding_in_one_phase_keeps_the_plan(phase: str) -> None:
+def test_advice_requires_less_padding_in_both_phases(phase: str) -> None:
     mine, other = (
         [line for line in EXACT.splitlines() if (", 1, " in line) == (decode == "decode")]
         for decode in (phase, "decode" if phase == "prompt" else "prompt")
@@ -78,7 +78,7 @@ def test_plan_learned_from_the_same_traffic_gets_no_advice() -> None:
     assert advise(asked) is None
 
 
-def test_budget_of_the_policy_is_that_of_the_learned_plan() -> None:
+def test_learned_policy_keeps_the_budget_of_the_policy() -> None:
     known = BucketPolicy(strategy=Strategy.OPTIMAL, optimal=OptimalSettings(prompt_graphs=3, traffic="prompt 1 9 0 1"))
     learned = learned_policy(known, MET).optimal
     assert learned is not None
@@ -86,7 +86,7 @@ def test_budget_of_the_policy_is_that_of_the_learned_plan() -> None:
     assert read_traffic(learned.traffic or "") == MET
 
 
-def test_no_budget_is_the_default_of_a_learned_plan() -> None:
+def test_learned_policy_has_no_budget_by_default() -> None:
     learned = learned_policy(BucketPolicy(), MET).optimal
     assert learned is not None
     assert learned.model_dump(exclude={"traffic"}, exclude_none=True) == {}

@@ -14,7 +14,7 @@ from tests.unit.runtime.learning.questions import question
 from tests.unit.runtime.runtime_process import wait_until
 
 
-async def test_process_returns_the_same_advice() -> None:
+async def test_process_returns_the_same_advice_as_the_function() -> None:
     assert await compare(question(), niceness=0) == advise(question())
     assert await compare(question(1.0), niceness=0) is None
 
@@ -33,7 +33,7 @@ def test_process_sets_its_limits_before_it_reads_input() -> None:
         started.communicate()
 
 
-def test_process_gets_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_of_the_process_contains_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "secret")
     started = comparison_process.start_comparison()
     try:

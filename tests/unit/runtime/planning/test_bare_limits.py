@@ -23,7 +23,7 @@ def read(**more: Any) -> Any:
     return read_bare_limits({**SHORT, **more})
 
 
-def test_bare_limits_are_the_limits_of_the_planner() -> None:
+def test_every_bare_limit_is_read() -> None:
     assert read_bare_limits(FULL).limits == Limits(
         max_model_len=1024,
         max_num_seqs=8,
@@ -68,7 +68,7 @@ def test_policy_without_variables_sets_no_range() -> None:
         ("Unified", Strategy.UNIFIED),
     ],
 )
-def test_strategy_is_read_by_each_of_its_names(name: str, strategy: Strategy) -> None:
+def test_strategy_is_read_by_short_and_full_names(name: str, strategy: Strategy) -> None:
     assert read(strategy=name).strategy is strategy
 
 
@@ -90,7 +90,7 @@ def test_strategy_is_read_by_each_of_its_names(name: str, strategy: Strategy) ->
         ({"prompt": ["sha256"]}, "Extra inputs are not permitted"),
     ],
 )
-def test_field_that_is_wrong_is_refused(more: dict[str, Any], sentence: str) -> None:
+def test_wrong_field_is_refused(more: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValidationError) as refused:
         read(**more)
     assert sentence in str(refused.value)
@@ -101,15 +101,15 @@ def test_release_1_22_has_exponential_and_unified_plans(strategy: str) -> None:
     assert read(strategy=strategy, release="1.22").release == "1.22"
 
 
-def test_expected_answers_of_a_vector_are_ignored() -> None:
+def test_expected_results_of_a_test_vector_are_ignored() -> None:
     recorded = {"count": 1, "sha256": "0"}
     assert read(prompt=recorded, decode=recorded, lookups=[]) == read()
 
 
-def test_variable_as_text_is_read_as_its_number() -> None:
+def test_variable_may_be_a_number_in_quotes() -> None:
     assert read(strategy="lin", env={"VLLM_DECODE_BLOCK_BUCKET_STEP": "7"}).policy.decode.blocks.step == 7
 
 
-def test_wrong_variable_is_named() -> None:
+def test_wrong_variable_is_reported() -> None:
     with pytest.raises(ConfigError, match=r"^VLLM_PROMPT_BS_BUCKET_MAX: 'many' is not a whole number$"):
         _ = read(strategy="lin", env={"VLLM_PROMPT_BS_BUCKET_MAX": "many"}).policy

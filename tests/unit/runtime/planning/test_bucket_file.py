@@ -11,11 +11,11 @@ def buckets(text: str) -> list[Bucket]:
     return [entry.bucket for entry in read_bucket_file(text)]
 
 
-def test_integers_make_one_bucket() -> None:
+def test_line_of_three_integers_is_one_bucket() -> None:
     assert buckets("(1, 2048, 0)") == [Bucket(1, 2048, 0)]
 
 
-def test_lists_and_ranges_result_in_their_product() -> None:
+def test_lists_and_ranges_are_expanded_to_their_product() -> None:
     assert buckets("([1, 2], 1, range(256, 512, 128))") == [
         Bucket(1, 1, 256),
         Bucket(1, 1, 384),
@@ -24,11 +24,11 @@ def test_lists_and_ranges_result_in_their_product() -> None:
     ]
 
 
-def test_range_without_step_counts_by_one() -> None:
+def test_range_without_step_has_step_one() -> None:
     assert buckets("(1, 1, range(2, 4))") == [Bucket(1, 1, 2), Bucket(1, 1, 3)]
 
 
-def test_comments_and_blank_lines_are_skipped_but_counted() -> None:
+def test_line_numbers_include_comments_and_blank_lines() -> None:
     assert [entry.line for entry in read_bucket_file("# head # more\n\n(1, 128, 0)  # short\n")] == [3]
 
 
@@ -87,7 +87,7 @@ def test_bad_line_is_quoted() -> None:
 
 
 @pytest.mark.parametrize("line", ["(1, 128)", "(1, 128", "1"])
-def test_line_that_is_no_tuple_of_three_is_quoted_completely(line: str) -> None:
+def test_line_that_is_no_tuple_of_three_is_refused(line: str) -> None:
     with pytest.raises(PlanImpossible) as refused:
         buckets(line)
     assert str(refused.value) == f"bucket file, line 1: {NO_TUPLE}: {line!r}"

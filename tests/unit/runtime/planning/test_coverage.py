@@ -135,15 +135,13 @@ def check(plan: BucketPlan, limits: Limits, kv_blocks: int) -> None:
 
 @given(PLANS, small_limits(), st.integers(1, 20))
 @settings(max_examples=300)
-def test_gaps_and_totals_of_any_plan_are_those_of_scan(plan: BucketPlan, limits: Limits, kv_blocks: int) -> None:
+def test_gaps_of_any_plan_equal_those_of_a_scan(plan: BucketPlan, limits: Limits, kv_blocks: int) -> None:
     check(plan, limits, kv_blocks)
 
 
 @given(POLICIES, small_limits(), st.integers(1, 20))
 @settings(max_examples=150)
-def test_gaps_and_totals_of_public_strategies_are_those_of_scan(
-    policy: BucketPolicy, limits: Limits, kv_blocks: int
-) -> None:
+def test_gaps_of_every_strategy_equal_those_of_a_scan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> None:
     try:
         plan = make_plan(policy, limits, kv_blocks)
     except PlanImpossible:
@@ -152,7 +150,7 @@ def test_gaps_and_totals_of_public_strategies_are_those_of_scan(
 
 
 @given(PLANS, small_limits(), st.integers(1, 20))
-def test_no_gap_is_inside_another(plan: BucketPlan, limits: Limits, kv_blocks: int) -> None:
+def test_no_gap_begins_inside_another_gap(plan: BucketPlan, limits: Limits, kv_blocks: int) -> None:
     found = plan_coverage(plan, limits, kv_blocks)
     for coverage in (found.prompt, found.decode):
         firsts = [gap.first for gap in coverage.gaps]
@@ -176,7 +174,7 @@ RANGES = st.builds(RangeSettings, min=st.integers(1, 6), step=st.integers(1, 6),
     st.integers(1, 20),
 )
 @settings(max_examples=300)
-def test_every_step_by_tokens_has_a_bucket_for_any_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> None:
+def test_plan_by_tokens_has_no_gap_for_any_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> None:
     by_tokens = limits.model_copy(update={"steps_by_tokens": True, "gapless": True})
     plan = make_plan(policy, by_tokens, kv_blocks)
     assert plan_coverage(plan, by_tokens, kv_blocks).sentence() is None
@@ -184,7 +182,7 @@ def test_every_step_by_tokens_has_a_bucket_for_any_ranges(policy: BucketPolicy, 
     assert max(bucket.query_len for bucket in plan.prompt) == tokens, "the scheduler's budget has a bucket of its own"
 
 
-def test_file_that_ends_below_the_budget_leaves_a_named_gap() -> None:
+def test_bucket_file_below_the_token_budget_has_a_gap() -> None:
     limits = Limits(max_model_len=256, max_num_seqs=1, max_num_batched_tokens=512, block_size=32, steps_by_tokens=True)
     policy = BucketPolicy(strategy=Strategy.FILE, file="(1, [64, 384], 0)\n(1, 1, 8)")
     assert plan_coverage(make_plan(policy, limits, 8), limits, 8).prompt.gaps == (
@@ -258,7 +256,7 @@ def test_plan_without_gaps_has_no_message() -> None:
     assert found.sentence() is None
 
 
-def test_share_that_rounds_to_zero_is_not_zero() -> None:
+def test_share_that_rounds_to_zero_is_under_0_1_percent() -> None:
     coverage = PhaseCoverage(PROMPT, 100_000, 1, 1, (Gap(Bucket(1, 9, 0), Bucket(1, 9, 0)),))
     assert coverage.sentence() == (f"under 0.1 % {WITHOUT} 1 gap from (1, 9, 0) to (1, 9, 0)")
 
@@ -268,19 +266,19 @@ def test_share_below_a_thousandth_is_described_as_less() -> None:
     assert (coverage.sentence() or "").startswith("under 0.1 % ")
 
 
-def test_share_of_a_thousandth_is_a_percentage() -> None:
+def test_share_of_a_thousandth_is_0_1_percent() -> None:
     coverage = PhaseCoverage(PROMPT, 1000, 1, 1, (Gap(Bucket(1, 9, 0), Bucket(1, 9, 0)),))
     assert coverage.sentence() == (f"0.1 % {WITHOUT} 1 gap from (1, 9, 0) to (1, 9, 0)")
 
 
-def test_gaps_of_both_phases_are_one_message() -> None:
+def test_gaps_of_both_phases_are_joined_to_one_message() -> None:
     gap = (Gap(Bucket(1, 9, 0), Bucket(1, 9, 0)),)
     found = Uncovered(PhaseCoverage(PROMPT, 10, 1, 1, gap), PhaseCoverage(DECODE, 10, 2, 1, gap))
     first, second = found.sentences()
     assert found.sentence() == f"{first}; {second}"
 
 
-def test_corner_that_is_longer_than_the_model_is_no_gap() -> None:
+def test_corner_beyond_the_model_length_is_no_gap() -> None:
     limits = Limits(
         max_model_len=16,
         max_num_seqs=1,
@@ -293,13 +291,13 @@ def test_corner_that_is_longer_than_the_model_is_no_gap() -> None:
     assert plan_coverage(BucketPlan(stairs, (Bucket(1, 1, 4),)), limits, 4).prompt.gaps == ()
 
 
-def test_gap_of_larger_batch_that_begins_earlier_is_named() -> None:
+def test_gaps_of_smaller_and_larger_batches_are_both_reported() -> None:
     limits = Limits(max_model_len=10, max_num_seqs=2, block_size=1, max_num_batched_tokens=10)
     found = plan_coverage(BucketPlan((Bucket(1, 10, 0),), (Bucket(1, 1, 5), Bucket(2, 1, 4))), limits, 10).decode
     assert [gap.first for gap in found.gaps] == [Bucket(1, 1, 6), Bucket(2, 1, 5)]
 
 
-def test_only_the_largest_batch_size_without_a_bucket_is_gap() -> None:
+def test_batch_size_without_a_bucket_is_a_gap() -> None:
     limits = Limits(max_model_len=8, max_num_seqs=4, max_num_batched_tokens=32, block_size=1)
     plan = BucketPlan((Bucket(3, 8, 0),), (Bucket(3, 1, 32),))
     found = plan_coverage(plan, limits, 32)
@@ -307,14 +305,14 @@ def test_only_the_largest_batch_size_without_a_bucket_is_gap() -> None:
     assert [gap.first for gap in found.decode.gaps] == [Bucket(4, 1, 4)]
 
 
-def test_batch_sizes_above_the_largest_multiple_of_step_are_gap() -> None:
+def test_batch_sizes_above_the_last_step_are_a_gap() -> None:
     """Linear decode batch sizes end at a multiple of 32, so 97 to 100 sequences have no bucket."""
     given = RECORDED.model_copy(update={"max_num_seqs": 100})
     found = plan_coverage(make_plan(BucketPolicy(strategy=Strategy.LINEAR), given, 3000), given, 3000)
     assert [gap.first for gap in found.decode.gaps] == [Bucket(97, 1, 97)]
 
 
-def test_later_pieces_of_prompts_have_context() -> None:
+def test_split_prompts_have_a_gap_without_context_buckets() -> None:
     """The plugin's own plan has no context without prefix caching, so later pieces have no bucket."""
     given = Limits(max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=512, splits_prompts=True)
     plan = make_plan(BucketPolicy(), given.model_copy(update={"splits_prompts": None}), 32)
@@ -330,7 +328,7 @@ def test_number_of_gaps_is_complete_if_the_list_is_cut() -> None:
     assert (len(found.gaps), found.gap_count) == (MAX_GAPS, steps + 1)
 
 
-def test_decode_buckets_of_wide_settings_hold_every_batch() -> None:
+def test_decode_buckets_of_linear_ranges_cover_every_batch() -> None:
     wide = BucketPolicy(strategy=Strategy.LINEAR)
     wide = wide.model_copy(
         update={"decode": wide.decode.model_copy(update={"batch_size": RangeSettings(min=1, step=4, max=16)})}

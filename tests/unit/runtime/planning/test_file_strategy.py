@@ -25,7 +25,7 @@ def test_file_buckets_are_split_by_query_length() -> None:
     assert plan.decode == ((4, 1, 64),)
 
 
-def test_file_bucket_that_breaks_rule_is_reported_with_its_line() -> None:
+def test_dropped_file_bucket_is_reported_with_its_line() -> None:
     plan = make_plan(file("(1, 128, 0)\n\n(1, 4096, 0)\n(1, 1, 8)"), LIMITS, kv_blocks=64)
     assert plan.warnings == (f"bucket file, line 3: (1, 4096, 0) was dropped: {Rule.QUERY_TOO_LONG}",)
 
@@ -37,7 +37,7 @@ def test_empty_file_is_refused() -> None:
         make_plan(BucketPolicy(strategy=Strategy.FILE), LIMITS, kv_blocks=64)
 
 
-def test_file_decode_buckets_are_filtered_like_those_of_ranges() -> None:
+def test_decode_buckets_of_a_file_are_filtered_and_limited() -> None:
     """Buckets with fewer blocks than sequences are dropped.
 
     In other buckets, the blocks are limited to the number that the sequences can use.
@@ -63,7 +63,7 @@ def test_file_without_decode_buckets_is_refused() -> None:
         make_plan(file("(1, 128, 0)"), LIMITS, kv_blocks=64)
 
 
-def staircases(sizes: int, steps: int) -> BucketPolicy:
+def policy_with_steps(sizes: int, steps: int) -> BucketPolicy:
     """Return a file whose largest batch size has `steps` buckets, so that every batch size has as many steps."""
     lines = [f"({sizes}, {steps - at + 1}, {at})" for at in range(steps)]
     return file("\n".join([*lines, f"(range(1, {sizes}), 2, 0)", "(1, 1, 8)"]))
@@ -81,13 +81,13 @@ WIDE = Limits(
 
 def test_file_with_too_many_steps_is_refused_by_its_field() -> None:
     with pytest.raises(PlanImpossible, match=r"^bucketing\.file: for each of its 501 prompt batch sizes"):
-        make_plan(staircases(501, 500), WIDE, kv_blocks=64)
+        make_plan(policy_with_steps(501, 500), WIDE, kv_blocks=64)
 
 
 def test_file_with_as_many_steps_as_allowed_is_planned() -> None:
-    assert len(make_plan(staircases(500, 500), WIDE, kv_blocks=64).prompt) == 500 + 499
+    assert len(make_plan(policy_with_steps(500, 500), WIDE, kv_blocks=64).prompt) == 500 + 499
 
 
-def test_batch_sizes_above_maxnumprefillseqs_count_no_steps() -> None:
+def test_batch_sizes_above_max_num_prefill_seqs_add_no_steps() -> None:
     limits = WIDE.model_copy(update={"max_num_prefill_seqs": 100})
-    assert len(make_plan(staircases(501, 500), limits, kv_blocks=64).prompt) == 500 + 500
+    assert len(make_plan(policy_with_steps(501, 500), limits, kv_blocks=64).prompt) == 500 + 500

@@ -33,13 +33,13 @@ def kept(most_bytes: int) -> tuple[KeptPlans, Counter[int]]:
     return KeptPlans(most_bytes, planner), planner.made
 
 
-def test_plan_is_made_once() -> None:
+def test_plan_of_equal_inputs_is_made_once() -> None:
     plans, made = kept(BYTES)
     assert plans.get(POLICY, LIMITS, 300) == plans.get(POLICY.model_copy(), LIMITS.model_copy(), 300) == PLAN
     assert made == {300: 1}
 
 
-def test_each_setting_has_its_own_plan() -> None:
+def test_policy_and_limits_are_part_of_the_cache_key() -> None:
     plans, made = kept(2**20)
     plans.get(POLICY, LIMITS, 300)
     plans.get(BucketPolicy(strategy=Strategy.LINEAR), LIMITS, 300)
@@ -54,14 +54,14 @@ def test_least_recently_used_plan_is_removed() -> None:
     assert made == {300: 1, 301: 2, 302: 1}
 
 
-def test_removed_plan_frees_its_bytes() -> None:
+def test_removed_plans_do_not_count_towards_the_cache_size() -> None:
     plans, made = kept(2 * BYTES)
     for blocks in (*range(300, 310), 308, 309):
         plans.get(POLICY, LIMITS, blocks)
     assert set(made.values()) == {1}
 
 
-def test_plan_larger_than_the_cache_is_kept_alone() -> None:
+def test_plan_larger_than_the_cache_is_the_only_cached_plan() -> None:
     plans, made = kept(1)
     for blocks in (300, 300, 301, 301, 300):
         plans.get(POLICY, LIMITS, blocks)
@@ -80,7 +80,7 @@ def test_error_is_cached_with_its_field() -> None:
     assert made == {300: 1}
 
 
-def test_text_of_a_policy_counts() -> None:
+def test_bytes_of_a_bucket_file_count_towards_the_cache_size() -> None:
     text = f"# {'x' * BYTES}\n(1, 1024, 0)\n(4, 1, 300)\n"
     policy = BucketPolicy(strategy=Strategy.FILE, file=text)
     plans, made = kept(2 * BYTES)

@@ -27,13 +27,13 @@ from gaudi_runtime.planning.old_releases import exponential_fill, plan_1_22, pla
         ((1, 128, 769, 8), True, [128, 256, 384, 512, 640, 768, 769]),
     ],
 )
-def test_exponential_fill_puts_taken_points_on_nearest_free_multiple(
+def test_exponential_fill_moves_duplicates_to_free_multiples(
     requested: tuple[int, int, int, int], exact: bool, values: list[int]
 ) -> None:
     assert exponential_fill(*requested, ends_exact=exact) == values
 
 
-def test_unified_alpha_is_a_quarter_a_half_or_one() -> None:
+def test_unified_alpha_values_double_up_to_the_maximum() -> None:
     assert unified_alpha(0, 32, 256) == [0, 8, 16, 32, 64, 128, 256]
     assert unified_alpha(8, 32, 256) == [8, 16, 32, 64, 128, 256]
 
@@ -52,12 +52,12 @@ def test_release_1_22_plans_contexts_that_fit_the_token_budget() -> None:
     assert list(plan.prompt) == fitting
 
 
-def test_release_1_22_counts_contexts_beyond_the_token_budget() -> None:
+def test_release_1_22_reports_dropped_contexts_over_the_budget() -> None:
     """Two sequences have 256 tokens each: of 4 + 3 + 2 + 1 contexts, 2 + 1 fit."""
     assert plan_1_22(CACHING, kv_blocks=16).dropped == (Dropped(BucketPhase.PROMPT, Rule.OVER_BUDGET_WITH_CONTEXT, 7),)
 
 
-def test_release_1_22_without_a_bucket_names_its_phase() -> None:
+def test_release_1_22_plan_without_prompt_buckets_is_refused() -> None:
     with pytest.raises(PlanImpossible, match=r"^no prompt bucket is left: "):
         plan_1_22(CACHING.model_copy(update={"max_num_batched_tokens": 1}), kv_blocks=16)
 
@@ -83,7 +83,7 @@ def possible(query: int, shared: int, unique: int, causal: int, seqs: int) -> bo
         (2, [0, 1, 2, 5, 10, 20], [0, 1, 2, 4], [0, 1, 2, 6, 12, 25]),
     ],
 )
-def test_unified_plan_has_every_possible_batch(
+def test_unified_plan_is_the_product_of_possible_dimensions(
     seqs: int, queries: list[int], shared: list[int], unique: list[int]
 ) -> None:
     limits = Limits(max_model_len=256, max_num_seqs=seqs, max_num_batched_tokens=20)

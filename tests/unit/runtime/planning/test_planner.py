@@ -33,7 +33,7 @@ def linear(**dimensions: RangeSettings) -> BucketPolicy:
     return BucketPolicy(strategy=Strategy.LINEAR, prompt=PromptRanges(**prompt), decode=DecodeRanges(**decode))
 
 
-def test_padding_aware_begins_at_one_where_blocks_are_few() -> None:
+def test_padding_aware_begins_at_one_if_blocks_are_few() -> None:
     """There are fewer KV blocks than a block has tokens, which is the start of the range (spec/pairs.md, last rule)."""
     few = Limits(max_model_len=1536, max_num_seqs=3, max_num_batched_tokens=1536, contiguous_paged_attention=False)
     plan = make_plan(BucketPolicy(strategy=Strategy.PADDING_AWARE), few, kv_blocks=100)
@@ -111,7 +111,7 @@ REFERENCES = Limits(
 TRAFFIC = OptimalSettings(traffic="prompt 1 100 0 5\nprompt 1 900 0 2\ndecode 2 1 12 9")
 
 
-def of_device(strategy: Strategy = Strategy.EXPONENTIAL, **blocks: Any) -> BucketPlan:
+def plan_with_few_blocks(strategy: Strategy = Strategy.EXPONENTIAL, **blocks: Any) -> BucketPlan:
     """With 10 blocks, three times as many are fewer than 16 sequences of 8 blocks may reference."""
     found = DeviceBlocks(10, **{"size": 128, "decode_size": 128, **blocks})
     optimal = TRAFFIC if strategy is Strategy.OPTIMAL else None
@@ -119,25 +119,25 @@ def of_device(strategy: Strategy = Strategy.EXPONENTIAL, **blocks: Any) -> Bucke
 
 
 def test_decode_blocks_are_limited_unless_the_engine_has_no_limit() -> None:
-    assert of_device().decode[-1].num_blocks == 30
-    assert of_device(bounded=False).decode[-1].num_blocks == 8 * 16
+    assert plan_with_few_blocks().decode[-1].num_blocks == 30
+    assert plan_with_few_blocks(bounded=False).decode[-1].num_blocks == 8 * 16
 
 
 def test_plan_has_the_blocks_of_the_engine() -> None:
-    assert {query for _, query, _ in of_device(size=256, decode_size=256).prompt} == {256, 512, 768, 1024}
-    assert of_device(size=256, decode_size=256, bounded=False).decode[-1].num_blocks == 4 * 16
+    assert {query for _, query, _ in plan_with_few_blocks(size=256, decode_size=256).prompt} == {256, 512, 768, 1024}
+    assert plan_with_few_blocks(size=256, decode_size=256, bounded=False).decode[-1].num_blocks == 4 * 16
 
 
-def test_decode_batches_count_blocks_in_their_own_size() -> None:
-    plan = of_device(size=512, bounded=False)
+def test_decode_buckets_use_the_decode_block_size() -> None:
+    plan = plan_with_few_blocks(size=512, bounded=False)
     assert {query for _, query, _ in plan.prompt} == {512, 1024}
-    assert plan.decode == of_device(bounded=False).decode
+    assert plan.decode == plan_with_few_blocks(bounded=False).decode
     assert {each.phase for each in plan.dropped} <= {BucketPhase.PROMPT, BucketPhase.DECODE}
 
 
 @pytest.mark.parametrize("strategy", [*RANGED_STRATEGIES, Strategy.OPTIMAL])
 def test_queries_are_multiples_of_the_engines_query_step(strategy: Strategy) -> None:
-    queries = {query for _, query, _ in of_device(strategy, query_step=256).prompt}
+    queries = {query for _, query, _ in plan_with_few_blocks(strategy, query_step=256).prompt}
     assert queries <= {256, 512, 768, 1024}
     assert 1024 in queries
 
@@ -186,13 +186,13 @@ def ranges(dimension: str, **settings: int) -> BucketPolicy:
 
 
 @pytest.mark.parametrize("dimension", ["prompt.batchSize", "prompt.query", "decode.batchSize", "decode.blocks"])
-def test_dimension_whose_min_is_zero_is_named(dimension: str) -> None:
+def test_dimension_whose_min_is_zero_is_reported(dimension: str) -> None:
     with pytest.raises(PlanImpossible) as refused:
         make_plan(ranges(dimension, min=0), LIMITS, kv_blocks=64)
     assert str(refused.value) == f"bucketing.{dimension}: min 0 is below 1; a batch has at least one of each"
 
 
-def test_context_whose_min_is_above_max_is_named() -> None:
+def test_context_whose_min_is_above_max_is_reported() -> None:
     with pytest.raises(
         PlanImpossible, match=r"^bucketing\.prompt\.context: min 9 is above max 3; lower min or raise max$"
     ):
@@ -202,14 +202,14 @@ def test_context_whose_min_is_above_max_is_named() -> None:
 @pytest.mark.parametrize(
     "dimension", ["prompt.batchSize", "prompt.query", "prompt.context", "decode.batchSize", "decode.blocks"]
 )
-def test_dimension_of_an_ignored_setting_is_named(dimension: str) -> None:
+def test_warning_names_the_dimension_of_an_ignored_setting(dimension: str) -> None:
     policy = ranges(dimension, padPercent=7).model_copy(update={"strategy": Strategy.EXPONENTIAL})
     assert make_plan(policy, LIMITS, kv_blocks=64).warnings == (
         f"bucketing.{dimension}.padPercent is ignored by the Exponential strategy",
     )
 
 
-def test_odd_context_is_unchanged_if_the_query_leaves_max() -> None:
+def test_context_is_raised_only_if_the_query_leaves_fewer_blocks() -> None:
     """A query of 54 blocks leaves 10 blocks of 8192 tokens, the maximum, so the context stays unchanged."""
     long = LIMITS.model_copy(update={"max_model_len": 8192, "max_num_batched_tokens": 8192})
     policy = linear(context=RangeSettings(step=4, max=10), query=RangeSettings(min=53 * 128, max=55 * 128))
@@ -283,7 +283,7 @@ SMALL_LINEAR = linear(query=RangeSettings(max=512), context=RangeSettings(max=2)
         (BucketPolicy(strategy=Strategy.OPTIMAL), 20_000),
     ],
 )
-def test_candidates_approximate_the_work_of_a_plan(policy: BucketPolicy, count: int) -> None:
+def test_candidates_are_counted_from_the_ranges(policy: BucketPolicy, count: int) -> None:
     assert count_candidates(policy, LIMITS, kv_blocks=32 if policy is SMALL_LINEAR else 64) == count
 
 
@@ -323,7 +323,7 @@ def test_steps_by_tokens_ignore_batch_size_and_context_of_prompts() -> None:
     ]
 
 
-def test_context_without_prefix_caching_is_named_as_ignored() -> None:
+def test_context_range_without_prefix_caching_is_reported_as_ignored() -> None:
     without = LIMITS.model_copy(update={"prefix_caching": False})
     plan = make_plan(linear(context=RangeSettings(max=4)), without, kv_blocks=64)
     assert plan.warnings == (
@@ -334,20 +334,20 @@ def test_context_without_prefix_caching_is_named_as_ignored() -> None:
 PIECES = LIMITS.model_copy(update={"prefix_caching": False, "splits_prompts": True, "gapless": True})
 
 
-def test_pieces_have_all_context_that_fits() -> None:
+def test_split_prompts_have_contexts_up_to_the_model_length() -> None:
     """A query of 257 to 384 tokens may follow 1791 tokens, which are 14 blocks."""
     contexts = [each.num_blocks for each in make_plan(BucketPolicy(), PIECES, 64).prompt if each.query_len == 384]
     assert contexts == [0, 1, 2, 4, 8, 14]
 
 
 @pytest.mark.parametrize("strategy", RANGED_STRATEGIES)
-def test_given_contexts_end_with_the_maximum_of_each_query(strategy: Strategy) -> None:
+def test_configured_contexts_end_with_the_maximum_of_each_query(strategy: Strategy) -> None:
     policy = BucketPolicy(strategy=strategy, prompt=PromptRanges(context=RangeSettings(max=2)))
     plan = make_plan(policy, PIECES, kv_blocks=64)
     assert plan.warnings == ()
     assert [each.num_blocks for each in plan.prompt if each.query_len == 384] == [0, 1, 2, 14]
 
 
-def test_one_block_of_context_is_planned_in_addition_to_none() -> None:
+def test_context_of_one_block_is_planned_next_to_zero_blocks() -> None:
     short = PIECES.model_copy(update={"max_model_len": 130, "max_num_batched_tokens": 130})
     assert [each.num_blocks for each in make_plan(linear(), short, 64).prompt] == [0, 2, 0, 1]

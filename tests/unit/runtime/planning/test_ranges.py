@@ -38,7 +38,7 @@ def test_linear_with_min_zero_starts_at_step_and_adds_zero() -> None:
     assert linear_values(0, 4, 12) == [0, 4, 8, 12]
 
 
-def test_linear_with_min_and_max_zero_is_zero() -> None:
+def test_linear_with_min_and_max_zero_returns_only_zero() -> None:
     assert linear_values(0, 4, 0) == [0]
 
 
@@ -67,7 +67,7 @@ def test_linear_with_one_value_more_is_refused() -> None:
         linear_values(2, 2, 200_004)
 
 
-def test_exponential_with_one_point_is_max() -> None:
+def test_exponential_with_one_point_returns_only_max() -> None:
     assert exponential_values(1, 2, 16, 1) == [16]
 
 
@@ -83,7 +83,7 @@ def test_exponential_ends_with_max_unrounded() -> None:
     assert exponential_values(1, 4, 30, 4) == [1, 4, 8, 16, 30]
 
 
-def test_exponential_with_min_of_two_starts_there() -> None:
+def test_exponential_with_min_two_starts_at_two() -> None:
     assert exponential_values(2, 1, 16, 4) == [2, 4, 8, 16]
 
 
@@ -101,13 +101,13 @@ def test_exponential_whose_point_is_exact_multiple_is_not_rounded_further() -> N
         ((2, 2, 8, 8, 50), [2, 4, 8]),
     ],
 )
-def test_padding_aware_keeps_values_that_would_pad_too_much(
+def test_padding_aware_keeps_values_that_limit_the_padding(
     settings: tuple[int, int, int, int, int], expected: list[int]
 ) -> None:
     assert padding_aware_values(*settings) == expected
 
 
-def test_padding_aware_without_pad_max_takes_max() -> None:
+def test_pad_max_defaults_to_the_maximum() -> None:
     assert padding_aware_values(0, 8, 64, 0, 50) == padding_aware_values(0, 8, 64, 64, 50)
 
 
@@ -129,7 +129,7 @@ LONG = LIMITS.model_copy(update={"max_model_len": 8192})
 ALL = BucketPolicy()
 
 
-def test_exponential_default_ranges_are_those_of_the_rule() -> None:
+def test_exponential_default_ranges_follow_the_rule() -> None:
     assert exponential_ranges(LIMITS, 20) == Dimensions(
         Range(1, 2, 5, 4), Range(128, 128, 600, 10), Range(0, 1, 6, 4), Range(1, 2, 10, 5), Range(1, 10, 60, 7)
     )
@@ -148,7 +148,7 @@ def test_exponential_default_ranges_are_those_of_the_rule() -> None:
         (CONTIGUOUS, 90, True, Range(1, 10, 80, 8)),
     ],
 )
-def test_exponential_decode_blocks_are_those_of_all_sequences(
+def test_exponential_decode_blocks_end_with_blocks_of_all_sequences(
     limits: Limits, kv_blocks: int, bounded: bool, blocks: Range
 ) -> None:
     assert exponential_ranges(limits, kv_blocks, bounded=bounded).decode_blocks == blocks
@@ -163,7 +163,7 @@ def test_exponential_context_of_long_model_is_limited_by_tokens(length: int, tok
     assert exponential_ranges(limits, 20).prompt_context == context
 
 
-def test_linear_default_ranges_are_those_of_the_rule() -> None:
+def test_linear_default_ranges_follow_the_rule() -> None:
     assert linear_ranges(ALL, LIMITS, 20) == Dimensions(
         Range(1, 1, 5), Range(128, 128, 600), Range(0, 1, 6), Range(1, 32, 10), Range(1, 128, 128)
     )
@@ -171,7 +171,7 @@ def test_linear_default_ranges_are_those_of_the_rule() -> None:
     assert linear_ranges(ALL, CONTIGUOUS, 20).decode_blocks == Range(1, 128, 20)
 
 
-def test_padding_aware_default_ranges_are_those_of_the_rule() -> None:
+def test_padding_aware_default_ranges_follow_the_rule() -> None:
     found = padding_aware_ranges(ALL, LIMITS, 200)
     assert found == Dimensions(
         Range(1, 1, 5, 0, 2, 25),
@@ -188,7 +188,7 @@ def values(limits: Limits, **device: Any) -> Dimensions[list[int]]:
     return plan_values(ALL, limits, replace(DeviceBlocks(20, 128, 128), **device))
 
 
-def test_decode_blocks_end_with_those_of_the_device_once() -> None:
+def test_contiguous_decode_blocks_end_with_the_device_blocks() -> None:
     assert values(CONTIGUOUS).decode_blocks == [1, 10, 20]
     assert values(CONTIGUOUS, count=95).decode_blocks[-2:] == [80, 95]
     assert values(LIMITS, count=95).decode_blocks[-1] == 80
@@ -202,7 +202,7 @@ SMALL = st.integers(1, 300)
 
 
 @given(SMALL, SMALL, SMALL)
-def test_linear_is_sorted_distinct_and_inside(low: int, step: int, width: int) -> None:
+def test_linear_is_sorted_distinct_and_within_the_range(low: int, step: int, width: int) -> None:
     values = linear_values(low, step, low + width)
     assert values == sorted(set(values))
     assert all(low <= value <= low + width for value in values)

@@ -16,7 +16,7 @@ def sliced(tokens: int = 1024, from_tokens: int = 2048) -> Limits:
     return LONG.model_copy(update={"sliding_window_slices": AttentionSlices(tokens=tokens, from_tokens=from_tokens)})
 
 
-def test_long_prompts_without_context_are_whole_slices() -> None:
+def test_long_prompt_buckets_without_context_are_multiples_of_slices() -> None:
     plan = make_plan(LINEAR, sliced(), KV_BLOCKS)
     long = [bucket.query_len for bucket in plan.prompt if bucket.num_blocks == 0 and bucket.query_len >= 2048]
     assert long == [2048, 3072, 4096]

@@ -17,19 +17,19 @@ STRATEGIES = (Strategy.OPTIMAL, Strategy.EXPONENTIAL)
 DRAFTING = LIMITS.model_copy(update={"draft_tokens": 3})
 
 
-def test_every_token_of_a_sequence_has_a_row() -> None:
+def test_verify_bucket_has_a_row_for_every_token() -> None:
     assert verify_buckets(Bucket(2, 1, 4), 3, LIMITS) == [Bucket(8, 1, 16)]
 
 
-def test_few_rows_also_have_a_bucket_of_few_blocks() -> None:
+def test_verify_buckets_include_a_bucket_with_fewer_blocks() -> None:
     assert verify_buckets(Bucket(2, 1, 8), 3, LIMITS) == [Bucket(8, 1, 8), Bucket(8, 1, 32)]
 
 
-def test_rows_read_at_most_the_blocks_of_full_sequences() -> None:
+def test_blocks_of_a_verify_bucket_are_limited_to_full_sequences() -> None:
     assert verify_buckets(Bucket(1, 1, 16), 1, LIMITS) == [Bucket(2, 1, 16), Bucket(2, 1, 16)]
 
 
-def test_plan_with_drafts_contains_the_plan_without() -> None:
+def test_plan_with_drafts_contains_the_plan_without_drafts() -> None:
     plain, drafting = (make_plan(BucketPolicy(), each, 300) for each in (LIMITS, DRAFTING))
     assert drafting.seeds == plain.decode
     assert set(plain.decode) < set(drafting.decode)
@@ -46,7 +46,7 @@ def test_hash_of_a_plan_without_drafts_is_unchanged() -> None:
 @pytest.mark.parametrize(
     "settings", [OptimalSettings(traffic="prompt 1 90 0 5\ndecode 1 1 2 5"), OptimalSettings(decode_graphs=8)]
 )
-def test_optimal_with_drafts_accepts_no_traffic_or_budget(settings: OptimalSettings) -> None:
+def test_optimal_with_drafts_refuses_traffic_and_budget(settings: OptimalSettings) -> None:
     policy = BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings)
     with pytest.raises(PlanImpossible, match=r"bucketing\.optimal: with speculative decoding"):
         make_plan(policy, DRAFTING, 300)

@@ -26,7 +26,7 @@ def test_new_name_of_query_has_precedence_over_the_old() -> None:
 
 
 @pytest.mark.parametrize("name", ["VLLM_SKIP_WARMUP", "--max-model-len", "VLLM_DEFRAG_THRESHOLD"])
-def test_knob_that_sets_no_range_is_refused(name: str) -> None:
+def test_knob_that_is_no_bucket_variable_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name} is not a bucket variable: leave it out of env"):
         policy_from_env(Strategy.LINEAR, {name: 1})
 
@@ -55,6 +55,6 @@ def test_step_zero_is_refused() -> None:
         policy_from_env(Strategy.LINEAR, {"VLLM_PROMPT_QUERY_BUCKET_STEP": 0})
 
 
-def test_old_name_is_named_when_its_value_is_refused() -> None:
+def test_refusal_of_a_value_has_the_old_variable_name() -> None:
     with pytest.raises(ConfigError, match=r"^VLLM_PROMPT_SEQ_BUCKET_STEP: "):
         policy_from_env(Strategy.LINEAR, {"VLLM_PROMPT_SEQ_BUCKET_STEP": 0})

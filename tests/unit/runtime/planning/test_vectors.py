@@ -15,7 +15,7 @@ CASES = pytest.mark.parametrize(
 
 
 @CASES
-def test_plan_of_a_vector_has_its_buckets(case: dict[str, Any]) -> None:
+def test_plan_of_a_vector_equals_the_recorded_buckets(case: dict[str, Any]) -> None:
     plan = make_plan(policy_of(case), limits_of(case), case["num_blocks"])
     for phase in BucketPhase:
         expected = case[phase]
@@ -26,7 +26,7 @@ def test_plan_of_a_vector_has_its_buckets(case: dict[str, Any]) -> None:
 
 
 @CASES
-def test_lookups_of_a_vector_find_or_fall_back_as_recorded(case: dict[str, Any]) -> None:
+def test_lookups_and_fallbacks_of_a_vector_equal_the_recorded(case: dict[str, Any]) -> None:
     limits = limits_of(case)
     plan = make_plan(policy_of(case), limits, case["num_blocks"])
     for phase, wanted, found, rounded in case["lookups"]:
@@ -36,5 +36,5 @@ def test_lookups_of_a_vector_find_or_fall_back_as_recorded(case: dict[str, Any])
 
 
 @pytest.mark.parametrize(("value", "base", "expected"), VECTORS["fallback"])
-def test_fallback_of_a_value_is_rounded_as_recorded(value: int, base: int, expected: int) -> None:
+def test_fallback_of_a_value_equals_the_recorded_value(value: int, base: int, expected: int) -> None:
     assert fallback(value, base) == expected

@@ -21,7 +21,7 @@ def test_cores_are_limited_by_the_quota_of_the_container(tmp_path: Path, quota: 
     assert usable_cores(file) == cores
 
 
-def test_every_core_counts_without_a_quota(tmp_path: Path) -> None:
+def test_all_cores_are_usable_without_a_quota(tmp_path: Path) -> None:
     assert usable_cores(tmp_path / "cpu.max") == CORES
 
 
@@ -32,5 +32,5 @@ def test_memory_is_limited_by_the_container(tmp_path: Path, limit: str, memory: 
     assert usable_memory(file) == memory
 
 
-def test_all_memory_counts_without_a_limit(tmp_path: Path) -> None:
+def test_all_memory_is_usable_without_a_limit(tmp_path: Path) -> None:
     assert usable_memory(tmp_path / "memory.max") == MEMORY

@@ -18,17 +18,17 @@ def test_stage_is_logged_with_seconds_and_bytes(caplog: pytest.LogCaptureFixture
     assert caplog.messages == ["Loading the model took 12.3 secs and 2 GiB of host memory"]
 
 
-def test_freed_memory_is_negative() -> None:
+def test_freed_memory_is_logged_as_negative_bytes() -> None:
     assert stage_cost_line("Warm-up", 1.0, -252 * 1024) == "Warm-up took 1.0 secs and -252 KiB of host memory"
 
 
-def test_failed_stage_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_stage_logs_no_cost(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO), pytest.raises(OSError, match="gone"), log_stage_cost("Loading the model"):
         raise OSError("gone")
     assert caplog.messages == []
 
 
-def test_memory_of_this_process_counts() -> None:
+def test_host_memory_includes_the_memory_of_this_process() -> None:
     before = host_memory()
     # Map new memory instead of allocating it, because the heap may still have resident memory of an earlier test.
     with mmap.mmap(-1, 64 * 2**20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as held:

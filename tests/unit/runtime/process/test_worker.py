@@ -24,7 +24,7 @@ async def test_exception_is_raised_unchanged(error: BaseException) -> None:
     assert raised.value is error
 
 
-async def test_work_of_a_cancelled_waiter_ends() -> None:
+async def test_work_of_a_cancelled_waiter_runs_to_its_end() -> None:
     begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
 
     def work() -> None:

@@ -28,7 +28,7 @@ def states(table: BucketTable) -> Counter[tuple[BucketPhase, BucketState]]:
     return Counter((row.phase, row.state) for row in table.rows)
 
 
-async def test_counts_of_a_whole_warmup_are_those_of_the_report() -> None:
+async def test_captured_rows_equal_the_counts_of_the_report() -> None:
     board, table = board_after_start(sim_config())
     report = board.report()
     assert states(table) == {

@@ -23,7 +23,7 @@ class Clock:
         return self.now
 
 
-async def turns() -> None:
+async def run_due_tasks() -> None:
     """Run everything that is due, including timers of 0 s."""
     for _ in range(10):
         await asyncio.sleep(0)
@@ -46,9 +46,9 @@ async def test_refreshed_figures_are_in_the_next_report() -> None:
 async def test_refreshed_figures_do_not_wake_waiters() -> None:
     board = ReportBoard(HASH, coalesce_seconds=0)
     waiting = asyncio.create_task(board.wait_beyond(board.report().sequence, 30))
-    await turns()
+    await run_due_tasks()
     board.refresh(compiles=7)
-    await turns()
+    await run_due_tasks()
     board.update(compiles=8)
     assert (await waiting).compiles == 8
 
@@ -57,7 +57,7 @@ async def test_two_instances_have_different_names() -> None:
     assert ReportBoard(HASH).report().instance != ReportBoard(HASH).report().instance
 
 
-async def test_durations_count_from_start_and_from_last_progress() -> None:
+async def test_durations_begin_at_the_start_and_at_the_last_progress() -> None:
     clock = Clock()
     board = ReportBoard(HASH, clock)
     clock.now += 10
@@ -100,9 +100,9 @@ async def test_durations_are_constant_while_serving() -> None:
 async def test_change_of_phase_wakes_the_waiter_immediately() -> None:
     board = ReportBoard(HASH, coalesce_seconds=NEVER)
     waiting = asyncio.create_task(board.wait_beyond(board.report().sequence, 60))
-    await turns()
+    await run_due_tasks()
     board.update(phase=Phase.SERVING)
-    await turns()
+    await run_due_tasks()
     assert waiting.done()
     assert waiting.result().phase is Phase.SERVING
 
@@ -110,9 +110,9 @@ async def test_change_of_phase_wakes_the_waiter_immediately() -> None:
 async def test_failure_wakes_the_waiter_immediately() -> None:
     board = ReportBoard(HASH, coalesce_seconds=NEVER)
     waiting = asyncio.create_task(board.wait_beyond(board.report().sequence, 60))
-    await turns()
+    await run_due_tasks()
     board.fail(RuntimeFailure(reason="Crashed", message="boom"))
-    await turns()
+    await run_due_tasks()
     assert waiting.done()
     assert waiting.result().failure == RuntimeFailure(reason="Crashed", message="boom")
 
@@ -138,9 +138,9 @@ async def test_changes_from_another_thread_wake_the_waiter() -> None:
 
 
 @pytest.mark.parametrize("sequence", [0, 999], ids=["older", "of another instance"])
-async def test_other_sequence_is_answered_immediately(sequence: int) -> None:
+async def test_sequence_that_is_not_current_is_answered_immediately(sequence: int) -> None:
     waiting = asyncio.create_task(ReportBoard(HASH).wait_beyond(sequence, 60))
-    await turns()
+    await run_due_tasks()
     assert waiting.done()
 
 

@@ -30,13 +30,13 @@ def test_empty_histogram_is_all_zeros() -> None:
     assert summarize_served(ServingHistogram(lambda _, shape: Padded(shape, warm=True))) == Served()
 
 
-def test_prompt_pads_every_query_and_every_context() -> None:
+def test_prompt_padding_includes_queries_and_contexts() -> None:
     found = summarize_served(histogram_of(PROMPT, Bucket(2, 100, 1), Bucket(4, 128, 2), warm=True, batches=10))
     assert found.prompt == ServedPhase(hits=10, real_tokens=2000, padded_tokens=5120, real_blocks=20, padded_blocks=80)
     assert found.decode == ServedPhase()
 
 
-def test_decode_pads_sequences_and_the_blocks_of_the_whole_batch() -> None:
+def test_decode_padding_includes_sequences_and_batch_blocks() -> None:
     found = summarize_served(histogram_of(DECODE, Bucket(3, 1, 40), Bucket(4, 1, 64), warm=False, batches=10))
     assert found.decode == ServedPhase(misses=10, real_tokens=30, padded_tokens=40, real_blocks=400, padded_blocks=640)
 
@@ -54,7 +54,7 @@ def test_shapes_that_were_always_warm_are_not_listed_as_cold() -> None:
     assert coldest(histogram_of(PROMPT, Bucket(1, 9, 0), Bucket(1, 10, 0), warm=True)) == ()
 
 
-def test_coldest_shapes_have_their_compiles_and_are_limited() -> None:
+def test_list_of_coldest_shapes_has_compiles_and_is_limited() -> None:
     histogram = histogram_of(DECODE, Bucket(1, 1, 3), Bucket(1, 1, 4), warm=False, batches=9)
     histogram.compiled(DECODE, Bucket(1, 1, 4))
     for blocks in range(10, 10 + MAX_COLD_SHAPES):
@@ -64,12 +64,12 @@ def test_coldest_shapes_have_their_compiles_and_are_limited() -> None:
     assert len(found) == MAX_COLD_SHAPES
 
 
-def test_count_is_limited_to_the_bound_of_the_report() -> None:
+def test_count_of_a_cold_shape_is_limited_to_a_million() -> None:
     (shape,) = coldest(histogram_of(DECODE, Bucket(1, 1, 3), Bucket(1, 1, 4), warm=False, batches=10**9))
     assert shape.count == 1_000_000
 
 
-def test_runs_of_the_tower_are_listed_with_cold_ones() -> None:
+def test_summary_of_the_vision_tower_lists_cold_inputs() -> None:
     histogram = ServingHistogram(lambda _, shape: Padded(shape, warm=True))
     histogram.absorb([], [["a", True, 3, 0], ["b", False, 2, 1]])
     histogram.absorb([], [["b", False, 1, 0]])
@@ -77,7 +77,7 @@ def test_runs_of_the_tower_are_listed_with_cold_ones() -> None:
     assert histogram.recompiles == 1
 
 
-def test_cold_images_are_named_up_to_a_limit() -> None:
+def test_cold_images_are_listed_up_to_a_limit() -> None:
     histogram = ServingHistogram(lambda _, shape: Padded(shape, warm=True))
     histogram.absorb([], [[str(each), False, 1, 1] for each in range(100)])
     found = summarize_served(histogram).vision

@@ -67,7 +67,7 @@ async def test_recompile_changes_the_report_when_it_starts_and_expires() -> None
     assert seen == [(2, 1), (2, 1), (3, 0)]
 
 
-async def test_doubled_failures_wake_waiters_and_requests_do_not() -> None:
+async def test_doubled_failures_wake_waiters_but_requests_do_not() -> None:
     board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: Padded(real, warm=True))
     publisher, seen = CounterPublisher(board), []
     for running, failed in ((1, 0), (7, 1), (7, 2), (7, 3), (0, 4)):

@@ -20,7 +20,7 @@ LENGTH = 250
 
 
 @pytest.mark.parametrize("engine", ["torch", "sim"])
-def test_concurrent_clients_meet_no_cold_batch(tmp_path: Path, engine: str) -> None:
+def test_concurrent_clients_cause_no_cold_batch(tmp_path: Path, engine: str) -> None:
     manifest: Any = yaml.safe_load((FOLDER / "tiny-torch-cpu.yaml").read_text())
     manifest["metadata"] |= {"namespace": "default", "uid": "0"}
     manifest["spec"]["engine"]["name"] = engine

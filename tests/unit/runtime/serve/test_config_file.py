@@ -16,17 +16,17 @@ def written(folder: Path, text: str) -> Path:
     return file
 
 
-def test_config_of_the_operator_is_read_back(tmp_path: Path) -> None:
+def test_config_file_reads_back_as_written(tmp_path: Path) -> None:
     config = sim_config()
     assert read_config(written(tmp_path, config.model_dump_json(by_alias=True))) == config
 
 
-def test_missing_file_is_named(tmp_path: Path) -> None:
+def test_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.json cannot be read: No such file or directory\."):
         read_config(tmp_path / "none.json")
 
 
-def test_every_wrong_field_is_named(tmp_path: Path) -> None:
+def test_every_wrong_field_is_reported(tmp_path: Path) -> None:
     file = written(tmp_path, '{"model": {"path": "/"}, "typo": 1}')
     with pytest.raises(ConfigError) as wrong:
         read_config(file)
@@ -34,7 +34,7 @@ def test_every_wrong_field_is_named(tmp_path: Path) -> None:
     assert "typo: Extra inputs are not permitted" in str(wrong.value)
 
 
-def test_every_wrong_setting_is_named(tmp_path: Path) -> None:
+def test_every_wrong_setting_is_reported(tmp_path: Path) -> None:
     config = sim_config()
     wrong = config.model_copy(update={"engine": config.engine.model_copy(update={"settings": {"LOG_LEVEL_ALL": "9"}})})
     with pytest.raises(ConfigError, match=r"engine\.settings: LOG_LEVEL_ALL is '9': .*\.$"):

@@ -13,7 +13,7 @@ def failed(runtime: RuntimeProcess) -> WarmupReport:
     return runtime.report()
 
 
-def test_unreadable_checkpoint_is_reported_and_the_process_stays(tmp_path: Path) -> None:
+def test_missing_model_is_reported_and_the_process_stays_alive(tmp_path: Path) -> None:
     with runtime_process(tmp_path, sim_config({"failLoad": "ModelNotFound"})) as runtime:
         failure = failed(runtime).failure
         assert failure is not None
@@ -34,7 +34,7 @@ def test_unexpected_exception_is_logged_with_its_traceback(tmp_path: Path) -> No
         assert "Traceback (most recent call last)" in runtime.log.read_text()
 
 
-def test_wrong_config_is_reported_on_its_own_port(tmp_path: Path) -> None:
+def test_wrong_config_is_reported_on_its_status_port(tmp_path: Path) -> None:
     config = sim_config()
     text = f'{{"serving": {config.serving.model_dump_json(by_alias=True)}, "engine": {{"name": "tpu"}}}}'
     with runtime_process(tmp_path, config, text) as runtime:
@@ -45,7 +45,7 @@ def test_wrong_config_is_reported_on_its_own_port(tmp_path: Path) -> None:
         assert report.plan_hash == "0" * 64
 
 
-def test_blank_api_key_is_failure_and_model_is_not_published(tmp_path: Path) -> None:
+def test_blank_api_key_fails_the_start_without_opening_the_port(tmp_path: Path) -> None:
     with runtime_process(tmp_path, sim_config(), variables={"VLLM_API_KEY": " \n"}) as runtime:
         report = failed(runtime)
         assert report.failure is not None
@@ -74,7 +74,7 @@ def test_stall_fails_the_liveness_probe_with_a_message(tmp_path: Path) -> None:
         assert runtime.report().prompt.current is not None
 
 
-def test_crash_of_the_process_ends_it(tmp_path: Path) -> None:
+def test_crash_ends_the_process_with_code_139(tmp_path: Path) -> None:
     with runtime_process(tmp_path, sim_config({"crashAtBucket": "prompt:1"})) as runtime:
         assert runtime.exit_code() == 139
 

@@ -28,5 +28,5 @@ KIB = 1024
         f"the request had no tokens after {TOKENIZING_SECONDS:.0f} s |",
     ],
 )
-def test_manual_states_the_limit(row: str) -> None:
+def test_limit_in_the_manual_equals_the_configured_one(row: str) -> None:
     assert row in PAGE

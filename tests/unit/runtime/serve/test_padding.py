@@ -17,9 +17,7 @@ POLICY = BucketPolicy(strategy=Strategy.OPTIMAL, optimal=OptimalSettings(traffic
 
 
 @pytest.mark.parametrize(("lengths", "unlike"), [(LENGTHS, False), ((130, 140, 150), True)])
-def test_only_other_traffic_is_padded_more_than_forecast(
-    tmp_path: Path, lengths: tuple[int, ...], unlike: bool
-) -> None:
+def test_only_unlearned_traffic_pads_more_than_forecast(tmp_path: Path, lengths: tuple[int, ...], unlike: bool) -> None:
     config = sim_config(warmup=WarmupConfig(enabled=False)).model_copy(update={"bucketing": POLICY})
     with runtime_process(tmp_path, config) as runtime:
         started = runtime.follow(Phase.SERVING)[-1].served.prompt

@@ -21,7 +21,7 @@ def client(runtime: RuntimeProcess) -> OpenAI:
     return OpenAI(base_url=f"{runtime.model_url}/v1", api_key="none", max_retries=0)
 
 
-def test_start_chat_and_drain_of_a_stream(tmp_path: Path) -> None:
+def test_running_stream_is_finished_after_sigterm(tmp_path: Path) -> None:
     config = sim_config({"compileSeconds": 0.05, "captureSeconds": 0.05, "tokensPerSecond": 20})
     with runtime_process(tmp_path, config) as runtime:
         reports = runtime.follow(Phase.SERVING)
@@ -67,14 +67,14 @@ def test_model_port_is_closed_until_the_instance_is_warm(tmp_path: Path) -> None
     assert not any(early)
 
 
-def test_disabled_warmup_counts_as_warm_after_loading(tmp_path: Path) -> None:
+def test_instance_with_disabled_warm_up_serves_after_loading(tmp_path: Path) -> None:
     with runtime_process(tmp_path, sim_config(warmup=WarmupConfig(enabled=False))) as runtime:
         report = runtime.follow(Phase.SERVING)[-1]
         assert (report.warmup_skipped, report.prompt.planned, report.prompt.warmed) == (True, 4, 0)
         assert runtime.model_port_open()
 
 
-def test_every_answer_names_the_instance(tmp_path: Path) -> None:
+def test_responses_have_the_instance_header(tmp_path: Path) -> None:
     with runtime_process(tmp_path, sim_config(warmup=WarmupConfig(enabled=False))) as runtime:
         instance = runtime.follow(Phase.SERVING)[-1].instance
         assert httpx.get(f"{runtime.model_url}/v1/models").headers[INSTANCE_HEADER] == instance
@@ -113,7 +113,7 @@ def test_sigterm_during_an_endless_compile_ends_within_the_drain_time(tmp_path: 
         assert runtime.exit_code() == 0
 
 
-def test_prestop_closes_connections_while_the_server_answers(tmp_path: Path) -> None:
+def test_responses_during_prestop_close_their_connection(tmp_path: Path) -> None:
     with runtime_process(tmp_path, sim_config()) as runtime:
         runtime.follow(Phase.SERVING)
         with httpx.Client(trust_env=False) as http:
@@ -132,7 +132,7 @@ def test_prestop_closes_connections_while_the_server_answers(tmp_path: Path) -> 
                 hook.wait()
 
 
-def test_every_long_poll_is_answered_at_the_end(tmp_path: Path) -> None:
+def test_pending_long_poll_is_answered_when_draining_starts(tmp_path: Path) -> None:
     with runtime_process(tmp_path, sim_config()) as runtime:
         sequence = runtime.follow(Phase.SERVING)[-1].sequence
         answers: list[Phase] = []

@@ -91,20 +91,20 @@ def test_each_bucket_has_a_span_in_its_stage(story: tuple[Receiver, WarmupReport
     assert largest["gaudi.phase"] == "prompt"
 
 
-def test_graph_that_did_not_fit_is_an_error_with_reason(story: tuple[Receiver, WarmupReport]) -> None:
+def test_span_of_an_out_of_memory_capture_has_an_error(story: tuple[Receiver, WarmupReport]) -> None:
     (failed,) = [span for span in story[0].named("capture") if span.error is not None]
     assert failed.error == "simulated by oomAtBucket=decode:3"
     assert failed.attributes["error.type"] == "DeviceOutOfMemory"
 
 
-def test_untried_buckets_are_named_with_reason(story: tuple[Receiver, WarmupReport]) -> None:
+def test_untried_buckets_have_a_skip_span_with_a_reason(story: tuple[Receiver, WarmupReport]) -> None:
     receiver, report = story
     left = receiver.named("skip")
     assert len(left) == report.skipped_total - 1  # One bucket was tried.
     assert all("ran out of memory" in span.attributes["gaudi.reason"] for span in left)
 
 
-def test_start_span_has_its_figures(story: tuple[Receiver, WarmupReport]) -> None:
+def test_start_span_has_kv_blocks_captured_graphs_and_service(story: tuple[Receiver, WarmupReport]) -> None:
     receiver, report = story
     (start,) = receiver.named("start")
     assert report.memory is not None
@@ -122,27 +122,27 @@ def test_request_continues_the_trace_of_its_caller(story: tuple[Receiver, Warmup
     assert first.attributes["gen_ai.usage.input_tokens"] == len(PROMPT)
 
 
-def test_request_span_tells_whether_a_shape_was_cold(story: tuple[Receiver, WarmupReport]) -> None:
+def test_request_span_has_the_number_of_cold_batches(story: tuple[Receiver, WarmupReport]) -> None:
     first, second, _ = requests(story[0])
     assert [span.attributes["gaudi.cold_batches"] for span in (first, second)] == [0, 1]
     assert second.parent == ""
     assert second.trace != CALLER_TRACE
 
 
-def test_only_requests_with_the_key_have_spans(story: tuple[Receiver, WarmupReport]) -> None:
+def test_unauthorized_requests_and_probes_have_no_spans(story: tuple[Receiver, WarmupReport]) -> None:
     answers = [span.attributes["http.response.status_code"] for span in requests(story[0])]
     assert answers == [200, 200, 400]
     assert not [span for span in story[0].spans if "health" in span.name]
 
 
-def test_no_span_holds_prompt_or_key(story: tuple[Receiver, WarmupReport]) -> None:
+def test_no_span_contains_the_prompt_or_the_key(story: tuple[Receiver, WarmupReport]) -> None:
     sent = b"".join(story[0].bodies)
     assert b"/v1/completions" in sent
     assert PROMPT.encode() not in sent
     assert KEY.encode() not in sent
 
 
-def test_callers_decide_about_sampling_and_starts_are_always_sent(tmp_path: Path) -> None:
+def test_callers_control_sampling_and_start_spans_are_always_sent(tmp_path: Path) -> None:
     """The variables are those of the operator, with gRPC."""
     pod = environment(tracing={"endpoint": "http://to-be-replaced:4317", "samplingPercent": 0})
     written = {name: value for name, value in pod.items() if name.startswith("OTEL_")}

@@ -21,7 +21,7 @@ OF_TRACES = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://traces:4317"}
     ],
     ids=["for all signals", "over gRPC", "for traces", "for traces over gRPC", "no exporter", "disabled", "nothing"],
 )
-def test_variables_select_a_collector(variables: dict[str, str], found: Collector | None) -> None:
+def test_collector_is_read_from_the_otel_variables(variables: dict[str, str], found: Collector | None) -> None:
     assert collector(variables) == found
 
 

@@ -30,7 +30,7 @@ def start(ended: InMemorySpanExporter) -> OtlpStartSpans:
     return OtlpStartSpans(provider.get_tracer("tests"), report, {})
 
 
-def only(ended: InMemorySpanExporter, name: str) -> dict[str, object]:
+def span_attributes(ended: InMemorySpanExporter, name: str) -> dict[str, object]:
     (span,) = [each for each in ended.get_finished_spans() if each.name == name]
     return dict(span.attributes or {})
 
@@ -40,13 +40,13 @@ def test_graph_that_the_engine_refuses_is_skipped_without_error(
 ) -> None:
     with pytest.raises(GraphRefused), start.step(CAPTURE, 2.5, 1024):
         raise GraphRefused("too many tokens")
-    found = only(ended, "capture")
+    found = span_attributes(ended, "capture")
     assert (found["gaudi.outcome"], found["gaudi.reason"]) == ("skipped", "too many tokens")
     assert (found["gaudi.forecast_seconds"], found["gaudi.memory.free_bytes"]) == (2.5, 1024)
     assert "error.type" not in found
 
 
-def test_tried_bucket_is_not_listed_as_skipped_again(start: OtlpStartSpans, ended: InMemorySpanExporter) -> None:
+def test_bucket_with_a_capture_span_gets_no_skip_span(start: OtlpStartSpans, ended: InMemorySpanExporter) -> None:
     with pytest.raises(GraphRefused), start.step(CAPTURE, None, 0):
         raise GraphRefused("too many tokens")
     start.left_out([Skipped(phase=BucketPhase.DECODE, bucket=Bucket(2, 1, 8), reason="too many tokens")])
@@ -63,7 +63,7 @@ def test_list_of_skipped_buckets_is_limited(start: OtlpStartSpans, ended: InMemo
 def test_vision_bucket_has_a_span_with_its_bytes(start: OtlpStartSpans, ended: InMemorySpanExporter) -> None:
     with start.vision_step(VisionBucket("image", 512, 512, 1), 0) as figures:
         figures["device_bytes"] = 7
-    found = only(ended, "vision")
+    found = span_attributes(ended, "vision")
     assert (found["gaudi.vision.width"], found["gaudi.device_bytes"]) == (512, 7)
 
 

@@ -24,11 +24,11 @@ def steps(*requests: Request, limits: Limits = LIMITS, kv_blocks: int = 100) -> 
     return simulate_decode_steps(requests, limits, kv_blocks, AT_ONCE)
 
 
-def test_answer_takes_one_step_less_than_tokens() -> None:
+def test_answer_has_one_decode_step_fewer_than_tokens() -> None:
     assert steps(Request(0, 4, 3)) == {Bucket(1, 1, 2): 2}
 
 
-def test_sequence_gets_another_block_when_its_last_is_full() -> None:
+def test_sequence_gets_a_new_block_if_the_last_is_full() -> None:
     assert steps(Request(0, 2, 5)) == {Bucket(1, 1, 1): 2, Bucket(1, 1, 2): 2}
 
 
@@ -66,7 +66,7 @@ def test_simulation_ends_after_its_maximum_of_steps() -> None:
     assert sum(found.values()) == 60
 
 
-def test_decode_steps_are_simulated_for_the_first_requests_alone() -> None:
+def test_decode_steps_are_simulated_only_for_the_first_requests() -> None:
     requests = [Request(0, 4, 3), Request(100, 8, 3), Request(200, 12, 3)]
     found = read_traffic_of_trace(requests, LIMITS, 100, AT_ONCE, most_simulated=1)
     assert found.decode == steps(requests[0])
@@ -88,7 +88,7 @@ def test_simulated_step_is_always_an_admissible_batch(requests: list[Request], k
 
 
 @given(REQUESTS)
-def test_every_token_after_first_is_one_sequence_in_one_step(requests: list[Request]) -> None:
+def test_decode_steps_produce_every_token_after_the_first(requests: list[Request]) -> None:
     servable = [request for request in requests if request.context < 64]
     tokens = sum(max(0, min(request.generated, 64 - request.context) - 1) for request in servable)
     assert sum(shape.batch_size * count for shape, count in steps(*sorted(requests)).items()) == tokens

@@ -22,7 +22,7 @@ PROMPTS = st.dictionaries(st.builds(Bucket, st.integers(1, 99), st.integers(1, 9
 STEPS = st.dictionaries(st.builds(Bucket, st.integers(1, 99), st.just(1), st.integers(1, 9999)), WEIGHT)
 
 
-def test_line_is_phase_batch_query_blocks_and_weight() -> None:
+def test_line_has_phase_batch_query_blocks_and_weight() -> None:
     traffic = read_traffic("# Monday\n\nprompt 1 412 0 17  # greeting\ndecode 3 1 40 2.5\nprompt 1 412 0 3\n")
     assert traffic == Traffic({Bucket(1, 412, 0): 20.0}, {Bucket(3, 1, 40): 2.5})
 
@@ -87,12 +87,12 @@ def test_text_of_wide_shapes_fits_the_field() -> None:
     assert len(write_traffic(traffic)) <= MOST_TEXT
 
 
-def test_added_weights_round_trip() -> None:
+def test_weight_is_limited_to_the_maximum_when_written() -> None:
     text = write_traffic(Traffic({Bucket(1, 1, 0): 3 * MOST_WEIGHT}, {}))
     assert read_traffic(text).prompt == {Bucket(1, 1, 0): MOST_WEIGHT}
 
 
-def test_message_about_a_long_word_is_short() -> None:
+def test_error_message_for_a_long_word_is_cut() -> None:
     with pytest.raises(PlanImpossible) as said:
         read_traffic(f"prompt 1 1 0 {'9' * 10**6}")
     assert len(str(said.value)) < 500
@@ -105,7 +105,7 @@ def test_few_shapes_are_counted_exactly() -> None:
     assert counts.weights() == {Bucket(1, 5, 0): 2, Bucket(1, 1000, 0): 1, Bucket(1, 1001, 0): 1}
 
 
-def test_many_shapes_are_counted_under_larger_observed_ones() -> None:
+def test_many_shapes_are_counted_under_larger_observed_shapes() -> None:
     counts = ShapeCounts(most=100)
     for query in range(1, 10_001):
         counts.add(Bucket(1, query, 0))

@@ -54,21 +54,21 @@ def test_other_traffic_is_padded_more_than_forecast() -> None:
     assert found.prompt.forecast_padding < 1.1
 
 
-def test_padding_is_compute_that_ran_over_compute_needed() -> None:
+def test_padding_is_the_ratio_of_executed_to_needed_compute() -> None:
     histogram, cost = histogram_for(learned_plan(USUAL)), typical_cost(LIMITS.block_size)
     ran = [histogram.count_batch(PROMPT, Bucket(1, query, 0)) for query in (60, 300, 700)]
     real = sum(cost(PROMPT, Bucket(1, query, 0)) for query in (60, 300, 700))
     assert summarize_served(histogram).prompt.padding == pytest.approx(sum(cost(PROMPT, each) for each in ran) / real)
 
 
-def test_rows_of_other_processes_count_by_the_shape_that_ran() -> None:
+def test_padding_of_absorbed_rows_uses_the_executed_shape() -> None:
     histogram, cost = histogram_for(learned_plan(USUAL)), typical_cost(LIMITS.block_size)
     histogram.absorb([["decode", [2, 1, 3], [8, 1, 64, True], 7, 0]])
     expected = cost(DECODE, Bucket(8, 1, 64)) / cost(DECODE, Bucket(2, 1, 3))
     assert summarize_served(histogram).decode.padding == pytest.approx(expected)
 
 
-def test_forecast_is_for_batches_of_the_sizes_that_ran() -> None:
+def test_padding_forecast_is_for_the_executed_batch_sizes() -> None:
     few, many = (Bucket(1, 1, 3), 10), (Bucket(6, 1, 20), 90)
     policy = learned_plan(Traffic(USUAL.prompt, dict((few, many))))
     quiet, busy = histogram_for(policy), histogram_for(policy)
@@ -116,7 +116,7 @@ def test_repeated_training_traffic_is_padded_as_forecast(
 @pytest.mark.parametrize(
     ("policy", "news"), [(learned_plan(USUAL), [1, 2, 3, 3, 4]), (BucketPolicy(), [1, 1, 1, 1, 1])]
 )
-async def test_enough_and_doubled_prompts_change_the_report(policy: BucketPolicy, news: list[int]) -> None:
+async def test_report_changes_at_the_minimum_and_at_doubled_prompts(policy: BucketPolicy, news: list[int]) -> None:
     board, histogram, seen = ReportBoard("0" * 64), histogram_for(policy), []
     publisher = CounterPublisher(board)
     for count in (FEWEST_PROMPTS - 1, 1, FEWEST_PROMPTS, FEWEST_PROMPTS, FEWEST_PROMPTS):

@@ -44,32 +44,32 @@ def test_batch_without_a_bucket_is_cold_at_its_fallback_shape() -> None:
     assert histogram.cold == {(PROMPT, Bucket(4, 160, 0)): 1}
 
 
-def test_smallest_bucket_for_all_misses_of_a_shape_is_known() -> None:
+def test_tally_has_the_smallest_bucket_for_all_its_misses() -> None:
     histogram = served_by_plan()
     for real in (Bucket(3, 190, 0), Bucket(4, 170, 0)):
         assert histogram.count_batch(PROMPT, real) == Bucket(4, 192, 0)
     assert histogram.tallies[PROMPT, Bucket(4, 192, 0)].needed == Bucket(4, 190, 0)
 
 
-def test_blocks_of_decode_batch_are_those_of_all_its_sequences() -> None:
+def test_tally_of_a_decode_batch_adds_its_blocks_once() -> None:
     histogram = served_by_plan()
     histogram.count_batch(DECODE, Bucket(3, 1, 40))
     assert histogram.tallies[DECODE, Bucket(4, 1, 64)] == Tally(hits=1, tokens=3, blocks=40)
 
 
-def test_blocks_of_a_prompt_batch_count_for_each_sequence() -> None:
+def test_tally_of_a_prompt_batch_multiplies_blocks_by_sequences() -> None:
     histogram = unpadded()
     histogram.count_batch(PROMPT, Bucket(3, 100, 2))
     assert histogram.tallies[PROMPT, Bucket(3, 100, 2)] == Tally(hits=1, tokens=300, blocks=6)
 
 
-def test_compiles_belong_to_the_shape_that_waited_for_them() -> None:
+def test_compiles_are_counted_under_the_shape_of_their_batch() -> None:
     histogram = served_by_plan()
     histogram.compiled(PROMPT, histogram.count_batch(PROMPT, Bucket(1, 400, 0)), 2)
     assert (histogram.recompiles, histogram.tallies[PROMPT, Bucket(1, 512, 0)].compiles) == (2, 2)
 
 
-def test_rows_of_another_process_count_like_own_batches() -> None:
+def test_absorbed_rows_equal_locally_counted_batches() -> None:
     absorbed, met = served_by_plan(), served_by_plan()
     absorbed.absorb([["prompt", [1, 400, 0], None, 2, 1], ["decode", [3, 1, 40], None, 1, 0]])
     for _ in range(2):
@@ -79,7 +79,7 @@ def test_rows_of_another_process_count_like_own_batches() -> None:
     assert (absorbed.tallies, absorbed.traffic()) == (met.tallies, met.traffic())
 
 
-def test_shape_that_ran_counts_instead_of_the_plan() -> None:
+def test_absorbed_row_is_counted_under_the_executed_shape() -> None:
     """448 is a fallback shape that the plan would pad to 512."""
     histogram = served_by_plan()
     histogram.absorb(
@@ -99,7 +99,7 @@ def test_shape_that_ran_counts_instead_of_the_plan() -> None:
         ["prefill", [1, 400, 0], None, 1, 0],
     ],
 )
-def test_row_of_another_form_is_refused(row: list[object]) -> None:
+def test_malformed_row_is_refused(row: list[object]) -> None:
     with pytest.raises(ValueError, match="is not a row of phase"):
         served_by_plan().absorb([row])
 
@@ -118,12 +118,12 @@ def test_compile_times_of_several_polls_are_added() -> None:
 @pytest.mark.parametrize(
     "row", [["warm", 1, 0.5], ["warm", 1, 0.5, [1]], ["warm", 1, "long", [0] * 10], [[], 1, 1, [0] * 10]]
 )
-def test_compile_times_of_another_form_are_refused(row: list[object]) -> None:
+def test_malformed_row_of_compile_times_is_refused(row: list[object]) -> None:
     with pytest.raises(ValueError, match="is not a row of stage"):
         unpadded().absorb([], compile_times=[row])
 
 
-def test_short_sizes_are_exact_and_long_ones_rounded_up() -> None:
+def test_sizes_above_4096_are_rounded_up() -> None:
     histogram = unpadded()
     for query in (5000, 100, 4097):
         histogram.count_batch(PROMPT, Bucket(1, query, 0))
@@ -134,7 +134,7 @@ SHAPES = st.builds(Bucket, st.integers(1, 300), st.integers(1, 20_000), st.integ
 
 
 @given(st.lists(st.tuples(st.sampled_from(BucketPhase), SHAPES), min_size=1, max_size=40))
-def test_batches_are_kept_and_sizes_stay_within_bounds(
+def test_traffic_keeps_the_number_of_batches_and_bounds_of_sizes(
     batches: list[tuple[BucketPhase, Bucket]],
 ) -> None:
     histogram = unpadded()

@@ -35,7 +35,7 @@ def test_azure_row_is_read_with_seven_decimals() -> None:
     assert rows[1].arrival - rows[0].arrival == pytest.approx(4.314579, abs=1e-5)
 
 
-def test_timestamp_with_a_time_zone_is_equivalent() -> None:
+def test_timestamps_with_time_zones_are_converted() -> None:
     rows = read(HEADER + b"2024-05-10 02:00:00+02:00,1,1\n2024-05-10 00:00:01+00:00,1,1\n")
     assert rows[1].arrival - rows[0].arrival == 1
 
@@ -55,7 +55,7 @@ def test_columns_are_found_under_the_names_of_other_public_traces(header: bytes)
     assert read(header + b"\n" + row + b"\n") == [Request(7.5, 3, 2)]
 
 
-def test_columns_are_read_by_the_given_names() -> None:
+def test_columns_are_read_by_configured_names() -> None:
     names = ColumnNames(arrival="when", context="in", generated="out")
     assert read(b"out,in,when\n5,9,1\n", names) == [Request(1.0, 9, 5)]
 
@@ -64,7 +64,7 @@ def test_byte_order_mark_is_not_part_of_the_name() -> None:
     assert read(b"\xef\xbb\xbf" + HEADER + b"1,2,3\n") == [Request(1.0, 2, 3)]
 
 
-def test_request_without_an_answer_counts() -> None:
+def test_request_without_generated_tokens_is_read() -> None:
     assert read(HEADER + b"1,5,0\n") == [Request(1.0, 5, 0)]
 
 
@@ -96,7 +96,7 @@ def test_bad_trace_is_refused_with_line_and_fault(text: bytes, problem: str) -> 
     assert problem in str(refusal.value)
 
 
-def test_given_column_that_is_missing_is_named() -> None:
+def test_missing_configured_column_is_named() -> None:
     with pytest.raises(TraceUnreadable, match="has no column 'tokens'"):
         read(HEADER + b"1,2,3\n", ColumnNames(context="tokens"))
 
@@ -149,7 +149,7 @@ def test_request_outside_of_the_window_is_refused() -> None:
         list(sort_by_arrival(at(5, 6, 7, 8, 1), window=2))
 
 
-def test_request_may_be_100_000_rows_out_of_order() -> None:
+def test_sorting_window_is_100_000_rows() -> None:
     assert WINDOW == 100_000
 
 

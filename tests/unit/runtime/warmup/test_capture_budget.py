@@ -104,13 +104,13 @@ def test_seeds_000_and_002_steps_are_numbered_like_the_log(reference_budget: Cap
     assert [step.position for step in steps] == list(range(1, 16))
 
 
-def test_sufficient_pool_captures_all() -> None:
+def test_sufficient_pool_captures_every_bucket() -> None:
     budget = small_budget(10_000, 10_000)
     assert len(run(budget, by_weight)) == 7
     assert budget.skipped() == ()
 
 
-def test_bucket_whose_estimate_equals_the_rest_is_skipped() -> None:
+def test_bucket_whose_estimate_equals_the_free_bytes_is_skipped() -> None:
     budget = small_budget(128 + 256, 0)
     assert [step.bucket.query_len for step in run(budget, by_weight) if step.phase is PROMPT] == [128]
 
@@ -129,7 +129,7 @@ def test_empty_pool_skips_every_bucket_with_a_reason() -> None:
     assert budget.skipped()[0].reason == "it needs about 0 B and 0 B are left for prompt graphs"
 
 
-def test_prompt_uses_the_rest_of_both_incomplete_phases() -> None:
+def test_prompt_uses_unused_bytes_of_both_incomplete_phases() -> None:
     plan = BucketPlan(
         prompt=(Bucket(1, 100, 0), Bucket(1, 300, 0), Bucket(1, 900, 0)),
         decode=tuple(Bucket(n, 1, 64) for n in (100, 300, 900)),
@@ -139,7 +139,7 @@ def test_prompt_uses_the_rest_of_both_incomplete_phases() -> None:
     assert [(step.phase, by_weight(step)) for step in steps] == [(PROMPT, 100), (DECODE, 100), (PROMPT, 300)]
 
 
-def test_decode_uses_the_rest_of_prompt() -> None:
+def test_decode_uses_unused_bytes_of_prompt() -> None:
     budget = small_budget(10_000, 4)
     steps = run(budget, by_weight)
     assert [step.bucket.batch_size for step in steps if step.phase is DECODE] == [3, 2, 1]
@@ -170,13 +170,13 @@ def test_out_of_memory_in_the_leftover_pass_ends_capture() -> None:
     assert budget.next() is None
 
 
-def test_bytes_above_the_estimate_reduce_the_share() -> None:
+def test_bytes_above_the_estimate_are_subtracted_from_the_share() -> None:
     budget = small_budget(1000, 0)
     steps = run(budget, lambda step: 900)
     assert [step.bucket.query_len for step in steps if step.phase is PROMPT] == [128]
 
 
-def test_waiting_buckets_decrease_with_captured_or_skipped_ones() -> None:
+def test_waiting_buckets_decrease_with_each_captured_or_skipped_bucket() -> None:
     budget = small_budget(128 + 256 + 1, 0)
     assert waiting_buckets(budget, PROMPT) == (4, 128 + 256 + 384 + 512)
     budget.next()
@@ -188,7 +188,7 @@ def test_waiting_buckets_decrease_with_captured_or_skipped_ones() -> None:
     assert waiting_buckets(budget, PROMPT) == (0, 0)
 
 
-def test_buckets_of_the_second_pass_are_waiting_again() -> None:
+def test_skipped_buckets_wait_again_in_the_second_pass() -> None:
     budget = small_budget(128, 10_000)
     while (step := budget.next()) and step.phase is PROMPT:
         budget.phase_budget(PROMPT).take(128)
@@ -205,13 +205,13 @@ def test_cold_buckets_get_no_graph_and_are_listed_once() -> None:
     assert budget.skipped() == ()
 
 
-def test_complete_phase_gives_its_rest_to_the_other() -> None:
+def test_unused_bytes_of_a_complete_phase_go_to_the_other() -> None:
     cold = {(PROMPT, Bucket(1, 512, 0))}
     budget = CaptureBudget(small_plan(), GraphPool(10_004, 10_000, 4), block_size=128, cold=cold)
     assert len([step for step in run(budget, by_weight) if step.phase is DECODE]) == 3
 
 
-def test_end_skips_all_buckets_of_both_phases_with_its_reason() -> None:
+def test_end_skips_the_remaining_buckets_with_its_reason() -> None:
     budget = small_budget(10_000, 10_000)
     budget.next()
     budget.phase_budget(PROMPT).take(128)
@@ -221,9 +221,7 @@ def test_end_skips_all_buckets_of_both_phases_with_its_reason() -> None:
 
 
 @given(st.integers(0, 20_000), st.integers(0, 200), st.integers(1, 8), st.integers(1, 8))
-def test_captured_never_exceeds_the_pool_when_bytes_follow_weights(
-    prompt: int, decode: int, prompts: int, decodes: int
-) -> None:
+def test_captured_bytes_never_exceed_the_pool(prompt: int, decode: int, prompts: int, decodes: int) -> None:
     """Only the first graph of a phase may be too large, because nothing is measured before it."""
     budget = small_budget(prompt + 128, decode + 8, small_plan(prompts, decodes))
     run(budget, by_weight)
@@ -233,7 +231,7 @@ def test_captured_never_exceeds_the_pool_when_bytes_follow_weights(
 
 
 @given(st.integers(0, 3000), st.integers(0, 30), st.integers(1, 8), st.integers(1, 8))
-def test_no_graph_is_skipped_that_fits_unused_bytes(prompt: int, decode: int, prompts: int, decodes: int) -> None:
+def test_no_skipped_graph_fits_the_unused_bytes(prompt: int, decode: int, prompts: int, decodes: int) -> None:
     budget = small_budget(prompt, decode, small_plan(prompts, decodes))
     run(budget, by_weight)
     unused = prompt + decode - budget.phase_budget(PROMPT).graph_bytes - budget.phase_budget(DECODE).graph_bytes
@@ -254,14 +252,14 @@ def test_every_bucket_is_either_captured_or_skipped(
     assert not captured & skipped
 
 
-def test_missing_budget_is_never_exhausted() -> None:
+def test_unset_time_budget_is_never_exhausted() -> None:
     assert not TimeBudget(None, iter([0.0, 1e9]).__next__).spent()
 
 
-def test_budget_is_exhausted_after_its_seconds() -> None:
+def test_time_budget_is_exhausted_after_its_seconds() -> None:
     budget = TimeBudget(60, iter([100.0, 159.0, 160.0]).__next__)
     assert [budget.spent(), budget.spent()] == [False, True]
 
 
-def test_reason_names_the_seconds() -> None:
+def test_reason_names_the_seconds_of_the_time_budget() -> None:
     assert TimeBudget(60, lambda: 0.0).reason == "the time budget of 60 s was spent before its turn"

@@ -88,7 +88,7 @@ Space = tuple[BucketPhase, set[Bucket], Limits, int]
 
 
 @given(spaces)
-def test_every_longer_prefix_covers_what_the_plan_covers(space: Space) -> None:
+def test_covering_prefix_covers_every_shape_of_the_plan(space: Space) -> None:
     phase, buckets, room, kv_blocks = space
     plan = plan_of(phase, list(buckets))
     order = cover_first(plan, phase, room, kv_blocks)
@@ -99,7 +99,7 @@ def test_every_longer_prefix_covers_what_the_plan_covers(space: Space) -> None:
 
 
 @given(spaces)
-def test_no_smaller_set_covers_what_the_plan_covers(space: Space) -> None:
+def test_covering_set_has_the_fewest_buckets(space: Space) -> None:
     phase, buckets, room, kv_blocks = space
     plan = plan_of(phase, list(buckets))
     whole = covered(plan, phase, room, kv_blocks)
@@ -113,7 +113,7 @@ def test_no_smaller_set_covers_what_the_plan_covers(space: Space) -> None:
 
 
 @given(spaces, st.randoms())
-def test_requests_are_padded_to_warm_buckets_that_cover_most(space: Space, random: object) -> None:
+def test_plan_without_cold_buckets_covers_every_shape(space: Space, random: object) -> None:
     phase, buckets, room, kv_blocks = space
     plan = plan_of(phase, list(buckets))
     order = cover_first(plan, phase, room, kv_blocks)
@@ -182,7 +182,7 @@ def test_order_of_an_8b_plan_equals_the_manual() -> None:
     assert {each.num_blocks for each in firsts.values()} == {4353}
 
 
-def test_ordering_thousands_of_buckets_takes_limited_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ordering_2000_buckets_takes_limited_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
     compared = 0
     paid = module._Search._paid
 
@@ -206,14 +206,14 @@ def test_phase_without_a_warm_bucket_keeps_its_buckets() -> None:
     assert (lookups.prompt, lookups.decode) == (plan.prompt, plan.decode)
 
 
-def test_shape_above_warm_buckets_is_padded_as_before() -> None:
+def test_fallback_does_not_depend_on_removed_cold_buckets() -> None:
     plan = BucketPlan(prompt=(), decode=(Bucket(4, 1, 64), Bucket(4, 1, 1024)))
     lookups = plan_without_cold(plan, SCATTERED, {(DECODE, plan.decode[1])})
     assert lookups.decode == plan.decode[:1]
     assert lookups.fallback(DECODE, SCATTERED, 4, 1, 1000) == plan.fallback(DECODE, SCATTERED, 4, 1, 1000)
 
 
-def test_batch_size_without_its_largest_bucket_is_not_used() -> None:
+def test_batch_size_with_a_cold_largest_bucket_is_not_used() -> None:
     plan = BucketPlan(prompt=(), decode=tuple(Bucket(size, 1, blocks) for size in (2, 4) for blocks in (8, 30)))
     assert plan_without_cold(plan, CONTIGUOUS, {(DECODE, plan.decode[1])}).decode == plan.decode[2:]
     assert plan_without_cold(plan, SCATTERED, {(DECODE, plan.decode[1])}).decode == (plan.decode[0], *plan.decode[2:])

@@ -24,15 +24,15 @@ def work(done: Sequence[tuple[float, float]], left: Sequence[float]) -> Work:
     return Work(samples, len(left), sum(left))
 
 
-def test_no_remaining_steps_take_no_time() -> None:
+def test_estimate_without_remaining_steps_is_zero() -> None:
     assert eta_seconds([work(done=[(1, 5.0)], left=[])]) == 0
 
 
-def test_no_measured_steps_give_no_estimate() -> None:
+def test_estimate_without_measured_steps_is_none() -> None:
     assert eta_seconds([work(done=[], left=[1, 2])]) is None
 
 
-def test_equal_steps_take_their_mean() -> None:
+def test_estimate_of_equal_steps_uses_their_mean() -> None:
     assert eta_seconds([work(done=[(4, 2.0), (4, 4.0)], left=[4, 4])]) == pytest.approx(6)
 
 
@@ -41,7 +41,7 @@ def test_time_that_grows_with_weight_is_extrapolated() -> None:
     assert eta_seconds([work(done=done, left=[10])]) == pytest.approx(12)
 
 
-def test_time_that_falls_with_weight_counts_as_constant() -> None:
+def test_time_that_decreases_with_weight_is_estimated_as_constant() -> None:
     assert eta_seconds([work(done=[(1, 5.0), (2, 3.0)], left=[100])]) == pytest.approx(4)
 
 
@@ -49,7 +49,7 @@ def test_extrapolation_never_makes_small_steps_negative() -> None:
     assert eta_seconds([work(done=[(10, 1.0), (20, 10.0)], left=[1])]) == pytest.approx(5.5 / 15)
 
 
-def test_kind_not_begun_costs_the_mean_of_the_others() -> None:
+def test_estimate_of_an_unmeasured_kind_uses_the_mean_of_others() -> None:
     begun = work(done=[(1, 2.0), (1, 4.0)], left=[1])
     assert eta_seconds([begun, work(done=[], left=[7, 8])]) == pytest.approx(3 + 2 * 3)
 
@@ -84,7 +84,7 @@ def test_plan_without_a_measured_step_has_no_estimate() -> None:
     assert estimate.eta_seconds() is None
 
 
-def test_steps_of_an_earlier_warmup_give_estimate_before_first_step() -> None:
+def test_earlier_measurements_are_used_before_the_first_step() -> None:
     estimate = Estimate(block_size=128)
     estimate.measured(step(StepKind.LOAD), 2.0)
     estimate.measured(step(StepKind.LOAD, LARGE), 4.0)
@@ -100,7 +100,7 @@ def test_loading_a_recipe_is_not_estimated_by_compile_times() -> None:
     assert estimate.eta_seconds() == pytest.approx(2.0)
 
 
-def test_expected_steps_replace_those_that_were_planned() -> None:
+def test_expected_steps_replace_planned_steps() -> None:
     estimate = Estimate(block_size=128)
     estimate.measured(step(StepKind.CAPTURE), 2.0)
     estimate.plan([step(StepKind.CAPTURE)] * 20_000)
@@ -108,7 +108,7 @@ def test_expected_steps_replace_those_that_were_planned() -> None:
     assert estimate.eta_seconds() == pytest.approx(6.0)
 
 
-def test_completed_step_no_longer_counts() -> None:
+def test_completed_steps_are_removed_from_the_estimate() -> None:
     estimate = Estimate(block_size=128)
     estimate.measured(step(StepKind.COMPILE), 3.0)
     estimate.plan([step(StepKind.COMPILE), step(StepKind.CAPTURE)])
@@ -116,7 +116,7 @@ def test_completed_step_no_longer_counts() -> None:
     assert estimate.eta_seconds() == 0
 
 
-def test_bucket_is_forecast_from_three_similar_ones() -> None:
+def test_bucket_is_forecast_from_three_measured_buckets() -> None:
     estimate = Estimate(block_size=128)
     for seconds in (2.0, 2.0):
         estimate.measured(step(StepKind.COMPILE), seconds)
@@ -128,11 +128,11 @@ def test_bucket_is_forecast_from_three_similar_ones() -> None:
     assert estimate.forecast(step(StepKind.CAPTURE)) is None
 
 
-def test_pace_needs_a_measured_step() -> None:
+def test_pace_without_a_measured_step_is_none() -> None:
     assert Estimate(128).pace((StepKind.COMPILE,), 10.0, 1.0) is None
 
 
-def test_whole_plan_takes_its_steps_and_other_time() -> None:
+def test_pace_of_a_plan_is_its_steps_plus_other_time() -> None:
     estimate = Estimate(128)
     plan = BucketPlan(prompt=(Bucket(1, 128, 0), Bucket(1, 384, 0)), decode=(Bucket(2, 1, 8),))
     for bucket, seconds in ((Bucket(1, 128, 0), 2.0), (Bucket(1, 384, 0), 4.0)):
@@ -147,7 +147,7 @@ def test_whole_plan_takes_its_steps_and_other_time() -> None:
     assert pace.seconds_of(fewer, 128) == pytest.approx(3 + 1 + 7 + 0.5 + 5)
 
 
-def test_kind_without_a_measured_step_has_the_mean_pace() -> None:
+def test_pace_of_an_unmeasured_kind_is_the_mean_of_others() -> None:
     estimate = Estimate(128)
     estimate.measured((StepKind.LOAD, BucketPhase.PROMPT, Bucket(1, 128, 0)), 2.0)
     pace = estimate.pace((StepKind.COMPILE,), 20.0, 0.0)

@@ -36,7 +36,7 @@ def test_journal_round_trips(seconds: dict[tuple[StepKind, BucketPhase, Bucket],
     assert parse_journal(format_journal(Recipes(seconds), KEY), KEY).seconds == pytest.approx(seconds)
 
 
-def test_last_line_of_a_step_counts() -> None:
+def test_last_line_of_a_step_has_precedence() -> None:
     text = format_header(KEY) + format_step(COMPILED, 9) + format_step(COMPILED, 3)
     assert parse_journal(text, KEY).seconds == {COMPILED: 3}
 
@@ -53,7 +53,7 @@ def test_compiled_shape_will_be_loaded_and_others_compiled() -> None:
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(RecipeKey)])
-def test_every_part_of_the_key_selects_another_journal(field: str) -> None:
+def test_each_part_of_the_key_changes_the_journal_name(field: str) -> None:
     other = replace(KEY, **{field: "another"})
     assert journal_name(other) != journal_name(KEY)
     with pytest.raises(JournalUnusable, match="its first line does not match this software"):
@@ -76,7 +76,7 @@ def test_every_part_of_the_key_selects_another_journal(field: str) -> None:
         "[" * 5000,
     ],
 )
-def test_invalid_line_makes_the_journal_unusable_and_is_named(wrong: str) -> None:
+def test_journal_with_an_invalid_line_is_refused_with_its_number(wrong: str) -> None:
     with pytest.raises(JournalUnusable, match="line 3"):
         parse_journal(format_header(KEY) + format_step(COMPILED, 1) + wrong + "\n", KEY)
 
@@ -87,15 +87,15 @@ def test_any_text_is_a_journal_or_unusable(text: str) -> None:
         assert parse_journal(text, KEY).seconds == {}
 
 
-def test_loading_saves_the_compile_time_minus_its_own() -> None:
+def test_saved_seconds_of_a_load_are_compile_minus_load_time() -> None:
     assert Recipes({COMPILED: 9.0}).saved((StepKind.LOAD, BucketPhase.PROMPT, BUCKET), 2.0) == 7.0
 
 
-def test_compiling_saves_nothing() -> None:
+def test_compiled_step_saves_zero_seconds() -> None:
     assert Recipes({COMPILED: 9.0}).saved((StepKind.COMPILE, BucketPhase.DECODE, BUCKET), 2.0) == 0.0
 
 
-def test_own_seconds_of_a_shared_step_count() -> None:
+def test_own_seconds_have_precedence_over_those_of_others() -> None:
     decode = (StepKind.COMPILE, BucketPhase.DECODE, BUCKET)
     both = Recipes({COMPILED: 1.0}).and_those_of(Recipes({COMPILED: 2.0, decode: 3.0}))
     assert both.seconds == {COMPILED: 1.0, decode: 3.0}
@@ -121,7 +121,7 @@ def read_steps(folder: Path) -> object:
     return journal.recipes.seconds
 
 
-def test_step_survives_the_process_that_wrote_it(tmp_path: Path) -> None:
+def test_step_is_read_by_a_later_process(tmp_path: Path) -> None:
     write_journal(tmp_path / "new" / "folder")
     assert read_steps(tmp_path / "new" / "folder") == {SIM_STEP: 1.5}
 
@@ -146,7 +146,7 @@ def test_corrupt_journal_is_ignored_with_a_reason_and_restarted(tmp_path: Path, 
     assert read_steps(tmp_path) == {SIM_STEP: 2.0}
 
 
-def test_missing_folder_disables_only_the_journal(tmp_path: Path) -> None:
+def test_unusable_folder_causes_a_warning_without_an_exception(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     journal = Journal(str(tmp_path / "file" / "folder"), SIM_KEY)
     journal.write(SIM_STEP, 1.0)
@@ -154,7 +154,7 @@ def test_missing_folder_disables_only_the_journal(tmp_path: Path) -> None:
     assert "is not kept: Not a directory" in journal.warning
 
 
-def test_nothing_is_kept_without_a_folder_or_a_key(tmp_path: Path) -> None:
+def test_no_journal_is_written_without_a_folder_or_a_key(tmp_path: Path) -> None:
     for journal in (Journal(None, SIM_KEY), Journal(str(tmp_path), None)):
         journal.write(SIM_STEP, 1.0)
         assert (journal.recipes.seconds, journal.warning) == ({}, None)

@@ -25,12 +25,12 @@ def test_step_names_stage_position_shape_and_free_memory() -> None:
     assert line == "[Warmup][Graph/Prompt][12/24] batch_size:4 query_len:256 num_blocks:0 free_mem:47.35 GiB"
 
 
-def test_captured_counts_against_the_plan_and_lists_buckets_in_order() -> None:
+def test_captured_line_has_percent_memory_and_sorted_buckets() -> None:
     line = captured_line(PROMPT, [Bucket(2, 128, 0), Bucket(1, 128, 0)], 3, int(14.03 * GIB))
     assert line == "Graph/Prompt captured:2 (66.6%) used_mem:14.03 GiB buckets:[[1, 128, 0], [2, 128, 0]]"
 
 
-def test_one_missing_graph_of_thousands_is_not_rounded_away() -> None:
+def test_percentage_of_captured_graphs_is_floored() -> None:
     buckets = [Bucket(1, query, 0) for query in range(1, 3000)]
     assert "captured:2999 (99.9%)" in captured_line(PROMPT, buckets, 3000, 0)
 
@@ -39,7 +39,7 @@ def test_phase_without_buckets_is_complete() -> None:
     assert "captured:0 (100.0%)" in captured_line(PROMPT, [], 0, 0)
 
 
-def test_graph_shares_are_those_of_the_reference_logs() -> None:
+def test_line_of_graph_shares_equals_the_reference_logs() -> None:
     pool = GraphPool(int(15.85 * GIB), int(4.755 * GIB), int(11.095 * GIB))
     assert graph_shares_line(pool, int(55.43 * GIB), 0.3) == (
         "Using 15.85 GiB/55.43 GiB of free device memory for graphs, "
@@ -47,13 +47,13 @@ def test_graph_shares_are_those_of_the_reference_logs() -> None:
     )
 
 
-def test_last_line_has_seconds_and_memory() -> None:
+def test_finished_line_has_seconds_and_memory() -> None:
     line = finished_line(49.2, int(14.19 * GIB))
     assert line == "Warmup finished in 49 secs, allocated 14.19 GiB of device memory"
 
 
 @pytest.mark.parametrize(("left_out", "named"), [(3, 3), (60, 50)])
-async def test_report_names_fifty_of_all_buckets_left_out(left_out: int, named: int) -> None:
+async def test_report_lists_at_most_fifty_skipped_buckets(left_out: int, named: int) -> None:
     board = ReportBoard("0" * 64)
     progress = Progress(board, BucketPlan((), ()), captures=True)
     for query in range(1, left_out + 1):

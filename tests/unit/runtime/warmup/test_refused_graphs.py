@@ -44,7 +44,7 @@ async def test_refused_graph_is_listed_with_the_engines_reason() -> None:
     ]
 
 
-async def test_later_buckets_are_captured() -> None:
+async def test_buckets_after_a_refused_graph_are_captured() -> None:
     report, engine = started()
     assert engine.asked.index(REFUSED) < engine.asked.index(Bucket(1, 512, 0))
     assert report.decode.captured == report.decode.planned

@@ -27,7 +27,7 @@ def start(config: RuntimeConfig) -> WarmupReport:
     return board.report()
 
 
-async def test_everything_planned_is_warmed_and_captured() -> None:
+async def test_all_planned_buckets_are_warmed_and_captured() -> None:
     report = start(sim_config())
     assert (report.prompt.planned, report.prompt.warmed, report.prompt.captured) == (4, 4, 4)
     assert report.decode.planned == report.decode.warmed == report.decode.captured > 0
@@ -45,7 +45,7 @@ async def test_memory_is_split_as_documented() -> None:
     assert memory.kv_blocks == 81
 
 
-async def test_graph_bytes_are_measured() -> None:
+async def test_report_has_the_measured_graph_bytes() -> None:
     report = start(sim_config({"graphBytesPerToken": 1000}))
     assert report.prompt.graph_bytes == 1000 * (128 + 256 + 384 + 512)
 
@@ -59,7 +59,7 @@ async def test_graphs_beyond_the_budget_are_skipped_with_a_reason() -> None:
     assert "left for prompt" in report.skipped[0].reason
 
 
-async def test_out_of_memory_ends_capture_of_its_phase_only() -> None:
+async def test_out_of_memory_ends_capture_of_only_one_phase() -> None:
     report = start(sim_config({"oomAtBucket": "decode:2"}))
     assert report.decode.captured == 1
     assert report.prompt.captured == report.prompt.planned
@@ -67,13 +67,13 @@ async def test_out_of_memory_ends_capture_of_its_phase_only() -> None:
 
 
 @pytest.mark.parametrize("mode", [ExecutionMode.EAGER, ExecutionMode.LAZY])
-async def test_eager_modes_capture_nothing_and_skip_the_sampler(mode: ExecutionMode) -> None:
+async def test_eager_modes_skip_capture_and_sampler_warm_up(mode: ExecutionMode) -> None:
     report = start(sim_config(mode=mode))
     assert (report.prompt.capture_applies, report.prompt.captured, report.prompt.warmed) == (False, 0, 4)
     assert not report.sampler_done
 
 
-async def test_disabled_warmup_warms_nothing_and_is_reported() -> None:
+async def test_disabled_warm_up_is_reported_with_no_warmed_buckets() -> None:
     report = start(sim_config(warmup=WarmupConfig(enabled=False)))
     assert report.warmup_skipped
     assert (report.prompt.planned, report.prompt.warmed, report.prompt.capture_applies) == (4, 0, False)
@@ -93,7 +93,7 @@ async def test_stop_between_two_buckets_ends_warmup() -> None:
     assert board.report().prompt.warmed == 0
 
 
-async def test_log_lines_are_those_that_users_grep_for(caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_lines_of_the_warm_up_have_the_known_format(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     start(sim_config({"graphBytesPerToken": 1024**2}))
     lines = caplog.messages
@@ -139,7 +139,7 @@ async def test_phases_alternate_after_their_covering_sets() -> None:
 
 
 @pytest.mark.parametrize("orders", [{}, LOGGED_ORDERS], ids=["cover first", "as logged"])
-async def test_requests_are_padded_past_cold_buckets(orders: dict[str, CaptureOrder]) -> None:
+async def test_requests_are_padded_to_warm_buckets(orders: dict[str, CaptureOrder]) -> None:
     clock = VirtualClock()
     warmup = WarmupConfig(time_budget_seconds=6, **orders)
     engine = SimEngine(sim_config({"compileSeconds": 1}, warmup=warmup), clock.sleep)
@@ -194,7 +194,7 @@ async def test_cold_bucket_is_removed_from_the_capture_estimate() -> None:
     assert seen[-3:] == [3, 2, 1]
 
 
-async def test_restarted_container_knows_its_recipes_and_their_durations(tmp_path: Path) -> None:
+async def test_restarted_container_loads_recipes_and_estimates_their_duration(tmp_path: Path) -> None:
     script = {"compileSeconds": 6.6, "captureSeconds": 1}
     config = sim_config(script).model_copy(update={"recipe_cache_dir": str(tmp_path)})
     first, second = VirtualClock(), VirtualClock()
@@ -205,7 +205,7 @@ async def test_restarted_container_knows_its_recipes_and_their_durations(tmp_pat
     assert report_with_plan(config).eta_seconds == pytest.approx(10 * 2.3 + 10)
 
 
-async def test_recipe_cache_of_another_plan_is_used_for_shared_shapes(tmp_path: Path) -> None:
+async def test_recipes_of_an_earlier_plan_are_used_for_shared_shapes(tmp_path: Path) -> None:
     cache = {"recipe_cache_dir": str(tmp_path)}
     start_on_virtual_clock(sim_config({"compileSeconds": 6.6}).model_copy(update=cache), VirtualClock())
     wider = sim_config({"compileSeconds": 6.6}, max_num_batched_tokens=1024, max_model_len=1024)
@@ -231,14 +231,14 @@ async def test_sigterm_during_the_sampler_ends_warmup() -> None:
     assert sampled == [0]
 
 
-async def test_report_of_a_simulation_states_it() -> None:
+async def test_report_of_a_simulation_has_a_warning() -> None:
     report = start(sim_config())
     assert report.simulated
     assert report.warnings[0].startswith("This is a simulation: no model runs; ")
 
 
 @pytest.mark.parametrize(("lie", "field"), [("planHash", "plan_hash"), ("bucketsDigest", "buckets_digest")])
-async def test_runtime_with_a_wrong_plan_can_be_simulated(lie: str, field: str) -> None:
+async def test_simulation_can_report_a_wrong_plan_digest(lie: str, field: str) -> None:
     truth, report = start(sim_config()), start(sim_config({"misreport": lie}))
     assert getattr(truth, field) != getattr(report, field) == "f" * 64
 
@@ -249,7 +249,7 @@ async def test_leak_during_warmup_reduces_the_number_of_graphs() -> None:
     assert leaking.prompt.captured < start(sim_config(script)).prompt.captured
 
 
-async def test_thousands_of_skipped_buckets_are_counted_and_the_first_named(
+async def test_skipped_buckets_are_counted_and_listed_up_to_a_limit(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     config = sim_config({"graphBytesPerToken": 2**40}, max_model_len=8192, max_num_batched_tokens=8192)

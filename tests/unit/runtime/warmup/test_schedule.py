@@ -67,7 +67,7 @@ def test_largest_first_reverses_the_plan_as_in_seed_003() -> None:
     ]
 
 
-def test_every_order_holds_every_bucket() -> None:
+def test_every_order_contains_every_bucket() -> None:
     for phase in BucketPhase:
         for order in CaptureOrder:
             assert sorted(capture_order(REFERENCE_PLAN, phase, order)) == list(REFERENCE_PLAN.buckets_of(phase))
@@ -89,7 +89,7 @@ def test_seed_004_batch_sizes_are_zero_one_and_decode_sizes() -> None:
     assert sampler_batch_sizes((Bucket(138, 1, 128), Bucket(138, 1, 256))) == (0, 1, 138)
 
 
-def test_batch_size_one_is_not_repeated() -> None:
+def test_sampler_batch_size_one_is_not_repeated() -> None:
     assert sampler_batch_sizes((Bucket(1, 1, 128), Bucket(2, 1, 128))) == (0, 1, 2)
 
 
@@ -97,6 +97,6 @@ def test_seed_004_swaps_run_at_every_size() -> None:
     assert set(warmup_swaps()) == set(SWAP_SIZES) == {8, 16, 32, 64, 128, 256, 512}
 
 
-def test_seed_004_swaps_are_even_and_restore_the_cache() -> None:
+def test_seed_004_has_eight_swap_sizes_up_to_eight() -> None:
     assert len(warmup_swaps()) == 8
     assert warmup_swaps()[-1] == 8

@@ -35,29 +35,29 @@ def cell(*rows: BucketRow) -> Cell | None:
         (BucketState.COMPILING, "..."),
     ],
 )
-def test_cell_tells_batches_and_what_its_bucket_lacks(state: BucketState, text: str) -> None:
+def test_cell_shows_batch_count_and_bucket_state(state: BucketState, text: str) -> None:
     found = cell(row((2, 128, 0), state, hits=12))
     assert found is not None
     assert found.text == text
 
 
 @pytest.mark.parametrize("state", [BucketState.COLD, BucketState.UNPLANNED])
-def test_cold_and_unplanned_shapes_are_no_heat(state: BucketState) -> None:
+def test_cold_and_unplanned_shapes_are_shown_as_cold(state: BucketState) -> None:
     assert cell(row((2, 128, 0), state, misses=3)) == Cell("cold", MISS.heat)
 
 
-def test_cell_of_several_contexts_tells_the_worst() -> None:
+def test_cell_is_cold_if_any_of_its_contexts_is() -> None:
     found = cell(row((2, 128, 0), hits=5), row((2, 128, 4), BucketState.COLD))
     assert found == Cell("cold", None)
 
 
-def test_hottest_cell_met_most_batches() -> None:
+def test_hottest_cell_has_the_most_batches() -> None:
     [found] = drawn(table(row((1, 128, 0), hits=1000), row((1, 256, 0), hits=1), row((1, 512, 0))))
     heats = [cell.heat for cell in (found.cell((1, length)) for length in (128, 256, 512)) if cell]
     assert heats == [1.0, 0.05, 0.0]
 
 
-def test_title_counts_planned_and_captured_without_unplanned_ones() -> None:
+def test_title_does_not_count_unplanned_buckets() -> None:
     rows = [row((1, 1, 4)), row((2, 1, 4), BucketState.WITHOUT_GRAPH), row((3, 1, 4), BucketState.UNPLANNED)]
     [found] = drawn(table(*rows))
     assert found.title == "2 decode buckets, 1 captured: batch size across, KV blocks of the batch down"
@@ -71,7 +71,7 @@ def test_cold_batches_are_listed_most_frequent_first() -> None:
     ]
 
 
-def test_what_had_no_room_is_said() -> None:
+def test_number_of_omitted_buckets_is_printed() -> None:
     assert list(cold_lines(table(left_off=2))) == ["2 more buckets did not fit into the answer"]
 
 
@@ -79,14 +79,14 @@ def pod(name: str, ready: bool, percent: int) -> PodState:
     return PodState(name=name, revision="r", phase="Capturing", gate=ready, ready=ready, warmup_percent=percent)
 
 
-def test_pod_that_takes_traffic_is_asked_first() -> None:
+def test_ready_pod_is_chosen_before_a_more_advanced_one() -> None:
     pods = (pod("a", False, 99), pod("b", True, 90), pod("c", False, 10))
     assert furthest(GaudiInferenceStatus(pods=pods)) == "b"
 
 
-def test_without_traffic_the_most_advanced_pod_is_asked() -> None:
+def test_most_advanced_pod_is_chosen_if_no_pod_is_ready() -> None:
     assert furthest(GaudiInferenceStatus(pods=(pod("a", False, 10), pod("b", False, 20)))) == "b"
 
 
-def test_nobody_is_asked_without_pods() -> None:
+def test_no_pod_is_chosen_if_none_exists() -> None:
     assert furthest(GaudiInferenceStatus()) is None

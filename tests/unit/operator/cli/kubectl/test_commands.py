@@ -23,14 +23,18 @@ def call(*arguments: str) -> Result:
         (("rollout", "--help"), 0),
     ],
 )
-def test_usage_error_ends_with_1(arguments: tuple[str, ...], code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_usage_errors_exit_with_1_and_help_with_0(
+    arguments: tuple[str, ...], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "argv", ["kubectl-gaudi", *arguments])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == code
 
 
-def test_unknown_cluster_ends_with_1_and_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_cluster_configuration_exits_with_1_and_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     result = call("rollout", "pause", "chat", "--kubeconfig", str(tmp_path / "none"))
     assert (result.exit_code, result.stdout) == (1, "")
@@ -38,17 +42,17 @@ def test_unknown_cluster_ends_with_1_and_one_sentence(tmp_path: Path, monkeypatc
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_missing_client_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_kubernetes_client_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "gaudi_operator.cli.cluster", raising=False)
     monkeypatch.setitem(sys.modules, "kubernetes", None)
     assert call("rollout", "pause", "chat").stderr == "error: kubernetes is not installed; install the extra `cli`.\n"
 
 
 @pytest.mark.parametrize("name", ["chat", "gi/chat", "GaudiInference/chat", "gaudiinferences.inference.gaudi.dev/chat"])
-def test_kind_may_stand_before_the_name(name: str) -> None:
+def test_name_may_be_prefixed_with_its_kind(name: str) -> None:
     assert plain_name(name) == "chat"
 
 
-def test_another_kind_is_refused() -> None:
+def test_name_of_another_kind_is_refused() -> None:
     with pytest.raises(Refused, match="deployment is not a GaudiInference"):
         plain_name("deployment/chat")

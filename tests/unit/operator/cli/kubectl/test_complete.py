@@ -49,24 +49,26 @@ def offered(line: str) -> list[str]:
         ("nonsense ", None),
     ],
 )
-def test_tab_offers_what_may_follow(line: str, found: list[str] | None) -> None:
+def test_completion_offers_valid_continuations(line: str, found: list[str] | None) -> None:
     every = [*COMMAND.commands, ":4"]  # type: ignore[attr-defined]
     assert offered(line) == (every if found is None else found)
 
 
-def test_subcommand_is_offered_with_what_it_does() -> None:
+def test_subcommand_is_offered_with_its_description() -> None:
     (line, _) = candidates(COMMAND, ["why"], {})
     assert line.startswith("why\t")
 
 
-def test_cluster_that_does_not_answer_offers_nothing() -> None:
+def test_unreachable_cluster_offers_no_names() -> None:
     def silent(_: Mapping[str, str]) -> list[str]:
         raise ConfigError("no answer")
 
     assert candidates(COMMAND, ["why", ""], {"name": quietly(silent)}) == [":4"]
 
 
-def test_program_prints_a_line_each(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_completion_directive_is_the_last_printed_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("sys.argv", ["kubectl_complete-gaudi", "rollout", "und"])
     main()
     assert capsys.readouterr().out.splitlines()[-1] == ":4"

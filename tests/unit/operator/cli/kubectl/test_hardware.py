@@ -36,28 +36,28 @@ def pod(**metadata: Any) -> dict[str, Any]:
     return {"metadata": {**fields, **metadata}, "spec": spec}
 
 
-def test_trial_has_image_cards_and_place_of_the_resource() -> None:
+def test_trial_has_image_cards_and_node_selector_of_the_resource() -> None:
     made = trial_pod("chat", [pod()], 60)["spec"]
     assert made["containers"][0]["image"] == "hpu:1"
     assert made["containers"][0]["resources"] == {"limits": {"habana.ai/gaudi": "1"}}
     assert made["nodeSelector"] == {"cards": "yes"}
 
 
-def test_no_service_or_workload_takes_the_trial() -> None:
+def test_trial_has_no_label_that_services_or_workloads_select() -> None:
     assert NAME_LABEL not in trial_pod("chat", [pod()], 60)["metadata"]["labels"]
 
 
-def test_trial_goes_to_any_node_that_fits() -> None:
+def test_trial_is_not_bound_to_the_node_of_its_pattern() -> None:
     assert not {"nodeName", "priority", "readinessGates"} & set(trial_pod("chat", [pod()], 60)["spec"])
 
 
-def test_nothing_probes_or_restarts_the_trial() -> None:
+def test_trial_has_no_probes_and_is_never_restarted() -> None:
     made = trial_pod("chat", [pod()], 60)["spec"]
     assert not {"readinessProbe", "livenessProbe", "lifecycle"} & set(made["containers"][0])
     assert (made["restartPolicy"], made["activeDeadlineSeconds"]) == ("Never", 60)
 
 
-def test_the_youngest_pod_is_the_pattern() -> None:
+def test_trial_copies_the_youngest_pod() -> None:
     young = pod(creationTimestamp="2026-11-23T11:00:00Z")
     young["spec"]["containers"][0]["image"] = "hpu:2"
     assert trial_pod("chat", [young, pod()], 60)["spec"]["containers"][0]["image"] == "hpu:2"
@@ -73,32 +73,32 @@ def test_group_of_pods_is_refused() -> None:
         trial_pod("chat", [pod(annotations={GROUP_SIZE_ANNOTATION: "2"})], 60)
 
 
-def test_report_is_the_last_line_that_is_one() -> None:
+def test_report_is_read_from_the_last_line_that_parses() -> None:
     report = facts()
     assert read_report(f"Starting\n{report.model_dump_json(by_alias=True)}\nwarning: late\n") == report
 
 
-def test_trial_without_a_report_is_told_by_its_last_words() -> None:
+def test_missing_report_error_shows_the_end_of_the_log() -> None:
     with pytest.raises(Refused, match="the end of its log: Killed"):
         read_report("Starting\nKilled\n\n")
 
 
-def test_pod_without_a_node_says_why() -> None:
+def test_waiting_reason_of_an_unscheduled_pod_is_the_schedulers_message() -> None:
     unscheduled = {"type": "PodScheduled", "status": "False", "message": "Insufficient habana.ai/gaudi"}
     assert waits_for({"status": {"conditions": [unscheduled]}}) == "Insufficient habana.ai/gaudi"
 
 
-def test_container_that_waits_says_why() -> None:
+def test_waiting_reason_of_a_container_is_shown_with_its_message() -> None:
     waiting = {"state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
     assert waits_for({"status": {"containerStatuses": [waiting]}}) == "ErrImagePull: no such image"
 
 
-def test_cards_of_the_node_stand_in_the_report() -> None:
+def test_report_has_the_cards_and_kernel_of_the_node() -> None:
     node = {"status": {"allocatable": {"habana.ai/gaudi": "8", "cpu": "64"}, "nodeInfo": {"kernelVersion": "6.8"}}}
     assert about(pod(), node) == {"image": "hpu:1", "kernelVersion": "6.8", "habana.ai/gaudi": "8"}
 
 
-def test_whoever_may_not_read_nodes_gets_the_image_alone() -> None:
+def test_report_has_only_the_image_if_nodes_are_unreadable() -> None:
     assert about(pod(), {}) == {"image": "hpu:1"}
 
 

@@ -7,7 +7,7 @@ from gaudi_operator.cli.plan.options import Form
 from tests.support.builders import gaudi_inference
 
 
-def test_only_ready_pods_that_stay_are_asked_for_traffic() -> None:
+def test_traffic_is_read_only_from_ready_non_terminating_pods() -> None:
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     pods = [
         {"metadata": {"name": "serves"}, "status": ready},
@@ -27,7 +27,7 @@ def test_only_ready_pods_that_stay_are_asked_for_traffic() -> None:
         ({}, Form.OPTIMAL, []),
     ],
 )
-def test_learned_plan_that_no_canary_observes_is_warned_of(
+def test_learned_plan_without_canary_observation_causes_a_warning(
     canary: dict[str, int], form: Form, warnings: list[str]
 ) -> None:
     metadata = {"namespace": "default", "uid": "1", "generation": 1}

@@ -39,11 +39,11 @@ def test_rows_are_oldest_first_with_the_phase_of_the_status() -> None:
     ]
 
 
-def test_history_without_revisions_is_its_header() -> None:
+def test_history_without_revisions_has_only_a_header() -> None:
     assert list(rows(STATUS, ())) == [HEADER]
 
 
-def test_columns_stand_below_each_other() -> None:
+def test_columns_are_aligned() -> None:
     assert list(aligned_lines([("REVISION", "NAME"), ("1", "a"), ("12", "bc")])) == [
         "REVISION   NAME",
         "1          a",
@@ -51,7 +51,7 @@ def test_columns_stand_below_each_other() -> None:
     ]
 
 
-def test_details_say_image_inputs_and_why_it_failed() -> None:
+def test_details_have_image_inputs_and_failure() -> None:
     shown_ = details(STATUS, STORED[0])
     assert shown_["failed"] == "WarmupStalled: No progress in pod tiny-b-x."
     assert shown_["image"] == "runtime:1"
@@ -63,7 +63,7 @@ def test_details_report_whether_the_revision_served(kept: Revision, served: obje
     assert details(STATUS, kept)["served"] == served
 
 
-def test_details_of_a_good_revision_say_nothing_of_failure() -> None:
+def test_details_of_a_good_revision_have_no_failure() -> None:
     assert "failed" not in details(STATUS, STORED[1])
 
 
@@ -74,16 +74,16 @@ def test_pause_sets_the_field() -> None:
     assert pause_patch(resource()) == {"spec": {"rollout": {"paused": True}}}
 
 
-def test_pause_of_what_is_paused_is_refused() -> None:
+def test_pause_of_a_paused_rollout_is_refused() -> None:
     with pytest.raises(Refused, match="tiny is already paused"):
         pause_patch(PAUSED)
 
 
-def test_resume_takes_the_field_away() -> None:
+def test_resume_removes_the_field() -> None:
     assert resume_patch(PAUSED) == {"spec": {"rollout": {"paused": None}}}
 
 
-def test_resume_of_what_is_not_paused_is_refused() -> None:
+def test_resume_of_an_active_rollout_is_refused() -> None:
     with pytest.raises(Refused, match="tiny is not paused"):
         resume_patch(resource())
 
@@ -92,11 +92,11 @@ def test_restart_sets_the_annotation() -> None:
     assert restart_patch(resource(), "now") == {"metadata": {"annotations": {RESTARTED_AT_ANNOTATION: "now"}}}
 
 
-def test_restart_while_paused_is_refused_with_the_command_that_helps() -> None:
+def test_restart_while_paused_is_refused_with_the_resume_command() -> None:
     with pytest.raises(Refused, match="kubectl gaudi rollout resume tiny"):
         restart_patch(PAUSED, "now")
 
 
-def test_restart_of_a_pinned_revision_is_refused_as_without_effect() -> None:
+def test_restart_of_a_pinned_revision_is_refused() -> None:
     with pytest.raises(Refused, match="runs revision 0123456789"):
         restart_patch(resource(rollout={"revision": "0123456789"}), "now")

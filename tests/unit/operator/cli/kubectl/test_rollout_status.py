@@ -15,12 +15,12 @@ STALLED = ("Stalled", True, "RolledBack", "Revision b failed (WarmupStalled): No
 KEPT = (revision("a", 1),)
 
 
-def test_ready_resource_is_rolled_out_in_the_words_of_kubectl() -> None:
+def test_ready_resource_is_reported_as_successfully_rolled_out() -> None:
     verdict = judge_rollout(shown(READY), KEPT)
     assert (verdict.outcome, verdict.sentence) == (Outcome.DONE, 'gaudiinference "tiny" successfully rolled out')
 
 
-def test_rollout_on_its_way_says_what_it_waits_for() -> None:
+def test_unfinished_rollout_reports_the_ready_condition_message() -> None:
     verdict = judge_rollout(shown(ON_ITS_WAY), KEPT)
     assert verdict.outcome is Outcome.WAITING
     assert (
@@ -29,36 +29,36 @@ def test_rollout_on_its_way_says_what_it_waits_for() -> None:
     )
 
 
-def test_stalled_rollout_has_failed_with_the_conditions_reason_and_sentence() -> None:
+def test_stalled_rollout_fails_with_the_conditions_reason_and_message() -> None:
     verdict = judge_rollout(shown(ON_ITS_WAY, STALLED), KEPT)
     assert verdict.outcome is Outcome.FAILED
     assert verdict.sentence == f'gaudiinference "tiny" stopped (RolledBack): {STALLED[3]}'
 
 
-def test_failure_is_told_once_when_it_is_rolled_back() -> None:
+def test_rollback_message_omits_the_failure() -> None:
     back = ("Ready", False, "RollingBack", f"1 of 2 replicas serve revision a. {STALLED[3]} Revision a runs instead.")
     verdict = judge_rollout(shown(back), KEPT)
     assert verdict.outcome is Outcome.WAITING
     assert verdict.sentence == 'gaudiinference "tiny" is rolled back: 1 of 2 replicas serve revision a'
 
 
-def test_status_of_an_older_generation_is_waited_for() -> None:
+def test_outdated_observed_generation_means_waiting() -> None:
     verdict = judge_rollout(shown(READY, observedGeneration=1), KEPT)
     assert verdict.outcome is Outcome.WAITING
     assert "to be observed" in verdict.sentence
 
 
-def test_resource_without_any_status_is_waited_for() -> None:
+def test_resource_without_a_status_means_waiting() -> None:
     resource = shown()
     del resource["status"]
     assert judge_rollout(resource, ()).outcome is Outcome.WAITING
 
 
-def test_restart_that_no_revision_runs_yet_is_waited_for() -> None:
+def test_restart_without_a_revision_means_waiting() -> None:
     assert judge_rollout(shown(READY, restarted="now"), KEPT).outcome is Outcome.WAITING
 
 
-def test_restart_whose_revision_is_not_in_status_is_waited_for() -> None:
+def test_restart_with_a_revision_missing_from_the_status_means_waiting() -> None:
     kept = (revision("c", 2, restarted="now"), *KEPT)
     assert judge_rollout(shown(READY, restarted="now"), kept).outcome is Outcome.WAITING
 
@@ -74,13 +74,13 @@ def test_restart_that_was_rolled_back_has_failed() -> None:
     assert judge_rollout(shown(ON_ITS_WAY, STALLED, restarted="now", revisions=rows), kept).outcome is Outcome.FAILED
 
 
-def test_failed_revision_that_may_be_tried_again_is_waited_for() -> None:
+def test_rolled_back_revision_without_a_recorded_failure_means_waiting() -> None:
     rows = [{"name": "c", "number": 2, "phase": "RolledBack"}, {"name": "a", "number": 3, "phase": "Serving"}]
     kept = (revision("a", 3), revision("c", 2, restarted="now"))
     assert judge_rollout(shown(ON_ITS_WAY, STALLED, restarted="now", revisions=rows), kept).outcome is Outcome.WAITING
 
 
-def test_refused_spec_has_failed_although_it_made_no_revision() -> None:
+def test_refused_spec_has_failed_without_a_revision() -> None:
     refused = ("PlanAccepted", False, "PlanImpossible", "no KV block fits")
     stalled = ("Stalled", True, "PlanImpossible", "no KV block fits")
     assert judge_rollout(shown(refused, stalled, restarted="now"), KEPT).outcome is Outcome.FAILED
@@ -94,22 +94,22 @@ def test_bar_shows_the_warm_up_of_the_least_advanced_pod() -> None:
 @pytest.mark.parametrize(
     ("text", "found"), [("0", 0), ("0s", 0), ("90s", 90), ("5m", 300), ("1h30m", 5400), ("1.5s", 1.5), ("200ms", 0.2)]
 )
-def test_duration_is_read(text: str, found: float) -> None:
+def test_duration_is_parsed(text: str, found: float) -> None:
     assert seconds(text) == pytest.approx(found)
 
 
 @pytest.mark.parametrize("text", ["", "5", "-5s", "5 m", "5m!", "soon"])
-def test_anything_else_is_refused(text: str) -> None:
+def test_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(Refused, match="is not a duration"):
         seconds(text)
 
 
-def test_words_of_a_pod_steer_no_terminal() -> None:
+def test_control_characters_in_messages_are_escaped() -> None:
     verdict = judge_rollout(shown(ON_ITS_WAY, ("Stalled", True, "Failed", "\x1b]52;c;aGk=\x07")), KEPT)
     assert verdict.sentence == 'gaudiinference "tiny" stopped (Failed): \\x1b]52;c;aGk=\\x07'
 
 
-def test_lines_of_a_pipe_are_whole_and_said_once() -> None:
+def test_piped_output_has_complete_lines_without_repetition() -> None:
     out, sentence = StringIO(), "Waiting for " + 40 * "long [words] "
     with RolloutProgressBar(Console(file=out, width=80)) as progress:
         for percent in (1, 2):
@@ -117,7 +117,7 @@ def test_lines_of_a_pipe_are_whole_and_said_once() -> None:
     assert out.getvalue() == sentence + "\n"
 
 
-def test_terminal_has_a_bar_of_the_warm_up() -> None:
+def test_terminal_shows_a_progress_bar_of_the_warm_up() -> None:
     out = StringIO()
     with RolloutProgressBar(Console(file=out, width=160, force_terminal=True)) as progress:
         progress.show(Verdict(Outcome.WAITING, "Waiting.", "WarmingUp", 45, "1/2"))

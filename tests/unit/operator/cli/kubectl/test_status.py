@@ -20,20 +20,20 @@ def pod(**fields: Any) -> PodState:
     return PodState(**{"name": "a", "revision": "r", "phase": "Capturing", "gate": False, "ready": False, **fields})
 
 
-def test_heading_says_phase_replicas_and_what_is_waited_for() -> None:
+def test_heading_has_phase_replicas_and_reason() -> None:
     first, second = heading(shown(WARMS, phase="WarmingUp"), NOW)
     assert first == "models/tiny  WarmingUp  1/2 ready"
     assert second == "WarmingUp: 1 of 2 replicas serve; 1 warms up."
 
 
 @pytest.mark.parametrize(("seconds", "left"), [(95, "1:35"), (-5, "0:00")])
-def test_estimated_end_is_said_as_time_that_is_left(seconds: int, left: str) -> None:
+def test_estimated_end_is_shown_as_remaining_time(seconds: int, left: str) -> None:
     warmup = {"percent": 40, "phase": "Capturing", "eta": timestamp(NOW + timedelta(seconds=seconds))}
     first = next(heading(shown(WARMS, phase="WarmingUp", warmup=warmup), NOW))
     assert first.endswith(f"warm-up 40 %, about {left} left (an estimate)")
 
 
-def test_end_of_what_is_warm_is_not_estimated() -> None:
+def test_completed_warm_up_has_no_estimated_end() -> None:
     warmup = {"percent": 100, "phase": "Serving", "eta": timestamp(NOW)}
     assert "estimate" not in next(heading(shown(WARMS, warmup=warmup), NOW))
 
@@ -44,7 +44,7 @@ def test_heading_ends_with_the_advice() -> None:
     assert last == ADVICE
 
 
-def test_row_has_a_bar_and_percents() -> None:
+def test_row_has_a_progress_bar_and_percentages() -> None:
     warm = pod(warmup_percent=45, captured_percent=CapturedPercent(prompt=62), restarts=1)
     (row,) = rows([warm])
     assert dict(zip(COLUMNS, row, strict=True)) == {
@@ -61,12 +61,12 @@ def test_row_has_a_bar_and_percents() -> None:
 @pytest.mark.parametrize(
     ("gate", "ready", "word"), [(True, True, "yes"), (True, False, "gate open"), (False, False, "no")]
 )
-def test_traffic_is_told_by_gate_and_readiness(gate: bool, ready: bool, word: str) -> None:
+def test_traffic_column_depends_on_gate_and_readiness(gate: bool, ready: bool, word: str) -> None:
     (row,) = rows([pod(gate=gate, ready=ready)])
     assert row[COLUMNS.index("TRAFFIC")] == word
 
 
-def test_name_of_a_pod_is_never_cut() -> None:
+def test_pod_name_is_never_truncated() -> None:
     out, name = StringIO(), f"{'long-' * 12}-3f9c01d2aa-x7k2p"
     shows = drawn(shown(WARMS, pods=[pod(name=name).model_dump(by_alias=True, mode="json")]))
     Console(file=out, width=80).print(shows)
@@ -75,7 +75,7 @@ def test_name_of_a_pod_is_never_cut() -> None:
     assert "…" not in out.getvalue()
 
 
-def test_heading_says_that_no_model_runs() -> None:
+def test_heading_marks_simulated_engines() -> None:
     resource = shown(WARMS, phase="Serving")
     resource["spec"]["engine"] = {"name": "sim"}
     assert next(heading(resource, NOW)).endswith("ready  simulated")
@@ -83,17 +83,17 @@ def test_heading_says_that_no_model_runs() -> None:
     assert next(heading(resource, NOW)).endswith("ready")
 
 
-def test_text_of_several_waiting_pods_is_said_once() -> None:
+def test_equal_messages_of_waiting_pods_are_merged() -> None:
     text = {"message": "This is a simulation."}
     serving = pod(name="c", gate=True, ready=True, **text)
     assert list(notes([pod(**text), pod(name="b", **text), serving])) == ["a, b: This is a simulation."]
 
 
-def test_note_repeats_no_heading() -> None:
+def test_message_already_in_the_heading_is_omitted() -> None:
     assert not list(notes([pod(message="no card is free")], said="Pod a is unschedulable: no card is free."))
 
 
-def test_what_keeps_a_pod_out_is_below_the_table() -> None:
+def test_pod_messages_are_below_the_table() -> None:
     out = StringIO()
     waits = pod(message="finds no node").model_dump(by_alias=True, mode="json")
     Console(file=out, width=120).print(drawn(shown(WARMS, pods=[waits])))

@@ -23,14 +23,14 @@ def report(instance: str = "one", prompt: int = 0, decode: int = 0, padded: int 
     return WarmupReport(instance=instance, sequence=1, plan_hash="a" * 64, phase=Phase.SERVING, served=served)
 
 
-def test_rates_are_tokens_between_two_reports_over_all_pods() -> None:
+def test_rates_are_tokens_per_second_summed_over_pods() -> None:
     before = [report("one", 100, 10), report("two", 0, 0)]
     after = [report("one", 300, 50), report("two", 100, 20)]
     found = line(shown(SERVES), before, after, 10)
     assert (found.prompt_tokens_per_second, found.output_tokens_per_second) == (30.0, 6.0)
 
 
-def test_restarted_pod_has_no_rate_of_its_other_life() -> None:
+def test_restarted_pod_has_no_rate_across_the_restart() -> None:
     found = line(shown(SERVES), [report("one", 900)], [report("two", 100)], 10)
     assert found.prompt_tokens_per_second is None
 
@@ -40,12 +40,12 @@ def test_padding_is_what_was_computed_beyond_what_was_asked() -> None:
     assert found.padding_percent == 25
 
 
-def test_unknown_figures_are_dashes() -> None:
+def test_unknown_values_are_shown_as_dashes() -> None:
     row = dict(zip(COLUMNS, cells(line(shown(SERVES), [], [], 10)), strict=True))
     assert {row[name] for name in ("WARMING UP", "PADDING", "IN TOK/S", "OUT TOK/S", "GRAPHS", "KV CACHE")} == {"-"}
 
 
-def test_warming_pods_are_counted_apart_from_captured_graphs() -> None:
+def test_warming_pods_and_captured_percentages_have_separate_columns() -> None:
     warming = {**POD, "name": "b", "phase": "Warmup", "ready": False, "warmupPercent": 57}
     pods = [{**POD, "warmupPercent": 100}, warming, {**warming, "name": "c", "warmupPercent": 80}]
     found = shown(
@@ -59,7 +59,7 @@ def test_warming_pods_are_counted_apart_from_captured_graphs() -> None:
     assert (row["WARMING UP"], row["PROMPT"], row["DECODE"]) == ("2 pods, 57 %", "100 %", "100 %")
 
 
-def test_figures_of_the_status_are_shown_as_they_stand() -> None:
+def test_row_has_the_values_of_the_status() -> None:
     memory = {"usableBytes": 3 * 2**30, "graphBytes": 2**30, "kvCacheBytes": 2**31, "kvBlocks": 7}
     captured = {"prompt": 100, "decode": 62}
     found = shown(SERVES, phase="Serving", memory=memory, capturedPercent=captured, recompiles={"sinceReady": 3})
@@ -69,7 +69,7 @@ def test_figures_of_the_status_are_shown_as_they_stand() -> None:
 
 
 @pytest.mark.parametrize(("width", "last"), [(200, "KV CACHE"), (90, "OUT TOK/S"), (20, "READY")])
-def test_terminal_shows_the_columns_that_it_has_room_for(width: int, last: str) -> None:
+def test_narrow_terminal_shows_fewer_columns(width: int, last: str) -> None:
     out = StringIO()
     for each in drawn([line(shown(SERVES), [], [], 10)], everywhere=False, width=width):
         Console(file=out, width=width).print(each)
@@ -79,7 +79,7 @@ def test_terminal_shows_the_columns_that_it_has_room_for(width: int, last: str) 
     assert bool(rest) == (last != COLUMNS[-1])
 
 
-def test_advice_follows_the_table() -> None:
+def test_advice_is_below_the_table() -> None:
     out = StringIO()
     lines = [line(shown(SERVES), [], [], 10), line(shown(SERVES, plan=ADVISED), [], [], 10)]
     for each in drawn(lines, everywhere=False, width=200):
@@ -87,14 +87,14 @@ def test_advice_follows_the_table() -> None:
     assert out.getvalue().splitlines()[3:] == [f"tiny: {ADVICE}"]
 
 
-def test_advice_of_any_namespace_says_which() -> None:
+def test_advice_names_the_namespace_if_all_namespaces_are_shown() -> None:
     out = StringIO()
     for each in drawn([line(shown(SERVES, plan=ADVISED), [], [], 10)], everywhere=True, width=200):
         Console(file=out, width=200).print(each)
     assert out.getvalue().splitlines()[-1] == f"models/tiny: {ADVICE}"
 
 
-def test_only_pods_that_take_traffic_are_asked() -> None:
+def test_reports_are_read_only_from_ready_pods() -> None:
     asked: list[str] = []
 
     def ask(namespace: str, name: str, pod: str) -> str:
@@ -107,7 +107,7 @@ def test_only_pods_that_take_traffic_are_asked() -> None:
     assert [each.instance for each in found["models", "tiny"]] == ["one"]
 
 
-def test_pod_that_answers_nonsense_or_nothing_is_left_out() -> None:
+def test_pod_without_a_valid_report_is_omitted() -> None:
     def ask(namespace: str, name: str, pod: str) -> str:
         if pod == "a":
             raise ConfigError("the pod has ended")
@@ -116,7 +116,7 @@ def test_pod_that_answers_nonsense_or_nothing_is_left_out() -> None:
     assert reports([shown(SERVES, pods=[POD, {**POD, "name": "b"}])], ask) == {}
 
 
-def test_address_of_the_page_is_said_once() -> None:
+def test_forwarded_address_is_printed_once() -> None:
     lines = [
         "Forwarding from 127.0.0.1:4711 -> 8001\n",
         "Forwarding from [::1]:4711 -> 8001\n",

@@ -47,7 +47,7 @@ def inputs(manifest: Object) -> dict[str, Any]:
 
 @pytest.mark.parametrize("to", RESOURCES)
 @pytest.mark.parametrize("now", RESOURCES)
-def test_patched_spec_asks_for_the_very_revision(now: str, to: str) -> None:
+def test_patched_spec_results_in_the_chosen_revision(now: str, to: str) -> None:
     stored = inputs(RESOURCES[to])
     restored = patched(RESOURCES[now], undo_patch(RESOURCES[now], stored))
     assert inputs(restored) == stored
@@ -56,7 +56,7 @@ def test_patched_spec_asks_for_the_very_revision(now: str, to: str) -> None:
     )
 
 
-def test_what_makes_no_revision_stays() -> None:
+def test_fields_outside_the_revision_are_kept() -> None:
     now = resource(
         replicas=5, readiness={"minCapturedPromptPercent": 50}, service={"port": 80}, engine={"blockSize": 8}
     )
@@ -66,7 +66,7 @@ def test_what_makes_no_revision_stays() -> None:
     assert restored["spec"]["readiness"]["minCapturedPromptPercent"] == 50
 
 
-def test_field_that_was_left_out_is_left_out_again() -> None:
+def test_field_unset_in_the_revision_is_removed() -> None:
     now = resource(warmup={"promptGraphPercent": 50}, model={"maxModelLen": 512})
     patch = undo_patch(now, inputs(resource()))
     assert {"op": "remove", "path": "/spec/warmup"} in patch
@@ -74,72 +74,72 @@ def test_field_that_was_left_out_is_left_out_again() -> None:
     assert model == resource()["spec"]["model"]
 
 
-def test_section_that_says_the_same_is_not_written() -> None:
+def test_section_with_equal_inputs_is_not_patched() -> None:
     now = resource(
         engine={"prefixCaching": False}, model={"maxModelLen": 512}, readiness={"minCapturedPromptPercent": 50}
     )
     assert [step["path"] for step in undo_patch(now, inputs(resource()))] == ["/spec/model"]
 
 
-def test_patch_is_made_of_plain_json() -> None:
+def test_patch_can_be_serialized_as_json() -> None:
     patch = undo_patch(resource(), inputs(resource(model={"servedNames": ["a"]})))
     assert patch
     assert json.loads(json.dumps(patch)) == patch
 
 
-def test_revision_of_an_unknown_release_is_refused_in_a_sentence() -> None:
+def test_revision_of_an_unknown_release_is_refused_with_a_message() -> None:
     with pytest.raises(SpecUnreadable, match="stored by another release"):
         undo_patch(resource(), {"model": {"from": "the future"}})
 
 
-def test_note_of_somebody_else_stays() -> None:
+def test_foreign_annotation_is_kept() -> None:
     now = RESOURCES["restarted"]
     restored = patched(now, undo_patch(now, inputs(resource())))
     assert restored["metadata"]["annotations"] == {"example.com/s": "note"}
 
 
-def test_patch_spells_words_as_a_spec_does() -> None:
+def test_patch_spells_enum_values_as_in_a_spec() -> None:
     (step,) = undo_patch(resource(), inputs(resource(bucketing={"strategy": "Linear"})))
     assert step == {"op": "add", "path": "/spec/bucketing", "value": {"strategy": "Linear"}}
 
 
-def test_pinned_revision_is_let_go() -> None:
+def test_undo_removes_the_pin() -> None:
     now = resource(rollout={"revision": "0123456789"})
     assert {"op": "remove", "path": "/spec/rollout/revision"} in undo_patch(now, inputs(resource()))
 
 
-def test_section_that_was_unknown_when_it_was_stored_goes() -> None:
+def test_section_missing_from_the_stored_inputs_is_removed() -> None:
     stored = inputs(resource())
     del stored["warmup"]
     now = resource(warmup={"promptGraphPercent": 50})
     assert "warmup" not in patched(now, undo_patch(now, stored))["spec"]
 
 
-def test_undo_goes_back_to_the_revision_before_the_desired_one() -> None:
+def test_undo_restores_the_revision_before_the_desired_one() -> None:
     assert previous_revision(NOW_NEWER, (SECOND, FIRST)) is FIRST
 
 
 @pytest.mark.parametrize(("asked", "found"), [(None, FIRST), ("0", FIRST), ("2", SECOND)])
-def test_undo_to_0_is_undo_without_a_revision(asked: str | None, found: Revision) -> None:
+def test_undo_to_0_equals_undo_without_a_revision(asked: str | None, found: Revision) -> None:
     assert undo_target(NOW_NEWER, (SECOND, FIRST), asked) is found
 
 
-def test_undo_of_an_undo_goes_forth_again() -> None:
+def test_second_undo_reverts_the_first() -> None:
     again = revision("a", 3)
     assert previous_revision(NOW, (again, SECOND)) is SECOND
 
 
-def test_undo_after_a_rollback_takes_what_runs_in_its_stead() -> None:
+def test_undo_after_a_rollback_chooses_the_running_revision() -> None:
     runs, failed = revision("a", 3), revision("b", 2, FAILURE, **NEWER)
     assert previous_revision(NOW_NEWER, (runs, failed)) is runs
 
 
-def test_undo_of_a_pin_goes_back_to_the_one_before() -> None:
+def test_undo_of_a_pin_restores_the_previous_revision() -> None:
     pinned = served_by("0123456789", "b", rollout={"revision": "0123456789"}, **NEWER)
     assert previous_revision(pinned, (revision("0123456789", 3), SECOND)) is SECOND
 
 
-def test_undo_passes_over_revisions_that_failed() -> None:
+def test_undo_skips_failed_revisions() -> None:
     failed = revision("b", 2, FAILURE, engine={"maxNumSeqs": 9})
     assert previous_revision(NOW_NEWER, (revision("c", 3, **NEWER), failed, FIRST)) is FIRST
 
@@ -164,43 +164,43 @@ def test_undo_without_a_served_revision_names_the_others() -> None:
     )
 
 
-def test_failed_revision_is_warned_of() -> None:
+def test_warning_names_the_earlier_failure_of_a_revision() -> None:
     assert why_not_back(revision("b", 2, FAILURE)) == (
         "revision b failed before (WarmupStalled): No progress in pod tiny-b-x"
     )
     assert why_not_back(FIRST) is None
 
 
-def test_undo_of_what_is_paused_is_refused() -> None:
+def test_undo_of_a_paused_rollout_is_refused() -> None:
     with pytest.raises(Refused, match="undo would have no effect"):
         guarded_undo_patch(PAUSED, revision("b", 2, **NEWER))
 
 
-def test_undo_holds_only_for_the_spec_that_was_looked_at() -> None:
+def test_undo_patch_requires_an_unchanged_generation() -> None:
     test, *changes = guarded_undo_patch(resource(generation=4), revision("b", 2, **NEWER))
     assert test == {"op": "test", "path": "/metadata/generation", "value": 4}
     assert [change["path"] for change in changes] == ["/spec/engine"]
 
 
-def test_undo_to_what_the_spec_asks_for_is_no_patch() -> None:
+def test_undo_to_the_desired_revision_has_an_empty_patch() -> None:
     assert guarded_undo_patch(resource(**NEWER), revision("b", 2, **NEWER)) == []
 
 
-def test_revision_is_named_by_its_number() -> None:
+def test_revision_is_found_by_its_number() -> None:
     assert find_revision((SECOND, FIRST), "1") is FIRST
 
 
-def test_name_of_digits_goes_before_a_number() -> None:
+def test_revision_name_has_precedence_over_a_number() -> None:
     digits = revision("1", 7)
     assert find_revision((digits, SECOND, FIRST), "1") is digits
 
 
-def test_revision_not_kept_is_refused_with_those_that_are() -> None:
+def test_missing_revision_is_refused_with_a_list_of_kept_ones() -> None:
     with pytest.raises(Refused, match=r"revision 9 is not kept: choose one of 1 \(a\), 2 \(b\)"):
         find_revision((SECOND, FIRST), "9")
 
 
-def test_former_number_is_refused_with_the_current_one() -> None:
+def test_former_number_is_refused_with_the_current_number() -> None:
     again = replace(FIRST, number=3, former_numbers=(1,))
     with pytest.raises(Refused) as refused:
         find_revision((again, SECOND), "1")

@@ -23,11 +23,11 @@ def text(resource: Object) -> list[str]:
     return list(lines("tiny", explain(resource)))
 
 
-def test_ready_resource_has_no_cause() -> None:
+def test_ready_resource_has_only_a_heading() -> None:
     assert text(shown(READY)) == ['gaudiinference "tiny" is Ready (Serving): All 2 replicas serve revision a.']
 
 
-def test_several_sentences_have_a_line_each() -> None:
+def test_each_sentence_has_its_own_line() -> None:
     rolled_back = ("Stalled", True, "RolledBack", "Revision b failed: 2.5 GiB are missing. Revision a runs. Change it.")
     assert text(shown(WAITS, rolled_back))[:4] == [
         'gaudiinference "tiny" is not Ready (RolledBack):',
@@ -37,7 +37,7 @@ def test_several_sentences_have_a_line_each() -> None:
     ]
 
 
-def test_ready_resource_says_what_is_not_as_it_should_be() -> None:
+def test_ready_resource_lists_its_unexpected_conditions() -> None:
     cold = ("BucketCoverage", False, "ColdShapes", "Requests met shapes without a warm graph.")
     assert text(shown(READY, cold))[1:] == [
         "but:",
@@ -49,11 +49,11 @@ def test_ready_resource_says_what_is_not_as_it_should_be() -> None:
     ("conditions", "reason"),
     [((WAITS,), "Unschedulable"), ((WAITS, REFUSED), "PlanImpossible"), ((WAITS, REFUSED, STALLED), "Unschedulable")],
 )
-def test_what_asks_for_a_person_comes_first(conditions: Any, reason: str) -> None:
+def test_condition_that_requires_an_action_comes_first(conditions: Any, reason: str) -> None:
     assert explain(shown(*conditions)).reason == reason
 
 
-def test_pod_that_does_not_serve_is_the_evidence() -> None:
+def test_evidence_describes_the_pod_that_is_not_serving() -> None:
     pod = {
         **POD,
         "message": "no card is free",
@@ -69,7 +69,7 @@ def test_pod_that_does_not_serve_is_the_evidence() -> None:
     assert found.next == ("kubectl describe pod tiny-a-x -n models",)
 
 
-def test_revision_that_was_given_up_is_evidence() -> None:
+def test_failed_revision_is_evidence() -> None:
     failed = {"name": "b", "number": 2, "phase": "Failed", "reason": "WarmupStalled", "message": "Nothing has moved."}
     rolled_back = ("Stalled", True, "RolledBack", "Revision b failed.")
     found = explain(shown(WAITS, rolled_back, revisions=[failed]))
@@ -77,7 +77,7 @@ def test_revision_that_was_given_up_is_evidence() -> None:
     assert found.next == ("kubectl gaudi rollout history tiny -n models", "kubectl gaudi rollout undo tiny -n models")
 
 
-def test_failure_of_another_revision_is_no_evidence() -> None:
+def test_unrelated_failed_revision_is_not_evidence() -> None:
     failed = {"name": "b", "number": 2, "phase": "RolledBack", "reason": "WarmupStalled", "message": "Nothing moved."}
     assert explain(shown(WAITS, STALLED, revisions=[failed])).evidence == ()
 
@@ -98,19 +98,19 @@ def test_failed_revision_has_no_next_attempt() -> None:
     assert explain(shown(WAITS, rolled_back, revisions=[failed])).evidence == ("revision b failed (CrashLoopBackOff)",)
 
 
-def test_pod_of_an_older_revision_is_no_evidence() -> None:
+def test_pod_of_an_older_revision_is_not_evidence() -> None:
     old = {**POD, "name": "tiny-b-x", "revision": "b"}
     found = explain(shown(WAITS, STALLED, pods=[old, POD]))
     assert found.evidence == ("pod tiny-a-x: Pending, warm-up 0 %, readiness gate closed, 0 restarts",)
 
 
-def test_pod_that_the_cause_names_comes_first() -> None:
+def test_pod_named_in_the_cause_comes_first() -> None:
     other = {**POD, "name": "tiny-a-w"}
     found = explain(shown(WAITS, STALLED, pods=[other, POD]))
     assert found.next == ("kubectl describe pod tiny-a-x -n models",)
 
 
-def test_evidence_repeats_no_sentence() -> None:
+def test_evidence_does_not_repeat_sentences() -> None:
     failed = {"name": "b", "number": 2, "phase": "Failed", "reason": "WarmupStalled", "message": "Nothing has moved."}
     rolled_back = ("Stalled", True, "RolledBack", "Revision b failed (WarmupStalled): Nothing has moved.")
     waits = {**POD, "message": "Nothing has moved."}
@@ -120,7 +120,7 @@ def test_evidence_repeats_no_sentence() -> None:
     )
 
 
-def test_lines_are_broken_below_their_indent() -> None:
+def test_wrapped_lines_keep_their_indent() -> None:
     out = StringIO()
     for each in paragraphs(["evidence:", f"  pod a: {'word ' * 12}"]):
         Console(file=out, width=40).print(each)
@@ -130,14 +130,14 @@ def test_lines_are_broken_below_their_indent() -> None:
     assert all(line.startswith("  ") and len(line.rstrip()) <= 40 for line in below)
 
 
-def test_without_a_pod_no_command_names_one() -> None:
+def test_no_command_names_a_pod_if_no_pod_exists() -> None:
     assert all("pod " not in each for each in explain(shown(WAITS, STALLED)).next)
 
 
-def test_spec_that_nobody_has_looked_at_is_said() -> None:
+def test_unobserved_generation_is_the_reason() -> None:
     assert explain(shown(READY, observedGeneration=1)).reason == "NotObserved"
 
 
-def test_words_of_a_pod_steer_no_terminal() -> None:
+def test_control_characters_in_messages_are_escaped() -> None:
     pod = {**POD, "message": "\x1b]52;c;aGk=\x07"}
     assert all(line.isprintable() for line in text(shown(WAITS, STALLED, pods=[pod])))

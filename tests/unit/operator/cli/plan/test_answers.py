@@ -37,7 +37,7 @@ def test_console_script_prints_a_recorded_case_from_standard_input(number: int) 
     ]
 
 
-def test_console_script_refuses_a_bad_document_with_one_sentence() -> None:
+def test_console_script_refuses_an_invalid_document_with_one_sentence() -> None:
     done = script('{"max_model_len": 0, "max_num_seqs": 4, "max_num_batched_tokens": 128}')
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
@@ -45,7 +45,7 @@ def test_console_script_refuses_a_bad_document_with_one_sentence() -> None:
     )
 
 
-def test_call_with_bare_limits_imports_nothing_heavy() -> None:
+def test_planning_bare_limits_imports_no_heavy_modules() -> None:
     code = (
         "import sys; from gaudi_operator.cli.plan.app import app\n"
         "try: app(['buckets', '-f', '-', '-o', 'json'])\n"
@@ -61,7 +61,7 @@ def test_call_with_bare_limits_imports_nothing_heavy() -> None:
     assert loaded & (heavy | others) == set()
 
 
-def test_yaml_says_the_same_as_json() -> None:
+def test_yaml_document_has_the_same_plan_as_json() -> None:
     yaml = "strategy: linear\nmax_num_seqs: 4\nmax_num_batched_tokens: 2048\nmax_model_len: 2048\nnum_blocks: 64\n"
     same = {"strategy": "linear", "max_num_seqs": 4, "max_num_batched_tokens": 2048, "max_model_len": 2048}
     assert answer(yaml) == answer(same | {"num_blocks": 64})
@@ -96,21 +96,21 @@ LONG: dict[str, Any] = {
 NAN = "prompt bucket (1, 8192, 978) has an attention bias of 2185232384 bytes"
 
 
-def said_of_attention(document: object) -> list[str]:
+def attention_warnings(document: object) -> list[str]:
     return [each for each in answer(document)["warnings"] if "attention bias" in each]
 
 
-def test_bucket_answered_with_nan_is_named_in_the_warnings() -> None:
-    (warning,) = said_of_attention(LONG)
+def test_bucket_computed_as_nan_is_named_in_the_warnings() -> None:
+    (warning,) = attention_warnings(LONG)
     assert warning.startswith(NAN)
 
 
-def test_bucket_with_divided_queries_needs_no_warning() -> None:
+def test_bucket_with_tiled_queries_causes_no_warning() -> None:
     tiled = merged(LONG, {"spec": {"engine": {"env": [{"name": "VLLM_HPU_FSDPA_Q_TILE_ENABLE", "value": "1"}]}}})
-    assert said_of_attention(tiled) == []
+    assert attention_warnings(tiled) == []
 
 
-def test_forecast_refuses_a_bucket_answered_with_nan() -> None:
+def test_forecast_refuses_a_bucket_computed_as_nan() -> None:
     found = answer(LONG, command="forecast")
     assert found["verdict"] == "REFUSED"
     assert found["problems"][0]["message"].startswith(f"spec.bucketing: {NAN}")
@@ -125,12 +125,12 @@ def test_ignored_variable_is_named_in_the_warnings() -> None:
     assert warning.startswith("bucketing.decode.blocks.step is ignored")
 
 
-def test_unified_names_the_variables_that_it_ignores() -> None:
+def test_unified_plan_warns_about_ignored_variables() -> None:
     said = answer(BARE | {"strategy": "unified", "env": {"VLLM_PROMPT_QUERY_BUCKET_STEP": 256}})["warnings"]
     assert any(each.startswith("bucketing.prompt.query.step is ignored") for each in said)
 
 
-def test_unified_prints_its_own_list() -> None:
+def test_unified_plan_has_a_separate_bucket_list() -> None:
     document = BARE | {"strategy": "unified", "max_num_seqs": 32, "max_model_len": 1024, "num_blocks": 5781}
     assert len(answer(document | {"env": {}})["unified"]) == 375
 
@@ -143,7 +143,7 @@ def test_bucket_file_replaces_the_strategy(tmp_path: Path) -> None:
     assert printed["decode"] == [[1, 1, 64], [2, 1, 64]]
 
 
-def test_table_shows_counts_and_what_was_left_out() -> None:
+def test_table_shows_bucket_counts_and_omitted_candidates() -> None:
     shown = plan(BARE | {"max_model_len": 1024}).stdout
     assert "8 prompt buckets" in shown
     assert f"8 prompt candidates left out: {Rule.QUERY_TOO_LONG}" in shown
@@ -160,28 +160,28 @@ def test_find_prints_bucket_and_fallback() -> None:
 
 
 @pytest.mark.parametrize("case", VECTORS["cases"])
-def test_find_answers_a_recorded_lookup(case: dict[str, Any]) -> None:
+def test_find_returns_a_recorded_lookup(case: dict[str, Any]) -> None:
     phase, wanted, found, fallback = case["lookups"][-1]
     printed = answer(case, "--phase", phase, *map(str, wanted), command="find")
     assert (printed["found"], printed["fallback"]) == (found, fallback)
 
 
-def test_find_of_a_miss_prints_null() -> None:
+def test_find_prints_null_if_no_bucket_matches() -> None:
     case = VECTORS["cases"][0]
     assert answer(case, "--phase", "decode", "5", "1", "50", command="find")["found"] is None
 
 
-def test_find_of_a_miss_tells_people_what_would_be_compiled() -> None:
+def test_find_as_text_shows_the_shape_that_would_be_compiled() -> None:
     shown = plan(VECTORS["cases"][0], "--phase", "decode", "4", "1", "9999", command="find").stdout
     assert shown.startswith("decode (4, 1, 9999) -> no bucket; it would be compiled as (4, 1, ")
 
 
-def test_find_says_that_no_batch_is_so_large() -> None:
+def test_find_reports_a_batch_above_max_num_seqs() -> None:
     shown = plan(VECTORS["cases"][0], "--phase", "decode", "5", "1", "33", command="find").stdout
     assert "no bucket: at most 4 sequences run at once (maxNumSeqs), so no batch has 5\n" in shown
 
 
-def test_example_of_the_docs_plans_what_the_docs_say() -> None:
+def test_example_in_the_docs_has_the_documented_plan() -> None:
     docs = (Path(__file__).parents[5] / "docs" / "internals" / "bucketing.md").read_text()
     example = json.loads(docs.split("```json\n", 1)[1].split("\n```", 1)[0])
     counts = {

@@ -51,11 +51,11 @@ from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, one_sentence, pl
         ),
     ],
 )
-def test_bad_document_is_refused_with_one_sentence(change: dict[str, Any], sentence: str) -> None:
+def test_invalid_document_is_refused_with_one_sentence(change: dict[str, Any], sentence: str) -> None:
     assert sentence in refusal(BARE | change)
 
 
-def test_strategy_of_no_engine_is_refused_as_by_the_server() -> None:
+def test_unified_strategy_of_a_manifest_is_refused() -> None:
     """Only limits without a resource may name this strategy: see test_outputs.py."""
     said = refusal(gaudi_inference(bucketing={"strategy": "unified"}))
     assert "spec.bucketing.strategy: Input should be 'Exponential', 'Linear'," in said
@@ -79,7 +79,7 @@ BAD_LINES = (
 
 
 @pytest.mark.parametrize("line", BAD_LINES, ids=lambda line: line[:40])
-def test_bad_line_of_a_bucket_file_is_refused_with_number(tmp_path: Path, line: str) -> None:
+def test_invalid_bucket_file_line_is_refused_with_its_number(tmp_path: Path, line: str) -> None:
     buckets = tmp_path / "buckets.txt"
     buckets.write_text(f"# prompts\n(1, 128, 0)\n{line}\n")
     said = refusal(BARE | {"env": {}}, "--bucket-file", str(buckets))
@@ -95,7 +95,7 @@ def test_bucket_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_document_of_100_megabytes_is_refused_unread(tmp_path: Path) -> None:
+def test_document_of_100_megabytes_is_refused(tmp_path: Path) -> None:
     huge = tmp_path / "huge.json"
     with huge.open("wb") as stream:
         stream.truncate(100 * 1024 * 1024)
@@ -103,7 +103,7 @@ def test_document_of_100_megabytes_is_refused_unread(tmp_path: Path) -> None:
     assert "huge.json is larger" in one_sentence(result)
 
 
-def test_folder_is_no_document(tmp_path: Path) -> None:
+def test_folder_instead_of_a_document_is_refused(tmp_path: Path) -> None:
     assert "cannot be read: Is a directory" in one_sentence(CliRunner().invoke(app, ["buckets", "-f", str(tmp_path)]))
 
 
@@ -114,7 +114,7 @@ def test_yaml_is_never_executed(tmp_path: Path) -> None:
     assert not mark.exists()
 
 
-def test_yaml_that_unfolds_to_a_billion_words_is_refused() -> None:
+def test_yaml_with_exponential_alias_expansion_is_refused() -> None:
     names = "abcdefghij"
     lines = [f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]" for before, name in pairwise(names)]
     said = refusal("\n".join(["a: &a [ha, ha]", *lines, "max_model_len: *j"]))
@@ -140,7 +140,7 @@ LONG = "9" * 4000
     ],
     ids=["text", "number", "longer text", "name of a variable", "key", "kind"],
 )
-def test_refusal_of_something_long_quotes_its_beginning(change: dict[str, Any]) -> None:
+def test_refusal_of_long_input_quotes_only_its_beginning(change: dict[str, Any]) -> None:
     said = refusal(BARE | change)
     assert "99.." in said
     assert len(said) < 300
@@ -149,12 +149,12 @@ def test_refusal_of_something_long_quotes_its_beginning(change: dict[str, Any]) 
 @pytest.mark.parametrize(
     ("key", "shown"), [("a\nb", "a\\nb"), ("\x1b[31m", "\\x1b[31m"), ("a\u2028b", "a\\u2028b"), ("é", "é")]
 )
-def test_name_that_would_steer_a_terminal_is_shown_escaped(key: str, shown: str) -> None:
+def test_control_characters_in_names_are_escaped(key: str, shown: str) -> None:
     assert f"input: {shown} is not a field of this document; remove it" in refusal(BARE | {key: 1})
     assert f"input: {shown} " in refusal(BARE | {"env": {key: 1}})
 
 
-def test_many_documents_are_named_by_the_first_ten() -> None:
+def test_list_of_documents_in_a_message_ends_after_ten() -> None:
     items = [{"kind": "GaudiInference", "metadata": {"name": f"model-{at}"}} for at in range(300)]
     said = refusal({"kind": "List", "items": items})
     assert "300 documents" in said
@@ -167,16 +167,16 @@ def test_missing_limit_is_named() -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "a: [1", "{" * 100_000, "[" * 100_000])
-def test_text_without_structure_is_refused(text: str) -> None:
+def test_unparsable_text_is_refused(text: str) -> None:
     assert UNREADABLE in refusal(text)
 
 
 @pytest.mark.parametrize("text", ["[1, 2]", "just words"])
-def test_document_that_is_no_mapping_is_refused(text: str) -> None:
+def test_document_that_is_not_a_mapping_is_refused(text: str) -> None:
     assert "the document is not a mapping" in refusal(text)
 
 
-def test_fault_names_the_file(tmp_path: Path) -> None:
+def test_error_names_the_file(tmp_path: Path) -> None:
     empty = tmp_path / "empty.yaml"
     empty.touch()
     said = one_sentence(CliRunner().invoke(app, ["forecast", "-f", str(empty)]))
@@ -222,7 +222,7 @@ def changed(**sections: dict[str, Any]) -> dict[str, Any]:
         (changed(rollout={"maxSurge": "25"}), "spec.rollout.maxSurge: "),
     ],
 )
-def test_fault_names_field_value_and_remedy(document: dict[str, Any], sentence: str) -> None:
+def test_error_names_field_value_and_remedy(document: dict[str, Any], sentence: str) -> None:
     assert sentence in refusal(document)
 
 
@@ -236,7 +236,7 @@ def test_fault_names_field_value_and_remedy(document: dict[str, Any], sentence: 
         (("3", "412", "0"), None),
     ],
 )
-def test_find_refuses_prompts_that_no_server_takes(wanted: tuple[str, ...], sentence: str | None) -> None:
+def test_find_reports_batches_beyond_the_server_limits(wanted: tuple[str, ...], sentence: str | None) -> None:
     document = BARE | {"max_model_len": 1024, "env": {}}
     if sentence:
         assert sentence in refusal(document, *wanted, command="find")
@@ -253,7 +253,7 @@ def test_document_of_two_megabytes_is_refused() -> None:
     assert "standard input is larger than 1048576 bytes" in refusal("#" * 2_000_000)
 
 
-def test_bucket_file_of_100_megabytes_is_refused_unread(tmp_path: Path) -> None:
+def test_bucket_file_of_100_megabytes_is_refused(tmp_path: Path) -> None:
     huge = tmp_path / "huge.txt"
     with huge.open("wb") as stream:
         stream.truncate(100 * 1024 * 1024)

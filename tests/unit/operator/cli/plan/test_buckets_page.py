@@ -26,7 +26,7 @@ def page_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("page_files")
 @pytest.mark.parametrize("example", COMMANDS, ids=lambda example: example.split("\n")[0])
-def test_command_of_the_page_prints_what_the_page_shows(example: str) -> None:
+def test_command_on_the_page_prints_the_output_on_the_page(example: str) -> None:
     command, *shown = example.rstrip("\n").split("\n")
     result = CliRunner().invoke(app, shlex.split(command)[1:])
     assert result.exit_code == 0, result.stderr
@@ -35,7 +35,7 @@ def test_command_of_the_page_prints_what_the_page_shows(example: str) -> None:
     assert re.search(".*".join(map(re.escape, parts)), result.stdout, re.DOTALL)
 
 
-def test_pages_have_all_their_examples() -> None:
+def test_pages_have_the_expected_number_of_examples() -> None:
     assert len(FILES) == 4
     assert len(COMMANDS) == 6
 
@@ -45,6 +45,6 @@ def test_pages_have_all_their_examples() -> None:
     ("name", "counts"),
     [("linear.json", (24, 48)), ("release-1.22.json", (36, 42)), ("today.json", (28, 30))],
 )
-def test_plans_of_the_page_have_the_buckets_it_says(name: str, counts: tuple[int, int]) -> None:
+def test_plan_of_an_example_file_has_the_expected_bucket_counts(name: str, counts: tuple[int, int]) -> None:
     lines = CliRunner().invoke(app, ["buckets", "-f", name, "-o", "csv"]).stdout.splitlines()[1:]
     assert tuple(sum(line.startswith(phase) for line in lines) for phase in ("prompt", "decode")) == counts

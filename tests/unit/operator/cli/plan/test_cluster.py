@@ -81,7 +81,7 @@ def test_inference_of_the_cluster_is_planned(kubeconfig: Path, api_server: int) 
     assert json.loads(ask("llama").stdout) == answer(INFERENCE)
 
 
-def test_field_of_a_newer_release_is_a_warning(kubeconfig: Path, api_server: int) -> None:
+def test_field_of_a_newer_release_causes_a_warning(kubeconfig: Path, api_server: int) -> None:
     newer = merged(INFERENCE, {"spec": {"engine": {"newField": {"a": 1}}}})
     Handler.answers[PATH.format("models")] = (200, newer)
     write(kubeconfig, api_server)
@@ -90,7 +90,7 @@ def test_field_of_a_newer_release_is_a_warning(kubeconfig: Path, api_server: int
     assert any(said in warning for warning in found["warnings"])
 
 
-def test_namespace_is_chosen(kubeconfig: Path, api_server: int) -> None:
+def test_namespace_option_selects_the_namespace(kubeconfig: Path, api_server: int) -> None:
     write(kubeconfig, api_server)
     said = one_sentence(ask("llama", "-n", "other"))
     assert said == "gaudi-plan: there is no GaudiInference llama in namespace other.\n"
@@ -103,13 +103,13 @@ def test_inference_of_the_cluster_is_forecast(kubeconfig: Path, api_server: int)
     assert json.loads(CliRunner().invoke(app, arguments).stdout) == answer(INFERENCE, command="forecast")
 
 
-def test_missing_right_is_named(kubeconfig: Path, api_server: int) -> None:
+def test_missing_read_permission_is_reported(kubeconfig: Path, api_server: int) -> None:
     write(kubeconfig, api_server)
     said = one_sentence(ask("llama", "-n", "secret"))
     assert "the current context may not read GaudiInference llama in namespace secret (HTTP 403)" in said
 
 
-def test_cluster_that_does_not_answer_is_said(kubeconfig: Path) -> None:
+def test_unreachable_cluster_is_reported(kubeconfig: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound and not listening: a connection is refused
         write(kubeconfig, taken.getsockname()[1])
@@ -118,18 +118,18 @@ def test_cluster_that_does_not_answer_is_said(kubeconfig: Path) -> None:
     assert "refused" in said
 
 
-def test_missing_kubeconfig_is_said(kubeconfig: Path) -> None:
+def test_missing_kubeconfig_is_reported(kubeconfig: Path) -> None:
     said = one_sentence(ask("llama"))
     assert "no cluster is configured" in said
     assert "set KUBECONFIG as for kubectl" in said
 
 
-def test_kubeconfig_that_is_no_kubeconfig_is_said(kubeconfig: Path) -> None:
+def test_invalid_kubeconfig_is_reported(kubeconfig: Path) -> None:
     kubeconfig.write_text("just words")
     assert f"no cluster is configured: {kubeconfig} is not a kubeconfig" in one_sentence(ask("llama"))
 
 
-def test_missing_client_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_kubernetes_client_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "gaudi_operator.cli.cluster", raising=False)
     monkeypatch.setitem(sys.modules, "kubernetes", None)
     assert "--from-cluster needs the Kubernetes client; install the extra `cli`" in one_sentence(ask("llama"))
@@ -154,7 +154,7 @@ def forecast(*arguments: str) -> str:
     return CliRunner().invoke(app, ["forecast", "--from-cluster", "llama", *arguments]).stdout
 
 
-def test_forecast_shows_what_a_pod_measured(kubeconfig: Path, api_server: int) -> None:
+def test_forecast_shows_measured_values_of_a_pod(kubeconfig: Path, api_server: int) -> None:
     write(kubeconfig, api_server)
     Handler.answers[PATH.format("models")] = (200, measured(2))
     said = "measured with this spec by pod llama-1: KV blocks 4,321, graphs 3.00 GiB, warm-up 96 s"
@@ -163,13 +163,13 @@ def test_forecast_shows_what_a_pod_measured(kubeconfig: Path, api_server: int) -
     assert "KV blocks,blocks,4321,4321,4321,measured,pod llama-1" in forecast("-o", "csv")
 
 
-def test_forecast_omits_figures_of_an_older_spec(kubeconfig: Path, api_server: int) -> None:
+def test_forecast_omits_values_measured_with_an_older_spec(kubeconfig: Path, api_server: int) -> None:
     write(kubeconfig, api_server)
     Handler.answers[PATH.format("models")] = (200, measured(1))
     assert json.loads(forecast("-o", "json"))["measured"] is None
 
 
-def test_stored_document_is_not_judged_again() -> None:
+def test_stored_resource_is_not_checked_against_admission_rules() -> None:
     published = merged(INFERENCE, {"spec": {"service": {"type": "NodePort"}}})
     with pytest.raises(SpecRefused):
         read_question(published)

@@ -19,7 +19,7 @@ def compared() -> Any:
     return answer(LIMITS, command="compare")
 
 
-def test_strategies_stand_side_by_side_with_what_they_take() -> None:
+def test_comparison_lists_all_strategies_with_graphs_and_warm_up_time() -> None:
     result = compared()
     assert list(result["strategies"]) == ["Exponential", "Linear", "PaddingAware", "Optimal"]
     exponential = result["strategies"]["Exponential"]
@@ -27,18 +27,18 @@ def test_strategies_stand_side_by_side_with_what_they_take() -> None:
     assert exponential["warmup_seconds"] > 0
 
 
-def test_batches_without_a_bucket_are_counted() -> None:
+def test_admissible_batches_without_a_bucket_are_counted() -> None:
     gappy = LIMITS | {"max_num_seqs": 100}
     assert answer(gappy, command="compare")["strategies"]["Linear"]["admissible_without_bucket"] > 0
 
 
-def test_strategy_that_has_no_plan_is_refused_with_its_sentence() -> None:
+def test_strategy_without_a_plan_has_the_reason() -> None:
     short = LIMITS | {"env": {"VLLM_PROMPT_QUERY_BUCKET_MIN": 4096}}
     result = answer(short, command="compare")
     assert "bucketing.prompt.query: min 4096" in result["refused"]["Linear"]
 
 
-def test_estimates_are_called_estimates() -> None:
+def test_warnings_mark_the_values_as_estimates() -> None:
     assert any("estimates" in warning for warning in compared()["warnings"])
 
 
@@ -57,7 +57,7 @@ def test_optimal_pads_no_more_than_exponential_without_traffic() -> None:
         assert strategies["Optimal"][f"{phase}_coverage"] == 1.0
 
 
-def test_half_and_twice_as_many_graphs_are_judged_too() -> None:
+def test_optimal_is_also_compared_with_half_and_twice_the_graphs() -> None:
     result = compared()
     chosen, half, twice = result["strategies"]["Optimal"], *(result["optimal_with"][name] for name in ("half", "twice"))
     assert graphs(half) == round(graphs(chosen) / 2)
@@ -75,7 +75,7 @@ def padding(facts: dict[str, float]) -> float:
     return facts["prompt_padding"] + facts["decode_padding"]
 
 
-def test_numbers_of_a_row_make_its_plan_in_a_policy() -> None:
+def test_policy_with_graph_counts_of_a_row_has_its_values() -> None:
     limits = {"maxModelLen": 2048, "maxNumSeqs": 8, "maxNumBatchedTokens": 2048}
     config = {
         "version": "v1",
@@ -89,7 +89,7 @@ def test_numbers_of_a_row_make_its_plan_in_a_policy() -> None:
     assert answer(config | {"bucketing": bucketing}, command="compare")["strategies"]["Optimal"] == half
 
 
-def test_padding_is_judged_on_the_traffic_of_the_policy() -> None:
+def test_padding_is_computed_from_the_traffic_of_the_policy() -> None:
     config = {
         "version": "v1",
         "model": {"path": "/models", "servedNames": ["tiny"]},
@@ -106,17 +106,17 @@ def test_padding_is_judged_on_the_traffic_of_the_policy() -> None:
     assert any("no traffic is given" in said for said in result["warnings"])
 
 
-def test_share_below_zero_has_one_sign_and_zero_is_positive() -> None:
+def test_signed_percentages_have_one_sign_and_no_negative_zero() -> None:
     assert [signed(share) for share in (-0.0012, -0.0001, 0.0, 0.147)] == ["-0.1 %", "+0.0 %", "+0.0 %", "+14.7 %"]
 
 
-def test_csv_has_a_row_for_each_strategy_and_number() -> None:
+def test_csv_has_rows_for_half_and_twice_the_graphs() -> None:
     rows = list(csv.DictReader(StringIO(plan(LIMITS, "-o", "csv", command="compare").stdout)))
     assert [row["strategy"] for row in rows][-3:] == ["Optimal", "Optimal, half", "Optimal, twice"]
     assert all(float(row["decode_padding"]) > 1 for row in rows)
 
 
-def test_picture_has_a_curve_and_a_point_of_each_strategy() -> None:
+def test_svg_has_a_curve_and_a_label_for_each_strategy() -> None:
     picture = plan(LIMITS, "-o", "svg", command="compare").stdout
     texts = [each.text or "" for each in fromstring(picture).iter("{http://www.w3.org/2000/svg}text")]  # noqa: S314
     counts = {name: each["prompt_graphs"] + each["decode_graphs"] for name, each in compared()["strategies"].items()}

@@ -47,7 +47,7 @@ MESSAGES = {rule["message"] for rule in rules(SCHEMA)}
 
 
 @pytest.mark.parametrize("bad", BAD_OBJECTS, ids=lambda bad: bad.case)
-def test_bad_object_is_refused(bad: Bad) -> None:
+def test_invalid_object_is_refused(bad: Bad) -> None:
     with pytest.raises(ConfigError) as refused:
         read_question(bad.manifest())
     if any(bad.message in message for message in MESSAGES):
@@ -67,7 +67,7 @@ BLOCK_SIZE_RULE = "spec.engine.blockSize must be at most model.maxModelLen"
         ({"pod": {"imagePullSecrets": [{"name": "a"}, {"name": "a"}]}}, "each entry needs its own name"),
     ],
 )
-def test_broken_rules_follow_the_faults_of_values(section: dict[str, Any], fault: str) -> None:
+def test_broken_rules_are_listed_after_invalid_values(section: dict[str, Any], fault: str) -> None:
     said = refusal(changed(**BLOCK_SIZE, **section))
     assert f"{fault}; {BLOCK_SIZE_RULE}" in said
 
@@ -89,7 +89,7 @@ def test_rules_are_not_evaluated_with_invalid_types_or_sizes(section: dict[str, 
     assert BLOCK_SIZE_RULE not in refusal(changed(**BLOCK_SIZE, **section))
 
 
-def test_rule_of_schema_and_models_is_said_once() -> None:
+def test_rule_of_both_schema_and_models_is_reported_once() -> None:
     with pytest.raises(SpecRefused) as refused:
         read_question(changed(model={"source": {"hostPath": {"path": "/a"}}}))
     assert len(refused.value.sentences) == 1
@@ -103,7 +103,7 @@ def test_example_breaks_no_rule(document: dict[str, Any]) -> None:
 TOKENS = changed(engine={"name": "vllm", "maxNumBatchedTokens": 100, "maxNumSeqs": 128})
 
 
-def test_broken_rule_is_the_verdict_of_a_forecast() -> None:
+def test_broken_rule_makes_the_forecast_verdict_refused() -> None:
     result = plan(TOKENS, command="forecast")
     assert result.exit_code == 4
     first, *others = result.stdout.splitlines()
@@ -122,14 +122,14 @@ def test_other_commands_refuse_with_exit_code_4(command: str) -> None:
     assert "standard input: the API server refuses it: spec.engine.maxNumBatchedTokens must be" in result.stderr
 
 
-def test_all_broken_rules_are_said() -> None:
+def test_all_broken_rules_are_reported() -> None:
     spec = changed(engine={"name": "vllm", "blockSize": 512, "maxNumPrefillSeqs": 3})["spec"]
     said = " ".join(broken_rules(SCHEMA, "llama", spec))
     assert "blockSize must be at most model.maxModelLen" in said
     assert "maxNumPrefillSeqs must be at most maxNumSeqs" in said
 
 
-def test_name_of_the_object_is_judged() -> None:
+def test_rule_of_the_object_name_is_evaluated() -> None:
     (said,) = broken_rules(SCHEMA, "l" * 46, INFERENCE["spec"])
     assert said.startswith("metadata.name")
 
@@ -147,13 +147,13 @@ def test_mount_over_a_reserved_path_is_refused(path: str) -> None:
     assert said.startswith("spec.pod.volumeMounts: mountPath must not be, be inside, or contain ")
 
 
-def test_field_in_a_list_is_named() -> None:
+def test_broken_rule_of_a_list_entry_names_its_field() -> None:
     spec = changed(pod={"tolerations": [{"key": "a"}, {"key": "a", "operator": "Exists", "value": "b"}]})["spec"]
     (said,) = broken_rules(SCHEMA, "llama", spec)
     assert said.startswith("spec.pod.tolerations")
 
 
-def test_null_is_left_out_and_has_its_default() -> None:
+def test_null_is_replaced_by_the_default() -> None:
     assert broken_rules(SCHEMA, "llama", changed(parallelism={"tensor": None})["spec"]) == ()
 
 
@@ -165,7 +165,7 @@ def test_quantities_are_compared_by_amount(request_: str | int, limit: str, refu
     assert bool(broken_rules(SCHEMA, "llama", spec)) is refused
 
 
-def test_missing_cel_runtime_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_cel_runtime_causes_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "gaudi_operator.cli.plan.crd_rules")
     real = builtins.__import__
 

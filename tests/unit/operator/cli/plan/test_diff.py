@@ -61,16 +61,16 @@ def test_change_of_replicas_replaces_no_pod(folder: Path) -> None:
     assert answer(folder, INFERENCE, changed(replicas=3))["restarts"] is False  # type: ignore[arg-type]
 
 
-def test_default_that_is_written_out_is_no_change(folder: Path) -> None:
+def test_explicit_default_is_not_a_change(folder: Path) -> None:
     found = answer(folder, INFERENCE, changed(engine={"maxNumSeqs": 2, "blockSize": 128}))
     assert (found["changes"], found["restarts"]) == ([], False)
 
 
-def test_bare_limits_cannot_say_whether_pods_are_replaced(folder: Path) -> None:
+def test_diff_of_bare_limits_does_not_report_pod_replacement(folder: Path) -> None:
     assert answer(folder, LIMITS, LIMITS)["restarts"] is None
 
 
-def test_recipe_cache_spares_the_kept_buckets(folder: Path) -> None:
+def test_recipe_cache_avoids_compiling_the_kept_buckets(folder: Path) -> None:
     compiled = answer(folder, LIMITS | {"max_num_batched_tokens": 1920}, LIMITS)["compiled"]
     assert compiled == {"withRecipeCache": 1, "withoutRecipeCache": 16 + 57, "recipesDiscardedBy": []}
 
@@ -96,7 +96,7 @@ def forecasts(found: Any) -> dict[str, tuple[float | None, float | None]]:
     }
 
 
-def test_forecast_of_a_known_model_has_figures_of_both_sides(folder: Path) -> None:
+def test_forecast_of_a_known_model_has_old_and_new_values(folder: Path) -> None:
     llama = {"source": {"huggingFace": {"repo": "meta-llama/Llama-3.1-8B", "revision": "main"}}, "maxModelLen": 2048}
     old, new = changed(model=llama), changed(model=llama, engine={"maxNumSeqs": 64})
     known = forecasts(answer(folder, old, new))
@@ -104,48 +104,48 @@ def test_forecast_of_a_known_model_has_figures_of_both_sides(folder: Path) -> No
     assert known["warm-up"][0] < known["warm-up"][1]  # type: ignore[operator]
 
 
-def test_forecast_says_where_a_figure_comes_from(folder: Path) -> None:
+def test_forecast_value_has_confidence_and_source(folder: Path) -> None:
     warmup = answer(folder, LIMITS, LIMITS)["forecast"][-1]
     assert (warmup["figure"], warmup["unit"], warmup["new"]["confidence"]) == ("warm-up", "seconds", "assumed")
     assert warmup["new"]["source"]
 
 
-def test_nothing_is_forecast_for_release_1_22(folder: Path) -> None:
+def test_release_1_22_has_no_forecast(folder: Path) -> None:
     old = {key: value for key, value in LIMITS.items() if key != "strategy"} | {"release": "1.22"}
     assert forecasts(answer(folder, old, LIMITS))["warm-up"][0] is None
 
 
-def test_csv_has_a_line_for_every_difference(folder: Path) -> None:
+def test_csv_has_a_line_for_each_difference(folder: Path) -> None:
     text = run(folder, LIMITS | {"max_num_batched_tokens": 1920}, LIMITS, "-o", "csv").stdout
     assert list(csv.reader(io.StringIO(text)))[1:] == [["added", "prompt", "1", "2048", "0"]]
 
 
-def test_table_tells_the_whole_story(folder: Path) -> None:
+def test_table_shows_changes_buckets_and_pod_replacement(folder: Path) -> None:
     shown = run(folder, INFERENCE, changed(engine={"maxNumSeqs": 4})).stdout
     assert "engine.maxNumSeqs" in shown
     assert "prompt: the same 2 buckets" in shown
     assert "A new revision: every pod is replaced" in shown
 
 
-def test_picture_shows_both_phases(folder: Path) -> None:
+def test_svg_shows_both_phases(folder: Path) -> None:
     picture = run(folder, LIMITS, LIMITS | {"max_num_seqs": 8}, "-o", "svg").stdout.replace("&#160;", " ")
     assert picture.startswith("<svg")
     assert "prompt buckets: batch size across" in picture
     assert "decode buckets: batch size across" in picture
 
 
-def test_warnings_say_whose_they_are(folder: Path) -> None:
+def test_warnings_name_the_old_or_new_document(folder: Path) -> None:
     warnings = answer(folder, INFERENCE, changed(engine={"maxNumSeqs": 4}))["warnings"]
     assert [warning.split(" KV blocks")[0] for warning in warnings] == ["old: 4", "new: 8"]
 
 
 @pytest.mark.parametrize("arguments", [["new.yaml"], ["-", "-"], ["a", "b", "c"], ["a", "b", "--from-cluster", "c"]])
-def test_other_than_two_documents_are_refused(arguments: list[str]) -> None:
+def test_other_numbers_of_documents_than_two_are_refused(arguments: list[str]) -> None:
     said = one_sentence(CliRunner().invoke(app, ["diff", *arguments]))
     assert said == "gaudi-plan: give two documents, OLD and NEW, or --from-cluster NAME and NEW.\n"
 
 
-def test_bad_document_is_refused_in_one_sentence(folder: Path) -> None:
+def test_invalid_document_is_refused_with_one_sentence(folder: Path) -> None:
     assert "max_num_seqs" in one_sentence(run(folder, LIMITS, LIMITS | {"max_num_seqs": 0}))
 
 

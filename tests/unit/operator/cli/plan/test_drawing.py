@@ -20,7 +20,7 @@ def drawn(heat_map: HeatMap, *, width: int = 80, colour: bool = False) -> list[s
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
 
 
-def test_without_colour_heat_is_a_shade() -> None:
+def test_heat_is_a_block_character_if_colors_are_disabled() -> None:
     assert drawn(MAP)[:4] == [
         "two buckets",
         "              1      2",
@@ -29,7 +29,7 @@ def test_without_colour_heat_is_a_shade() -> None:
     ]
 
 
-def test_with_colour_heat_is_a_background() -> None:
+def test_heat_is_a_background_color_if_colors_are_enabled() -> None:
     assert "48;2;" in drawn(MAP, colour=True)[2]
     assert "█" not in drawn(MAP, colour=True)[2]
 
@@ -48,20 +48,20 @@ def test_very_narrow_terminal_shows_the_largest_batch_size() -> None:
 
 
 @given(st.floats(0, 1))
-def test_every_shade_can_be_read(heat: float) -> None:
+def test_text_contrasts_with_every_heat_color(heat: float) -> None:
     assert ink(colour(heat)) in (BLACK, WHITE)
     assert sum(abs(a - b) for a, b in zip(ink(colour(heat)), colour(heat), strict=True)) > 250
 
 
-def test_svg_of_a_large_map_stays_small() -> None:
+def test_svg_of_a_large_map_is_thinned() -> None:
     large = HeatMap("large", "", range(1, 200), range(1, 200), lambda _: Cell("1", 0.3))
     assert "32&#160;of&#160;199&#160;batch&#160;sizes,&#160;64&#160;of&#160;199&#160;lengths" in svg([large])
 
 
-def test_svg_breaks_a_long_caption() -> None:
+def test_svg_wraps_a_long_caption() -> None:
     assert "the&#160;end" in svg([HeatMap("long", "word " * 40 + "the end", [1], [128], {}.get)])
 
 
-def test_svg_shows_what_cannot_be_printed_as_question_marks() -> None:
+def test_svg_replaces_unprintable_characters_with_question_marks() -> None:
     picture = svg([HeatMap("odd", "requests of \x1b[2J\udcff.csv", [1], [128], {}.get)])
     assert "requests&#160;of&#160;?[2J?.csv" in picture

@@ -22,5 +22,5 @@ NAME = "--enable-auto-tool-choice"
         ({"engine": {"settings": "x" * 100}}, "spec.engine.settings must be a mapping, not text"),
     ],
 )
-def test_wrong_structure_is_named(spec: dict[str, Any], sentence: str) -> None:
+def test_field_with_the_wrong_structure_is_named(spec: dict[str, Any], sentence: str) -> None:
     assert sentence in refusal(gaudi_inference(**spec))

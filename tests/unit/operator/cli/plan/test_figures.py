@@ -35,43 +35,43 @@ def expected(prompts: dict[int, float], steps: dict[Bucket, float] | None = None
     return Expected(Traffic(prompt, steps or {}), token_cost(128), "made up")
 
 
-def worth(plan: BucketPlan, traffic: Expected, count: int, limits: Limits = LIMITS) -> float | None:
+def saving_of_last_graphs(plan: BucketPlan, traffic: Expected, count: int, limits: Limits = LIMITS) -> float | None:
     return worth_of_last_graphs(plan, limits, traffic, count)
 
 
-def test_graph_that_no_batch_needs_saves_nothing() -> None:
-    assert worth(LADDER, expected({100: 1.0, 1000: 1.0}), 2) == 0.0
+def test_unused_graph_saves_no_padding() -> None:
+    assert saving_of_last_graphs(LADDER, expected({100: 1.0, 1000: 1.0}), 2) == 0.0
 
 
-def test_graphs_that_save_least_are_left_out() -> None:
+def test_graphs_with_the_smallest_saving_are_removed_first() -> None:
     traffic = expected({128: 1.0, 256: 1.0, 512: 10.0})
     # Without the first graph, the smallest prompt is padded by 128 more tokens. Without the second graph, each of the
     # two small prompts is padded by 256 more.
-    assert worth(LADDER, traffic, 1) == pytest.approx(128 / (128 + 256 + 5120))
-    assert worth(LADDER, traffic, 2) == pytest.approx((128 + 512) / (128 + 256 + 5120))
+    assert saving_of_last_graphs(LADDER, traffic, 1) == pytest.approx(128 / (128 + 256 + 5120))
+    assert saving_of_last_graphs(LADDER, traffic, 2) == pytest.approx((128 + 512) / (128 + 256 + 5120))
 
 
-def test_graphs_that_coverage_needs_are_never_left_out() -> None:
-    assert worth(LADDER, expected({128: 1.0}), 3) is not None
-    assert worth(LADDER, expected({128: 1.0}), 4) is None
+def test_graphs_required_for_coverage_are_never_removed() -> None:
+    assert saving_of_last_graphs(LADDER, expected({128: 1.0}), 3) is not None
+    assert saving_of_last_graphs(LADDER, expected({128: 1.0}), 4) is None
 
 
-def test_batch_size_keeps_all_blocks_with_contiguous_attention() -> None:
+def test_bucket_with_the_most_blocks_is_kept_with_contiguous_attention() -> None:
     plan = BucketPlan(prompt=(), decode=(Bucket(1, 1, 8), Bucket(1, 1, 64), Bucket(2, 1, 64)))
     traffic = expected({}, {Bucket(1, 1, 5): 1.0})
-    assert worth(plan, traffic, 2) is not None
+    assert saving_of_last_graphs(plan, traffic, 2) is not None
     contiguous = LIMITS.model_copy(update={"contiguous_paged_attention": True})
-    assert worth(plan, traffic, 1, contiguous) is not None
-    assert worth(plan, traffic, 2, contiguous) is None
+    assert saving_of_last_graphs(plan, traffic, 1, contiguous) is not None
+    assert saving_of_last_graphs(plan, traffic, 2, contiguous) is None
 
 
-def test_steps_with_drafts_are_not_judged() -> None:
+def test_plan_with_draft_steps_has_no_saving() -> None:
     plan = BucketPlan(prompt=LADDER.prompt, decode=LADDER.decode, seeds=LADDER.decode)
-    assert worth(plan, expected({128: 1.0}), 1) is None
+    assert saving_of_last_graphs(plan, expected({128: 1.0}), 1) is None
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_one_graph_left_out_is_the_best_of_all(seed: int) -> None:
+def test_removed_graph_is_the_one_with_the_smallest_saving(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311
     decode = sorted({Bucket(chance.randint(1, 4), 1, chance.randint(4, 40)) for _ in range(8)} | {Bucket(4, 1, 40)})
     steps = {Bucket(chance.randint(1, 4), 1, chance.randint(4, 40)): chance.random() for _ in range(30)}
@@ -88,10 +88,10 @@ def test_one_graph_left_out_is_the_best_of_all(seed: int) -> None:
         for left in combinations(decode, len(decode) - 1)
         if (padding := padded(left)) and all(any(all(map(le, each, other)) for other in left) for each in decode)
     )
-    assert worth(plan, traffic, 1) == pytest.approx(min(fewer))
+    assert saving_of_last_graphs(plan, traffic, 1) == pytest.approx(min(fewer))
 
 
-def test_plan_of_ten_graphs_fewer_pads_as_much_more() -> None:
+def test_plan_with_ten_fewer_graphs_has_about_the_reported_padding() -> None:
     """The padding of an Optimal plan with ten graphs fewer is close to the reported saving of the last ten graphs."""
     whole = make_plan(BucketPolicy(strategy=Strategy.OPTIMAL), LIMITS, KV_BLOCKS)
     traffic = expected_traffic(BucketPolicy(), LIMITS, KV_BLOCKS)
@@ -105,7 +105,7 @@ def test_plan_of_ten_graphs_fewer_pads_as_much_more() -> None:
     assert 0 < searched / figures.padding - 1 < 3 * figures.last_graphs
 
 
-def test_figures_add_up_both_phases() -> None:
+def test_plan_figures_combine_both_phases() -> None:
     plan = make_plan(BucketPolicy(), LIMITS, KV_BLOCKS)
     found = figures_of(plan, LIMITS, KV_BLOCKS, expected_traffic(BucketPolicy(), LIMITS, KV_BLOCKS))
     assert found.graphs == len(plan.prompt) + len(plan.decode)
@@ -114,7 +114,7 @@ def test_figures_add_up_both_phases() -> None:
     assert found.missing == 0
 
 
-def test_traffic_of_a_policy_is_what_plans_are_judged_on() -> None:
+def test_expected_traffic_is_the_traffic_of_the_policy() -> None:
     learned = BucketPolicy(optimal=OptimalSettings(traffic="prompt 1 700 0 3"))
     assert expected_traffic(learned, LIMITS, KV_BLOCKS).traffic.prompt == {Bucket(1, 700, 0): 3.0}
     assert len(expected_traffic(BucketPolicy(), LIMITS, KV_BLOCKS).traffic.prompt) > 20

@@ -46,13 +46,13 @@ def asked(document: object, *arguments: str) -> Any:
     return answer(document, *arguments, command="forecast")
 
 
-def ended(document: object, *arguments: str) -> tuple[str, int]:
+def verdict_and_exit_code(document: object, *arguments: str) -> tuple[str, int]:
     """Return the first words of the output, and the exit code."""
     result = plan(document, *arguments, command="forecast")
     return result.stdout.partition(":")[0], result.exit_code
 
 
-def test_forecast_makes_each_plan_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forecast_computes_each_plan_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[object, ...]] = []
 
     def counted(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks, warnings: Sequence[str] = ()) -> BucketPlan:
@@ -66,27 +66,27 @@ def test_forecast_makes_each_plan_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(made) == len(set(made))
 
 
-def test_seed_000_is_forecast_from_its_settings_alone() -> None:
+def test_forecast_of_seed_000_has_the_logged_graph_counts() -> None:
     found = asked(SEED)
     assert (found["card"], found["model"]) == ("gaudi2", LLAMA)
     assert (found["prompt"]["captured"], found["prompt"]["planned"], found["prompt"]["percent"]) == (15, 24, 62)
     assert found["decode"]["percent"] == 100
 
 
-def test_every_figure_has_a_source_and_how_sure_it_is() -> None:
+def test_every_value_has_a_source_and_a_confidence() -> None:
     found = asked(SEED)
     figures = [*found["memory"].values(), found["kvBlocks"], found["warmupSeconds"], found["prompt"]["graphBytes"]]
     assert all(figure["source"] and figure["confidence"] for figure in figures)
 
 
-def test_table_says_it_is_an_estimate_and_names_sources() -> None:
+def test_table_is_marked_as_an_estimate_and_names_sources() -> None:
     text = plan(SEED, "--sources", command="forecast").stdout
     assert text.startswith(f"UNKNOWN: {LLAMA} on card gaudi2 (an estimate)\n")
     assert "15 of 24 graphs captured (62 %), 24 by the most optimistic source" in text
     assert "logged as total device memory in log 000" in text
 
 
-def test_sources_are_shown_to_those_who_ask() -> None:
+def test_sources_are_omitted_by_default() -> None:
     assert "log 000" not in plan(SEED, command="forecast").stdout
 
 
@@ -102,28 +102,28 @@ def test_verdict_and_remedy_come_before_the_table() -> None:
     )
 
 
-def test_graphs_that_only_a_pessimist_misses_are_unknown() -> None:
-    assert ended(SEED) == ("UNKNOWN", 5)
+def test_shortfall_by_only_some_sources_has_verdict_unknown() -> None:
+    assert verdict_and_exit_code(SEED) == ("UNKNOWN", 5)
 
 
-def test_remedy_is_given_with_what_does_not_fit() -> None:
+def test_first_remedy_is_the_reachable_threshold() -> None:
     assert asked(SEED)["remedies"][0] == "lower readiness.minCapturedPromptPercent to 62"
 
 
-def test_model_that_does_not_fit_is_advised_more_cards() -> None:
+def test_remedy_of_a_too_large_model_is_more_cards() -> None:
     found = asked(SEED, "--model", "meta-llama/Llama-3.1-70B")
     assert found["problems"][0]["reason"] == "WeightsTooLarge"
     assert found["remedies"] == ["raise parallelism.tensor to 2"]
-    assert ended(SEED, "--model", "meta-llama/Llama-3.1-70B") == ("DOES NOT FIT", 3)
+    assert verdict_and_exit_code(SEED, "--model", "meta-llama/Llama-3.1-70B") == ("DOES NOT FIT", 3)
 
 
-def test_bare_limits_are_forecast_for_a_named_model_and_card() -> None:
+def test_bare_limits_use_the_model_and_card_options() -> None:
     found = asked(BARE, "--model", "qwen/qwen3-8b", "--card", "gaudi3")
     assert (found["card"], found["model"]) == ("gaudi3", "Qwen/Qwen3-8B")
     assert found["kvBlocks"] == {"value": 1519, "confidence": "exact", "source": "given"}
 
 
-def test_without_a_model_it_is_unknown_whether_it_fits() -> None:
+def test_verdict_is_unknown_if_the_model_is_unknown() -> None:
     found = asked(BARE)
     assert (found["verdict"], found["memory"], found["prompt"]["captured"]) == ("UNKNOWN", None, None)
     assert found["why"][0] == "The model's shape is unknown, so the memory that it needs is unknown too."
@@ -131,17 +131,17 @@ def test_without_a_model_it_is_unknown_whether_it_fits() -> None:
     assert remedy.startswith("name the model: --model with a public repository or the path of its config.json")
 
 
-def test_manifest_names_its_own_card() -> None:
+def test_card_comes_from_the_manifest() -> None:
     assert asked(INFERENCE)["card"] == "gaudi2"
 
 
-def test_hugging_face_source_names_its_own_model() -> None:
+def test_model_comes_from_the_hugging_face_source() -> None:
     model = {"source": {"huggingFace": {"repo": LLAMA}}, "maxModelLen": 4096}
     found = asked({**INFERENCE, "spec": {**INFERENCE["spec"], "model": model}})  # type: ignore[dict-item]
     assert found["model"] == LLAMA
 
 
-def test_runtime_config_on_a_cpu_has_no_described_card() -> None:
+def test_runtime_config_for_a_cpu_has_no_card() -> None:
     found = asked(RUNTIME_CONFIG)
     assert (found["card"], found["warmupSeconds"]) == ("none", None)
 
@@ -169,7 +169,7 @@ def test_model_is_read_from_a_checkpoint(tmp_path: Path, as_folder: bool) -> Non
     assert found["memory"]["weights"]["value"] == 2 * 494_032_768
 
 
-def test_csv_has_a_row_per_figure() -> None:
+def test_csv_has_a_row_for_each_value() -> None:
     lines = plan(SEED, "-o", "csv", command="forecast").stdout.splitlines()
     assert lines[0] == "figure,unit,value,low,high,confidence,source"
     assert any(line.startswith("warm-up,seconds,50.0,") for line in lines)
@@ -182,23 +182,23 @@ def test_csv_has_a_row_per_figure() -> None:
         (("--model", "unknown/model"), "model 'unknown/model' is neither a known repository nor a file"),
     ],
 )
-def test_unknown_name_is_refused_in_a_sentence(arguments: tuple[str, str], words: str) -> None:
+def test_unknown_card_or_model_is_refused(arguments: tuple[str, str], words: str) -> None:
     assert words in refusal(BARE, *arguments, command="forecast")
 
 
-def test_checkpoint_of_an_unknown_family_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_checkpoint_of_an_unknown_model_family_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     said = refusal(BARE, "--model", str(tmp_path), command="forecast")
     assert "model_type 'bert'" in said
     assert "without --model the buckets are still planned, and the first pod measures memory" in said
 
 
-def test_other_release_is_refused_in_a_sentence() -> None:
+def test_forecast_for_release_1_22_is_refused() -> None:
     older = {key: value for key, value in BARE.items() if key not in ("strategy", "env")} | {"release": "1.22"}
     assert "release 1.22 is planned, not forecast" in refusal(older, command="forecast")
 
 
-def test_what_the_operator_refuses_is_refused() -> None:
+def test_spec_that_the_operator_refuses_has_verdict_refused() -> None:
     spec = INFERENCE["spec"]
     several = {
         **INFERENCE,
@@ -210,7 +210,7 @@ def test_what_the_operator_refuses_is_refused() -> None:
     }
     found = asked(several)
     assert found["problems"][0]["reason"] == "NotBuilt"
-    assert ended(several) == ("REFUSED", 4)
+    assert verdict_and_exit_code(several) == ("REFUSED", 4)
     assert "why: spec.model.quantization is not implemented" in plan(several, command="forecast").stdout
 
 
@@ -234,7 +234,7 @@ def card(**changes: Any) -> dict[str, Any]:
     return {**CARD, "spec": merged(CARD["spec"], changes)}
 
 
-def test_default_mode_is_not_judged_by_figures_of_hpu_graphs() -> None:
+def test_torch_compile_forecast_has_no_values_of_hpu_graphs() -> None:
     found = asked(CARD)
     assert found["verdict"] == "UNKNOWN"
     assert OPENS in found["why"][0]
@@ -245,15 +245,15 @@ def test_default_mode_is_not_judged_by_figures_of_hpu_graphs() -> None:
 
 
 @pytest.mark.parametrize("mode", ["HpuGraphs", "TorchCompile"])
-def test_remedy_of_an_unknown_gate_is_enough(mode: str) -> None:
+def test_remedy_of_an_unknown_forecast_lets_the_deployment_fit(mode: str) -> None:
     remedy = "set readiness.onShortfall to ServeAndWarn: a pod then serves with the graphs that fit"
-    assert ended(card(engine={"executionMode": mode})) == ("UNKNOWN", 5)
+    assert verdict_and_exit_code(card(engine={"executionMode": mode})) == ("UNKNOWN", 5)
     assert remedy in asked(card(engine={"executionMode": mode}))["remedies"]
     remedied = card(engine={"executionMode": mode}, readiness={"onShortfall": "ServeAndWarn"})
-    assert ended(remedied) == ("FITS WITH WARNINGS", 0)
+    assert verdict_and_exit_code(remedied) == ("FITS WITH WARNINGS", 0)
 
 
-def test_lower_threshold_is_a_remedy_however_low() -> None:
+def test_lower_threshold_is_a_remedy_even_below_fifty_percent() -> None:
     found = asked(card(engine={"executionMode": "HpuGraphs"}))
     assert found["prompt"]["percent"] < 50
     threshold = f"lower readiness.minCapturedPromptPercent to {found['prompt']['percent']}"
@@ -262,21 +262,21 @@ def test_lower_threshold_is_a_remedy_however_low() -> None:
 
 def test_deployment_without_thresholds_fits() -> None:
     none = {"minCapturedPromptPercent": 0, "minCapturedDecodePercent": 0}
-    assert ended(card(readiness=none)) == ("FITS", 0)
+    assert verdict_and_exit_code(card(readiness=none)) == ("FITS", 0)
 
 
-def test_threshold_0_is_a_remedy_of_an_unknown_gate() -> None:
+def test_threshold_0_is_a_remedy_if_graphs_are_unknown() -> None:
     remedy = "lower readiness.minCapturedPromptPercent and readiness.minCapturedDecodePercent to 0: "
     assert asked(CARD)["remedies"][1].startswith(remedy)
 
 
-def test_heads_that_cannot_be_divided_are_refused() -> None:
+def test_indivisible_attention_heads_are_refused() -> None:
     uneven = card(parallelism={"tensor": 3})
-    assert ended(uneven) == ("REFUSED", 4)
+    assert verdict_and_exit_code(uneven) == ("REFUSED", 4)
     assert "32 attention heads cannot be divided over parallelism.tensor = 3" in asked(uneven)["why"][0]
 
 
-def test_shapes_without_a_bucket_are_a_warning() -> None:
+def test_shapes_without_a_bucket_cause_a_warning() -> None:
     gaps = card(
         bucketing={"strategy": "File", "file": "(1, 4096, 0)\n(128, 1, 8192)", "allowGaps": True},
         readiness={"minCapturedPromptPercent": 0, "minCapturedDecodePercent": 0},
@@ -287,7 +287,7 @@ def test_shapes_without_a_bucket_are_a_warning() -> None:
     assert any("of the prompt shapes that the limits admit have no bucket" in said for said in found["warnings"])
 
 
-def test_qwen_vl_on_one_gaudi_3_needs_no_network() -> None:
+def test_qwen_vl_on_one_gaudi_3_is_forecast_without_warnings() -> None:
     model = {"source": {"huggingFace": {"repo": "Qwen/Qwen2.5-VL-7B-Instruct"}}, "itemsPerPrompt": {"image": 1}}
     found = asked(card(model=model))
     assert found["model"] == "Qwen/Qwen2.5-VL-7B-Instruct"
@@ -302,7 +302,7 @@ def test_help_lists_every_verdict_with_its_exit_code() -> None:
     assert listed == {(verdict.value, verdict.exit_code) for verdict in Verdict}
 
 
-def test_forecast_says_what_the_plan_pads() -> None:
+def test_forecast_has_the_padding_of_the_comparison() -> None:
     bare = {"max_model_len": 2048, "max_num_seqs": 8, "max_num_batched_tokens": 2048, "num_blocks": 200}
     compared = answer(bare, command="compare")["strategies"]["Exponential"]
     padding = asked(bare)["padding"]
@@ -314,6 +314,6 @@ def test_forecast_says_what_the_plan_pads() -> None:
     assert "`gaudi-plan compare`" in shown
 
 
-def test_forecast_without_a_plan_knows_no_padding() -> None:
+def test_forecast_without_a_plan_has_no_padding() -> None:
     none = merged(INFERENCE, {"spec": {"accelerator": {"generation": "none", "deviceMemory": "1Gi"}}})
     assert asked(none, "--model", LLAMA)["padding"] is None

@@ -29,7 +29,7 @@ def test_page_shows_the_forecast_of_the_example() -> None:
 
 
 @pytest.mark.parametrize("figure", ["4,774", "126.50 GiB", "14.96 GiB", "24.87 GiB", "91 s", "5.8 min"])
-def test_figure_of_the_text_is_one_of_the_table(figure: str) -> None:
+def test_value_in_the_text_is_in_the_printed_table(figure: str) -> None:
     assert figure in PAGE.partition("## The figures")[2]
     assert figure in printed(EXAMPLE)
 

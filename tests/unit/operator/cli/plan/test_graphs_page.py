@@ -28,7 +28,7 @@ def test_page_shows_the_table_of_the_example(table: str) -> None:
     assert printed == table
 
 
-def test_choices_have_the_figures_of_the_table(table: str) -> None:
+def test_choices_on_the_page_have_the_values_of_the_table(table: str) -> None:
     rows = {name: (int(prompt), int(decode), *paddings) for name, prompt, decode, *paddings in ROW.findall(table)}
     choices = PAGE.partition("## Choose")[2]
     for name in ("Optimal", "Optimal, half", "Optimal, twice"):
@@ -45,7 +45,9 @@ def test_choices_have_the_figures_of_the_table(table: str) -> None:
         ("Optimal", "33 s to 108 s", "0.5 to 1.8 minutes for the 45"),
     ],
 )
-def test_warm_up_is_what_a_forecast_prints(strategy: str, seconds: str, minutes: str, tmp_path: Path) -> None:
+def test_warm_up_times_on_the_pages_equal_the_forecast(
+    strategy: str, seconds: str, minutes: str, tmp_path: Path
+) -> None:
     assert seconds in " ".join(PAGE.split())
     assert minutes in " ".join(WHY.split())
     manifest = tmp_path / "asked.yaml"

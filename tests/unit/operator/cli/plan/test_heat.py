@@ -21,7 +21,7 @@ def drawn(heat_map: HeatMap) -> list[Cell | None]:
     return [cell for _, cells in heat_map.rows() for cell in cells]
 
 
-def test_padding_of_the_first_bucket_is_of_all_shorter_prompts() -> None:
+def test_padding_of_the_first_bucket_averages_all_shorter_prompts() -> None:
     # Prompts of 1 to 128 tokens have 64.5 tokens on average, so 63.5 of the 128 tokens are padding.
     assert PADDING.cell((1, 128)) == Cell("50%", 1 - 64.5 / 128)
 
@@ -40,7 +40,7 @@ def test_shapes_padded_to_a_larger_bucket_show_its_cost() -> None:
     assert cell.heat == pytest.approx(1 - 3 * 64.5 / (4 * 256))
 
 
-def test_requests_without_a_bucket_are_a_miss() -> None:
+def test_shape_without_a_bucket_is_shown_as_a_miss() -> None:
     # Two prompts of 2000 tokens are within the token budget, but the bucket that would hold them, (2, 2304), is not.
     assert PLAN.find(BucketPhase.PROMPT, 2, 2000, 0) is None
     assert PADDING.cell((2, 2304)) is MISS
@@ -56,7 +56,7 @@ def test_shapes_beyond_the_budget_have_no_cell() -> None:
     st.integers(1, 32),
     st.integers(64, 3000),
 )
-def test_padding_is_a_share(strategy: Strategy, contiguous: bool, seqs: int, blocks: int) -> None:
+def test_padding_is_between_zero_and_one(strategy: Strategy, contiguous: bool, seqs: int, blocks: int) -> None:
     limits = Limits(
         max_model_len=2048, max_num_seqs=seqs, max_num_batched_tokens=2048, contiguous_paged_attention=contiguous
     )
@@ -66,7 +66,7 @@ def test_padding_is_a_share(strategy: Strategy, contiguous: bool, seqs: int, blo
         assert all(cell is None or cell.heat is None or 0 <= cell.heat < 1 for cell in cells)
 
 
-def test_decode_without_contiguous_attention_has_no_cell_below_its_sequences() -> None:
+def test_non_contiguous_decode_needs_a_block_for_each_sequence() -> None:
     limits = LIMITS.model_copy(update={"contiguous_paged_attention": False})
     plan = make_plan(BucketPolicy(), limits, 3000)
     padding = padding_map(plan, BucketPhase.DECODE, limits, 3000)
@@ -74,11 +74,11 @@ def test_decode_without_contiguous_attention_has_no_cell_below_its_sequences() -
     assert padding.cell((2, 1)) is None
 
 
-def test_contiguous_decode_has_no_miss_up_to_the_devices_blocks() -> None:
+def test_contiguous_decode_has_a_bucket_for_every_block_count() -> None:
     assert MISS not in drawn(padding_map(PLAN, BucketPhase.DECODE, LIMITS, 3000))
 
 
-def test_bucket_without_blocks_pads_nothing() -> None:
+def test_decode_bucket_without_blocks_has_no_cell() -> None:
     plan = BucketPlan((Bucket(1, 128, 0),), (Bucket(1, 1, 0), Bucket(1, 1, 4)))
     no_blocks, four = drawn(padding_map(plan, BucketPhase.DECODE, LIMITS, 3000))
     assert no_blocks is None
@@ -91,12 +91,12 @@ def test_bytes_of_all_contexts_of_a_cell_are_added() -> None:
     assert [cell.text for cell in drawn(heat) if cell] == ["6.0M", "1.0M"]
 
 
-def test_caption_of_bytes_says_estimate_total_and_source() -> None:
+def test_caption_of_bytes_has_estimate_total_and_source() -> None:
     caption = bytes_map(PLAN, BucketPhase.DECODE, lambda _: 2**20, "measured somewhere").caption
     assert caption == f"Estimated graph memory, {len(PLAN.decode)}M in all: measured somewhere."
 
 
-def test_most_bytes_are_hottest() -> None:
+def test_cell_with_the_most_bytes_is_the_hottest() -> None:
     plan = BucketPlan((Bucket(1, 128, 0), Bucket(1, 256, 0)), (Bucket(1, 1, 1),))
     heat = bytes_map(plan, BucketPhase.PROMPT, lambda bucket: bucket.query_len, "a test")
     less, most = (cell.heat or 0 for cell in drawn(heat) if cell)
@@ -121,17 +121,17 @@ def test_thinned_map_fits_and_keeps_the_largest(
     assert list(thinned.batches) == sorted(set(thinned.batches) & set(batches))
 
 
-def test_title_of_a_thinned_map_says_what_is_shown() -> None:
+def test_title_of_a_thinned_map_has_the_shown_lengths() -> None:
     thinned = heat_map([1, 2, 4], list(range(1, 101))).thinned(8, 10)
     assert thinned.title == "title (shown: 10 of 100 lengths)"
 
 
-def test_map_that_fits_stays_as_it_is() -> None:
+def test_map_that_fits_is_unchanged() -> None:
     small = heat_map([1, 2], [128])
     assert small.thinned(2, 1) == small
 
 
-def test_rows_have_a_place_for_every_batch_size() -> None:
+def test_rows_have_a_cell_for_every_batch_size() -> None:
     assert list(heat_map([1, 2], [128, 256]).rows()) == [(128, [None, None]), (256, [None, Cell("x", 1.0)])]
 
 
@@ -139,15 +139,15 @@ def test_rows_have_a_place_for_every_batch_size() -> None:
     ("amount", "text"),
     [(0, "0B"), (1023, "1023B"), (1024, "1.0K"), (367 * 2**20, "367M"), (1.43 * 2**30, "1.4G"), (33 * 2**40, "33T")],
 )
-def test_bytes_are_told_in_powers_of_1024(amount: float, text: str) -> None:
+def test_bytes_are_formatted_in_powers_of_1024(amount: float, text: str) -> None:
     assert byte_text(amount) == text
 
 
 @pytest.mark.parametrize(("amount", "text"), [(0, "0"), (999, "999"), (1200, "1.2k"), (19_366, "19k"), (3e6, "3.0m")])
-def test_counts_are_told_in_powers_of_1000(amount: float, text: str) -> None:
+def test_counts_are_formatted_in_powers_of_1000(amount: float, text: str) -> None:
     assert count_text(amount) == text
 
 
 @given(st.floats(0, 1e17))
-def test_bytes_fit_a_cell(amount: float) -> None:
+def test_formatted_bytes_fit_a_cell(amount: float) -> None:
     assert len(byte_text(amount)) <= 5

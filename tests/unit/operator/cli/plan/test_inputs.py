@@ -20,11 +20,11 @@ def spec(**sections: dict[str, Any]) -> dict[str, Any]:
     return INFERENCE | {"spec": merged}
 
 
-def test_inference_is_planned_as_its_pods_would_plan() -> None:
+def test_inference_has_the_plan_of_its_runtime_config() -> None:
     assert answer(INFERENCE) == answer(RUNTIME_CONFIG)
 
 
-def test_kv_blocks_of_a_known_model_are_the_operators_estimate() -> None:
+def test_kv_blocks_of_a_known_model_equal_the_operators_estimate() -> None:
     path = ROOT / "examples" / "vllm" / "llama-3.1-8b.yaml"
     inference = read_manifest(yaml.safe_load(path.read_text())).inference
     expected = forecast_plan(inference)
@@ -70,15 +70,15 @@ def test_several_manifests_without_a_name_are_refused() -> None:
     assert "the file has 2 documents (llama, other); choose one with --name" in said
 
 
-def test_name_that_no_manifest_has_is_refused() -> None:
+def test_unknown_manifest_name_is_refused() -> None:
     assert "there is no GaudiInference called other in the document" in refusal(INFERENCE, "--name", "other")
 
 
-def test_byte_order_mark_is_no_part_of_the_document() -> None:
+def test_byte_order_mark_is_ignored() -> None:
     assert answer(b"\xef\xbb\xbf" + json.dumps(BARE).encode()) == answer(BARE)
 
 
-def test_status_of_a_live_object_is_not_read() -> None:
+def test_status_of_a_live_object_is_ignored() -> None:
     assert answer(INFERENCE | {"status": {"phase": "Serving", "new": 1}}) == answer(INFERENCE)
 
 
@@ -100,25 +100,25 @@ NO_FIELD = "is not a field of a GaudiInference"
         (RUNTIME_CONFIG | {"version": "v2"}, "version: Input should be 'v1'"),
     ],
 )
-def test_wrong_manifest_is_refused_with_its_field(document: object, sentence: str) -> None:
+def test_invalid_manifest_is_refused_with_its_field(document: object, sentence: str) -> None:
     assert sentence in refusal(document)
 
 
 @pytest.mark.parametrize("name", ["lin", "Linear"])
-def test_strategy_has_a_public_name_and_that_of_specs(name: str) -> None:
+def test_strategy_names_of_vllm_and_specs_are_accepted(name: str) -> None:
     assert answer(BARE | {"strategy": name}) == answer(BARE)
 
 
-def test_old_name_of_a_variable_sets_the_same_range() -> None:
+def test_old_variable_name_sets_the_same_range() -> None:
     old, new = {"VLLM_PROMPT_SEQ_BUCKET_MAX": 512}, {"VLLM_PROMPT_QUERY_BUCKET_MAX": "512"}
     assert answer(BARE | {"env": old}) == answer(BARE | {"env": new})
 
 
 @pytest.mark.parametrize("key", ["num_blocks", "env", "file"])
-def test_null_is_the_same_as_leaving_out(key: str) -> None:
+def test_null_equals_an_omitted_field(key: str) -> None:
     assert answer(BARE | {key: None}) == answer({name: value for name, value in BARE.items() if name != key})
 
 
-def test_nothing_to_plan_for_is_said() -> None:
+def test_file_and_cluster_together_are_refused() -> None:
     said = plan(INFERENCE, "--from-cluster", "llama").stderr
     assert said == "gaudi-plan: give a model to plan for: -f FILE (- reads standard input) or --from-cluster NAME.\n"

@@ -26,27 +26,27 @@ DEPLOYMENT: dict[str, Any] = {
 }
 
 
-def typed(document: object) -> list[str]:
+def printed_arguments(document: object) -> list[str]:
     """Return the arguments of the printed command, parsed as a shell parses them."""
     _, _, command = plan(document, command="forecast").stdout.partition("started with:\n")
     return shlex.split(command.replace("\\\n", " "))
 
 
-def test_command_can_be_typed() -> None:
-    words = typed(DEPLOYMENT)
+def test_printed_command_can_be_run_in_a_shell() -> None:
+    words = printed_arguments(DEPLOYMENT)
     found = answer(DEPLOYMENT, command="forecast")["startedWith"]
     at = words.index("vllm")
     assert words[:at] == [f"{name}={value}" for name, value in found["environment"].items()]
     assert words[at:] == ["vllm", "serve", *found["arguments"]]
 
 
-def test_command_has_what_was_asked_for() -> None:
-    words = typed(DEPLOYMENT)
+def test_command_has_settings_names_and_extra_arguments() -> None:
+    words = printed_arguments(DEPLOYMENT)
     assert {"HCCL_SOCKET_IFNAME=eth0,eth1", "PT_HPU_LAZY_MODE=0", "--max-num-seqs=2"} <= set(words)
     assert words[-5:] == ["--served-model-name", "my chat", "chat", "--cpu-offload-gb", "4"]
 
 
-def test_pairs_that_drive_the_card_are_named_with_their_words() -> None:
+def test_forecast_lists_supported_release_pairs() -> None:
     assert f"for {RELEASES}\n" in plan(DEPLOYMENT, command="forecast").stdout
     pairs = answer(DEPLOYMENT, command="forecast")["pairs"]
     assert [(each["vllm"], each["proof"], each["image"]) for each in pairs] == [
@@ -54,23 +54,23 @@ def test_pairs_that_drive_the_card_are_named_with_their_words() -> None:
     ]
 
 
-def test_on_a_cpu_no_pair_is_named() -> None:
+def test_forecast_for_a_cpu_has_no_release_pairs() -> None:
     spec = {**DEPLOYMENT["spec"], "accelerator": {"generation": "none", "deviceMemory": "1Gi"}}
     spec["engine"] = {"executionMode": "Eager"}
     assert answer({**DEPLOYMENT, "spec": spec}, command="forecast")["pairs"] is None
 
 
 @pytest.mark.parametrize("document", [BARE, RUNTIME_CONFIG], ids=["bare limits", "sim engine"])
-def test_nothing_is_started_with_knobs_where_nobody_reads_them(document: object) -> None:
-    assert typed(document) == []
+def test_no_command_is_printed_for_bare_limits_or_sim(document: object) -> None:
+    assert printed_arguments(document) == []
 
 
-def test_wrong_argument_is_refused_in_a_sentence() -> None:
+def test_argument_owned_by_a_field_is_refused() -> None:
     spec = {**DEPLOYMENT["spec"], "engine": {"extraArgs": ["--port=1"]}}
     assert "--port is set by spec.service.port" in refusal({**DEPLOYMENT, "spec": spec}, command="forecast")
 
 
-def test_hints_are_warnings() -> None:
+def test_hint_about_tensor_parallelism_is_a_warning() -> None:
     model = {"source": {"huggingFace": {"repo": "meta-llama/Llama-3.1-70B"}}, "maxModelLen": 4096}
     spec = {**DEPLOYMENT["spec"], "model": model, "engine": {}}
     found = answer({**DEPLOYMENT, "spec": spec}, command="forecast")

@@ -41,27 +41,27 @@ def patch(met: Path, *arguments: str, **spec: object) -> Any:
     return answer(inference(**spec), *asked, command="learn")["spec"]["bucketing"]
 
 
-def test_patch_keeps_what_was_met_for_strategy_optimal(met: Path) -> None:
+def test_patch_has_the_observed_traffic_and_strategy_optimal(met: Path) -> None:
     bucketing = patch(met, "--graphs", "3", "--decode-graphs", "9")
     assert (bucketing["strategy"], bucketing["file"]) == ("Optimal", None)
     assert (bucketing["optimal"]["promptGraphs"], bucketing["optimal"]["decodeGraphs"]) == (3, 9)
     assert read_traffic(bucketing["optimal"]["traffic"]) == read_traffic(TEXT)
 
 
-def test_patch_has_no_budget_where_none_is_given(met: Path) -> None:
+def test_patch_has_no_budget_if_no_budget_is_given(met: Path) -> None:
     assert {name for name, value in patch(met)["optimal"].items() if value is not None} == {"traffic"}
 
 
-def test_patch_takes_away_the_budget_of_before(met: Path) -> None:
+def test_patch_removes_the_previous_kind_of_budget(met: Path) -> None:
     assert patch(met, "--graph-bytes", "60000000000")["optimal"]["promptGraphs"] is None
 
 
-def test_budget_of_before_stays_where_none_is_given(met: Path) -> None:
+def test_previous_budget_stays_if_no_budget_is_given(met: Path) -> None:
     before = patch(met, "--graphs", "3")
     assert patch(met, bucketing=before)["optimal"]["promptGraphs"] == 3
 
 
-def test_file_has_the_buckets_that_optimal_would_choose(met: Path) -> None:
+def test_patch_as_a_file_has_the_buckets_of_optimal(met: Path) -> None:
     asked = ("--graphs", "3", "--decode-graphs", "9")
     optimal, file = (
         answer(inference(bucketing=patch(met, "--as", form, *asked)), *BLOCKS) for form in ("optimal", "file")
@@ -76,12 +76,12 @@ def test_patched_resource_is_valid(met: Path, form: str) -> None:
     GaudiInference.model_validate(inference(bucketing=found))
 
 
-def test_yaml_is_the_same_patch_with_its_warnings_beside_it(met: Path) -> None:
+def test_yaml_patch_equals_the_json_patch(met: Path) -> None:
     result = plan(inference(), "--traffic", str(met), "-o", "yaml", *BLOCKS, command="learn")
     assert yaml.safe_load(result.stdout)["spec"]["bucketing"] == patch(met)
 
 
-def test_learned_plan_has_fewer_graphs_and_pads_no_more(met: Path) -> None:
+def test_learned_plan_has_fewer_graphs_and_no_more_padding(met: Path) -> None:
     result = plan(inference(), "--traffic", str(met), "-o", "csv", command="learn")
     rows = [line.split(",") for line in result.stdout.splitlines()[1:]]
     graphs = {(row[0], row[1]): int(row[2]) for row in rows}
@@ -97,24 +97,24 @@ def test_table_shows_both_plans(met: Path) -> None:
     assert shown.count("now") == 2
 
 
-def test_texts_of_several_pods_are_one_traffic(met: Path) -> None:
+def test_traffic_files_of_several_pods_are_added(met: Path) -> None:
     twice = patch(met, "--traffic", str(met))["optimal"]["traffic"]
     assert read_traffic(twice).prompt[Bucket(1, 1101, 0)] == 2
 
 
-def test_pod_that_served_nothing_teaches_nothing(tmp_path: Path) -> None:
+def test_empty_traffic_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("# met\n")
     said = refusal(inference(), "--traffic", str(tmp_path / "t"), command="learn")
     assert said == "gaudi-plan: the traffic is empty: no request was served yet.\n"
 
 
-def test_bad_line_is_named_with_its_file(tmp_path: Path) -> None:
+def test_invalid_traffic_line_is_named_with_its_file(tmp_path: Path) -> None:
     path = tmp_path / "t"
     path.write_text("prompt 1 2\n")
     assert f"{path}: line 1: 3 fields instead of 5" in refusal(inference(), "--traffic", str(path), command="learn")
 
 
-def test_buckets_beyond_a_bucket_file_are_refused() -> None:
+def test_plan_larger_than_a_bucket_file_is_refused() -> None:
     question = read_question(inference())
     asked = question, read_traffic(TEXT), Budget(prompt_graphs=1, decode_graphs=1), Form.FILE
     assert len(learn(*asked, most_file_bytes=50).patch["spec"]["bucketing"]["file"]) <= 50
@@ -122,7 +122,7 @@ def test_buckets_beyond_a_bucket_file_are_refused() -> None:
         learn(*asked, most_file_bytes=20)
 
 
-def test_budget_of_bytes_is_doubtful_in_the_default_mode() -> None:
+def test_byte_budget_causes_a_warning_in_the_default_mode() -> None:
     budget, rates = Budget(graph_bytes=60_000_000_000), "--graph-bytes is counted at the rates of HPU graphs"
     engine = {"name": "vllm", "maxNumSeqs": 8}
     default, graphs = (

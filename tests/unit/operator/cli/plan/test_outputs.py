@@ -20,25 +20,25 @@ SMALL = BARE | {"max_model_len": 512, "max_num_batched_tokens": 1024}
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def test_yaml_holds_what_json_holds() -> None:
+def test_yaml_equals_json() -> None:
     assert yaml.safe_load(plan(SMALL, "-o", "yaml").stdout) == answer(SMALL)
 
 
 LARGE = SMALL | {"strategy": "file", "env": {}, "file": "(1, 128, 0)\n(1, 1, range(4, 5100))"}
 
 
-def test_yaml_in_parts_for_many_buckets_is_one_document() -> None:
+def test_yaml_of_many_buckets_is_one_document() -> None:
     assert len(answer(LARGE)["decode"]) > YAML_AT_ONCE
     assert yaml.safe_load(plan(LARGE, "-o", "yaml").stdout) == answer(LARGE)
 
 
-def test_table_of_many_buckets_says_where_the_rest_is() -> None:
+def test_table_of_many_buckets_is_truncated_and_refers_to_csv() -> None:
     shown = plan(LARGE).stdout
     assert "5096 decode buckets" in shown
     assert "the first 5000; -o csv lists all" in shown
 
 
-def test_csv_holds_every_bucket() -> None:
+def test_csv_has_every_bucket() -> None:
     header, *rows = csv.reader(io.StringIO(plan(SMALL, "-o", "csv").stdout))
     assert header == ["phase", "batch_size", "query_len", "num_blocks"]
     printed = answer(SMALL)
@@ -57,43 +57,43 @@ def test_svg_shows_a_map_of_each_phase() -> None:
     assert "decode buckets: batch size across, KV blocks of the batch down" in lines
 
 
-def test_svg_has_the_colours_of_its_cells() -> None:
+def test_svg_has_different_cell_colors() -> None:
     fills = {each.get("fill") for each in drawn(plan(SMALL, "-o", "svg")).iter(f"{SVG}rect")}
     assert len(fills) > 5
 
 
-def test_svg_loads_nothing_from_elsewhere() -> None:
+def test_svg_loads_no_external_resources() -> None:
     picture = plan(SMALL, "-o", "svg").stdout
     assert "@font-face" not in picture
     assert picture.count("url(") == picture.count("url(#")
 
 
-def test_equal_questions_have_equal_pictures_whatever_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_svg_is_independent_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     picture = plan(SMALL, "-o", "svg").stdout
     for name, value in (("NO_COLOR", "1"), ("COLUMNS", "40"), ("TERM", "dumb")):
         monkeypatch.setenv(name, value)
     assert plan(SMALL, "-o", "svg").stdout == picture
 
 
-def test_png_is_refused_with_the_forms_that_there_are() -> None:
+def test_unsupported_format_is_refused_with_the_supported_ones() -> None:
     result = plan(SMALL, "-o", "png")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "'png' is not one of 'table', 'json', 'yaml', 'csv', 'svg'" in result.stderr
 
 
-def test_bytes_heat_says_estimate_card_and_source() -> None:
+def test_heat_map_of_bytes_names_card_and_source() -> None:
     shown = " ".join(plan(SMALL, "--heat", "bytes", "--card", "gaudi2").stdout.split())
     assert "1.8G in all: 1.43 MiB a token for a model on gaudi2, assumed" in shown
     assert "log 000" in shown
 
 
-def test_bytes_of_a_card_without_rates_are_refused() -> None:
+def test_heat_map_of_bytes_is_refused_for_an_unknown_card() -> None:
     result = plan(SMALL, "--heat", "bytes", "--card", "none")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "nothing is known about the graphs of card none; choose another with --card" in result.stderr
 
 
-def test_hits_count_the_requests_of_a_trace(tmp_path: Path) -> None:
+def test_heat_map_of_hits_counts_the_requests_of_a_trace(tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n0,100,2\n1,90,2\n2,500,2\n")
     shown = plan(SMALL, "--heat", "hits", "--trace", str(trace)).stdout
@@ -102,24 +102,24 @@ def test_hits_count_the_requests_of_a_trace(tmp_path: Path) -> None:
     assert f"3prompts of {trace}, 0 find no bucket".replace(" ", "") in "".join(shown.split())
 
 
-def test_heat_as_json_is_refused() -> None:
+def test_heat_map_as_json_is_refused() -> None:
     assert refusal(SMALL, "--heat", "padding") == (
         "gaudi-plan: --heat draws a heat map, which has no json form; choose -o table or -o svg.\n"
     )
 
 
-def test_hits_without_a_trace_are_refused() -> None:
+def test_heat_map_of_hits_without_a_trace_is_refused() -> None:
     said = plan(SMALL, "--heat", "hits").stderr
     assert said.startswith("gaudi-plan: a heat map of hits needs traffic; give the requests with --trace CSV.")
 
 
-def test_warnings_stay_out_of_the_picture() -> None:
+def test_warnings_are_on_stderr_and_not_in_the_svg() -> None:
     result = plan(RUNTIME_CONFIG, "-o", "svg")
     assert "assumed" not in "".join(drawn(result).itertext())
     assert "warning: 4 KV blocks are assumed" in result.stderr
 
 
-def test_find_has_no_picture() -> None:
+def test_find_has_no_svg_output() -> None:
     said = CliRunner().invoke(app, ["find", "-f", "-", "-o", "svg", "1", "1", "0"], input=json.dumps(SMALL))
     assert said.exit_code == 2
     assert said.stderr == "gaudi-plan: this command has no svg output; choose table, json, yaml or csv.\n"
@@ -134,31 +134,31 @@ def test_find_as_csv_has_wanted_found_and_fallback_lines() -> None:
     ]
 
 
-def test_unified_in_json_has_all_lists() -> None:
+def test_unified_plan_as_json_has_all_lists() -> None:
     assert set(answer(SMALL | {"strategy": "unified"})) == {"prompt", "decode", "unified", "warnings"}
 
 
-def test_unified_has_no_heat_map() -> None:
+def test_unified_plan_has_no_heat_map() -> None:
     said = one_sentence(plan(SMALL | {"strategy": "unified"}, "--heat", "padding"))
     assert "strategy unified does not have; remove --heat" in said
 
 
-def test_unified_in_csv_has_four_columns() -> None:
+def test_unified_plan_as_csv_has_four_columns() -> None:
     assert plan(SMALL | {"strategy": "unified"}, "-o", "csv").stdout.startswith(
         "query_len,shared_blocks,unique_blocks,causal\n"
     )
 
 
 @pytest.mark.parametrize("output", [output for output in Output if output is not Output.SVG])
-def test_unified_is_written_in_every_form_of_text(output: Output) -> None:
+def test_unified_plan_has_every_text_format(output: Output) -> None:
     assert plan(SMALL | {"strategy": "unified"}, "-o", output).exit_code == 0
 
 
-def test_unified_has_no_picture() -> None:
+def test_unified_plan_has_no_svg_output() -> None:
     assert "no svg output" in plan(SMALL | {"strategy": "unified"}, "-o", "svg").stderr
 
 
-def test_batches_without_a_bucket_are_warned_of() -> None:
+def test_batches_without_a_bucket_cause_a_warning() -> None:
     document = BARE | {"strategy": "exponential", "max_num_prefill_seqs": 4, "max_num_batched_tokens": 4096, "env": {}}
     assert any("prompt shapes" in warning and "no bucket" in warning for warning in answer(document)["warnings"])
 
@@ -189,5 +189,5 @@ def test_printed_plan_as_a_bucket_file_is_the_same_plan(document: dict[str, obje
     assert (again["prompt"], again["decode"]) == (printed["prompt"], printed["decode"])
 
 
-def test_equal_questions_have_equal_answers() -> None:
+def test_equal_documents_have_equal_answers() -> None:
     assert answer(INFERENCE) == answer(json.loads(json.dumps(INFERENCE)))

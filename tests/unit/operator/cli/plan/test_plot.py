@@ -48,7 +48,7 @@ def labels(picture: Element) -> dict[str, PlotBox]:
         ({"Linear": PlotPoint(20_000, 1.0), "Optimal": PlotPoint(3, 80.0)}, [PlotPoint(2, 90.0), PlotPoint(3, 80.0)]),
     ],
 )
-def test_labels_share_no_place_and_stay_on_the_picture(points: dict[str, PlotPoint], curve: list[PlotPoint]) -> None:
+def test_labels_do_not_overlap_and_stay_inside_the_svg(points: dict[str, PlotPoint], curve: list[PlotPoint]) -> None:
     boxes = labels(drawn(points, curve))
     assert len(boxes) == len({*points.values(), *curve})
     assert not any(one.overlaps(other) for one, other in combinations(boxes.values(), 2))
@@ -57,22 +57,22 @@ def test_labels_share_no_place_and_stay_on_the_picture(points: dict[str, PlotPoi
     )
 
 
-def test_more_graphs_are_further_right_and_less_padding_lower() -> None:
+def test_graphs_increase_to_the_right_and_padding_upwards() -> None:
     (curve,) = drawn(POINTS, CURVE).iter(f"{SVG}polyline")
     places = [tuple(map(float, each.split(","))) for each in curve.attrib["points"].split()]
     assert places == sorted(places)
     assert [y for _, y in places] == sorted(y for _, y in places)
 
 
-def test_doublings_of_graphs_are_equally_far_apart() -> None:
+def test_horizontal_axis_is_logarithmic() -> None:
     (curve,) = drawn({}, [PlotPoint(10, 2.0), PlotPoint(20, 1.5), PlotPoint(40, 1.2)]).iter(f"{SVG}polyline")
     first, second, third = (float(each.split(",")[0]) for each in curve.attrib["points"].split())
     assert second - first == pytest.approx(third - second, abs=0.2)
 
 
-def test_picture_without_any_plan_is_still_a_picture() -> None:
+def test_plot_without_points_is_a_valid_svg() -> None:
     assert drawn({}, []).tag == f"{SVG}svg"
 
 
-def test_names_are_text_and_never_markup() -> None:
+def test_names_are_escaped() -> None:
     assert any("<File>" in name for name in labels(drawn({"<File>": PlotPoint(9, 1.2)}, [])))

@@ -13,11 +13,11 @@ LIMITS = {
 }
 
 
-def test_release_1_22_has_its_own_plan() -> None:
+def test_release_1_22_has_a_different_plan() -> None:
     printed = answer(LIMITS)
     assert (len(printed["prompt"]), len(printed["decode"])) == (36, 42)
 
 
-def test_variable_that_release_1_22_does_not_read_is_named() -> None:
+def test_variable_ignored_by_release_1_22_causes_a_warning() -> None:
     said = answer(LIMITS | {"env": {"VLLM_DECODE_BS_BUCKET_MAX": 2}})["warnings"]
     assert said[0].startswith("bucketing.decode.batchSize.max is ignored")

@@ -22,19 +22,19 @@ def config(settings: dict[str, str]) -> dict[str, Any]:
     return read
 
 
-def test_wrong_setting_of_a_manifest_is_a_sentence() -> None:
+def test_wrong_setting_of_a_manifest_is_refused() -> None:
     with pytest.raises(ConfigError) as refused:
         read_question(manifest(VLLM_USE_V1="1"))
     assert str(refused.value).startswith("spec.engine.settings: VLLM_USE_V1 ")
     assert not str(refused.value).endswith("."), "the command line ends the sentence"
 
 
-def test_wrong_setting_of_a_runtime_config_is_a_sentence() -> None:
+def test_wrong_setting_of_a_runtime_config_is_refused() -> None:
     with pytest.raises(ConfigError) as refused:
         read_question(config({"LOG_LEVEL_ALL": "9"}))
     assert str(refused.value) == f"engine.settings: {wrong_setting('LOG_LEVEL_ALL', '9')}"
 
 
-def test_setting_that_the_engine_does_not_read_is_a_warning() -> None:
+def test_setting_ignored_by_the_engine_causes_a_warning() -> None:
     said = read_question(manifest(LOG_LEVEL_ALL="4")).warnings
     assert any(each.startswith("engine.settings LOG_LEVEL_ALL is ignored by the sim engine") for each in said)

@@ -31,7 +31,7 @@ def judged(trace: Path, *arguments: str) -> Any:
     return answer(LIMITS, "--trace", str(trace), *arguments, command="trace")
 
 
-def test_every_strategy_is_judged_in_both_phases(trace: Path) -> None:
+def test_every_strategy_is_evaluated_in_both_phases(trace: Path) -> None:
     strategies = judged(trace)["strategies"]
     assert list(strategies) == ["Optimal", "Exponential", "Linear", "PaddingAware"]
     for phases in strategies.values():
@@ -39,7 +39,7 @@ def test_every_strategy_is_judged_in_both_phases(trace: Path) -> None:
         assert all({"graphs", "padding", "coverage"} <= set(phase) for phase in phases.values())
 
 
-def test_optimal_has_as_many_graphs_as_exponential_and_pads_less(trace: Path) -> None:
+def test_optimal_has_no_more_graphs_than_exponential_and_less_padding(trace: Path) -> None:
     strategies = judged(trace)["strategies"]
     for phase in ("prompt", "decode"):
         optimal, exponential = strategies["Optimal"][phase], strategies["Exponential"][phase]
@@ -48,14 +48,14 @@ def test_optimal_has_as_many_graphs_as_exponential_and_pads_less(trace: Path) ->
         assert optimal["coverage"] == 1.0
 
 
-def test_graphs_bounds_the_prompt_graphs_of_optimal(trace: Path) -> None:
+def test_graphs_option_limits_the_prompt_graphs_of_optimal(trace: Path) -> None:
     assert judged(trace, "--graphs", "3", "--decode-graphs", "5")["strategies"]["Optimal"]["prompt"]["graphs"] == 3
 
 
 ROOFLINE = ("--cost", "roofline", "--model", "meta-llama/Llama-3.1-8B", "--card", "gaudi2")
 
 
-def test_roofline_counts_seconds_and_says_whose(trace: Path) -> None:
+def test_roofline_warning_names_model_card_and_rates(trace: Path) -> None:
     said = judged(trace, *ROOFLINE)["warnings"]
     assert (
         "padding is counted in estimated seconds: a roofline of meta-llama/Llama-3.1-8B on card gaudi2, 432 TFLOPS and "
@@ -63,7 +63,7 @@ def test_roofline_counts_seconds_and_says_whose(trace: Path) -> None:
     ) in said
 
 
-def test_padding_of_decode_costs_little_where_weights_take_most(trace: Path) -> None:
+def test_decode_padding_costs_little_if_weights_dominate(trace: Path) -> None:
     """A decode step reads 16 GB of weights, so reading 16 MiB for each padded block costs little."""
     tokens, seconds = (judged(trace, *cost)["strategies"] for cost in (("--cost", "tokens"), ROOFLINE))
     assert tokens["Linear"]["decode"]["padding"] > 1.1
@@ -78,17 +78,17 @@ def test_padding_of_decode_costs_little_where_weights_take_most(trace: Path) -> 
         (("--card", "gaudi2"), "--card and --model need --cost roofline"),
     ],
 )
-def test_cost_that_cannot_be_counted_is_refused(trace: Path, options: tuple[str, ...], sentence: str) -> None:
+def test_incomplete_cost_options_are_refused(trace: Path, options: tuple[str, ...], sentence: str) -> None:
     assert sentence in refusal(LIMITS, "--trace", str(trace), *options, command="trace")
 
 
-def test_answer_says_what_was_learned_from_and_judged_on(trace: Path) -> None:
+def test_warnings_name_the_learned_and_the_evaluated_traffic(trace: Path) -> None:
     said = judged(trace)["warnings"]
     assert f"Optimal learned from the earlier half of {trace}; all are evaluated on the later half" in said
     assert any("an estimate" in warning for warning in said)
 
 
-def test_whole_trace_is_judged_when_another_is_learned_from(trace: Path, tmp_path: Path) -> None:
+def test_complete_trace_is_evaluated_if_another_is_learned(trace: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.csv"
     other.write_text(HEADER + "".join(f"{at},900,5\n" for at in range(50)))
     result = judged(trace, "--learn", str(other))
@@ -99,7 +99,7 @@ def test_whole_trace_is_judged_when_another_is_learned_from(trace: Path, tmp_pat
     )
 
 
-def test_saved_traffic_makes_the_same_plan_in_a_policy(trace: Path, tmp_path: Path) -> None:
+def test_saved_traffic_has_the_same_plan_in_a_policy(trace: Path, tmp_path: Path) -> None:
     saved = tmp_path / "traffic.txt"
     graphs = judged(trace, "--save-traffic", str(saved))["strategies"]["Optimal"]["prompt"]["graphs"]
     assert read_traffic(saved.read_text()).shapes_of(BucketPhase.PROMPT)
@@ -110,7 +110,7 @@ def test_saved_traffic_makes_the_same_plan_in_a_policy(trace: Path, tmp_path: Pa
     assert len(answer(document, "--kv-blocks", "200")["prompt"]) == graphs
 
 
-def test_prefix_caching_changes_nothing_since_a_trace_has_no_prefixes(trace: Path) -> None:
+def test_prefix_caching_does_not_change_the_result(trace: Path) -> None:
     without = answer(LIMITS | {"prefix_caching": False}, "--trace", str(trace), command="trace")
     assert judged(trace)["strategies"] == without["strategies"]
 
@@ -146,7 +146,7 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
         (HEADER.encode() + b"1,9999,3\n2,9,3\n", (), "no prompt shape"),
     ],
 )
-def test_bad_trace_ends_with_one_sentence_and_2(
+def test_invalid_trace_exits_with_2_and_one_sentence(
     tmp_path: Path, content: bytes, arguments: tuple[str, ...], sentence: str
 ) -> None:
     path = tmp_path / "trace.csv"
@@ -158,17 +158,17 @@ def test_bad_trace_ends_with_one_sentence_and_2(
     assert result.stdout == ""
 
 
-def test_missing_trace_ends_with_one_sentence_and_2(tmp_path: Path) -> None:
+def test_missing_trace_exits_with_2_and_one_sentence(tmp_path: Path) -> None:
     result = plan(LIMITS, "--trace", str(tmp_path / "none.csv"), command="trace")
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert "cannot be read: No such file" in result.stderr
 
 
-def test_folder_is_no_trace(tmp_path: Path) -> None:
+def test_folder_instead_of_a_trace_is_refused(tmp_path: Path) -> None:
     assert "is not a regular file" in plan(LIMITS, "--trace", str(tmp_path), command="trace").stderr
 
 
-def test_comparison_is_judged_on_a_trace_like_other_strategies(trace: Path) -> None:
+def test_comparison_on_a_trace_equals_the_trace_command(trace: Path) -> None:
     compared = answer(LIMITS, "--trace", str(trace), command="compare")
     everything = judged(trace, "--learn", str(trace))["strategies"]
     for name in ("Exponential", "Linear", "PaddingAware"):
@@ -177,7 +177,7 @@ def test_comparison_is_judged_on_a_trace_like_other_strategies(trace: Path) -> N
     assert any(f"padding is computed for all of {trace}" in said for said in compared["warnings"])
 
 
-def test_optimal_of_a_comparison_learns_nothing_from_its_trace(trace: Path) -> None:
+def test_optimal_in_a_comparison_does_not_learn_from_the_trace(trace: Path) -> None:
     compared = answer(LIMITS, "--trace", str(trace), command="compare")
     without = answer(LIMITS, command="compare")
     for phase in ("prompt", "decode"):
@@ -186,6 +186,6 @@ def test_optimal_of_a_comparison_learns_nothing_from_its_trace(trace: Path) -> N
             assert which(compared)[f"{phase}_padding"] != which(without)[f"{phase}_padding"]
 
 
-def test_comparison_on_a_missing_trace_is_refused(tmp_path: Path) -> None:
+def test_comparison_with_a_missing_trace_is_refused(tmp_path: Path) -> None:
     said = refusal(LIMITS, "--trace", str(tmp_path / "none.csv"), command="compare")
     assert "none.csv cannot be read" in said

@@ -69,7 +69,7 @@ SPECS = st.fixed_dictionaries(
 
 @given(SPECS)
 @settings(max_examples=60, deadline=None)
-def test_any_spec_is_refused_with_a_message_or_started(spec: dict[str, Any]) -> None:
+def test_any_spec_is_either_refused_or_started(spec: dict[str, Any]) -> None:
     cluster = Cluster(resource(**spec))
     plan = cluster.operate()
     made = {action.manifest["kind"] for action in plan.actions if isinstance(action, Apply)}
@@ -84,7 +84,7 @@ def test_any_spec_is_refused_with_a_message_or_started(spec: dict[str, Any]) -> 
 @given(PERCENTS, PERCENTS, st.integers(5, 100), st.integers(1, 8))
 @example(100, 0, 5, 1)
 @settings(max_examples=60, deadline=None)
-def test_expected_graphs_never_exceed_their_memory(graphs: int, prompt: int, utilization: int, prefills: int) -> None:
+def test_estimated_graphs_never_exceed_their_memory(graphs: int, prompt: int, utilization: int, prefills: int) -> None:
     """The bound allows for the first graph of each phase, which has no estimate, and for a rest below one KV block."""
     spec = seed(
         engine={"deviceMemoryUtilizationPercent": utilization, "maxNumPrefillSeqs": prefills, "maxNumSeqs": 8},

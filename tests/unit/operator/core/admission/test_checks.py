@@ -236,7 +236,7 @@ def test_pods_without_an_image_are_refused(missing: str, spec: dict[str, Any], k
     )
 
 
-def test_own_image_needs_no_default() -> None:
+def test_spec_with_an_image_needs_no_default_image() -> None:
     assert refused(replace(DEFAULTS, hpu_image=""), accelerator=CARD, server={"image": "mine:1"}) is None
 
 
@@ -278,7 +278,7 @@ def test_own_image_needs_no_default() -> None:
     ],
     ids=str,
 )
-def test_spec_that_may_work_is_accepted(accepted: dict[str, Any]) -> None:
+def test_possible_spec_is_accepted(accepted: dict[str, Any]) -> None:
     assert refused(**accepted) is None
 
 
@@ -295,7 +295,7 @@ def test_advised_memory_is_accepted_and_one_byte_less_is_not(overrides: dict[str
     assert refused(**merged(overrides, {"accelerator": {"deviceMemory": str(least - 1)}})) is not None
 
 
-def test_thresholds_refuse_nothing_if_pods_serve_on_shortfall() -> None:
+def test_thresholds_do_not_refuse_if_pods_serve_on_shortfall() -> None:
     readiness = {"onShortfall": "ServeAndWarn"}
     assert refused(warmup={"graphMemoryPercent": 0}, readiness=readiness) is None
     assert refused(accelerator={"deviceMemory": "2Ki"}, readiness=readiness) is None

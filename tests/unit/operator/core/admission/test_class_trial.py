@@ -56,7 +56,7 @@ def test_every_violation_is_reported() -> None:
     )
 
 
-def test_class_that_is_not_in_trial_reports_nothing() -> None:
+def test_enforced_class_has_no_trial_report() -> None:
     assert reported({"maxReplicas": 2}, trial=False, replicas=3) == ()
 
 

@@ -38,12 +38,12 @@ def warnings_of(spec: Object) -> str | None:
     return estimated_shortfall(inference(**spec))
 
 
-def test_estimate_of_the_reference_logs_equals_their_graphs() -> None:
+def test_estimate_equals_the_graphs_of_the_reference_logs() -> None:
     """Logs 000 and 002: 15 of 24 prompt graphs, 62.5 %."""
     assert estimate(seed()).prompt == GraphBounds(planned=24, expected=15, at_best=15)
 
 
-def test_simulation_below_its_thresholds_is_refused_with_the_reachable_percentage() -> None:
+def test_refusal_below_the_thresholds_has_the_reachable_percentage() -> None:
     assert refused(seed()) == Problem(
         "ThresholdsUnreachable",
         f"{SHORT.format('at most')} Source: {estimate(seed()).source}.",
@@ -55,17 +55,17 @@ def test_advised_percentage_is_accepted_and_one_more_is_not() -> None:
     assert refused(seed(readiness={"minCapturedPromptPercent": 63})) is not None
 
 
-def test_thresholds_refuse_nothing_if_pods_serve_on_shortfall() -> None:
+def test_thresholds_do_not_refuse_if_pods_serve_on_shortfall() -> None:
     assert refused(seed(readiness={"onShortfall": "ServeAndWarn"})) is None
 
 
-def test_expected_serving_below_the_thresholds_is_a_warning() -> None:
+def test_expected_serving_below_the_thresholds_causes_a_warning() -> None:
     found = warnings_of(seed(readiness={"onShortfall": "ServeAndWarn"}))
     assert found == MAYBE_SHORT
 
 
 @pytest.mark.parametrize("spec", [on_a_card(), from_the_hub()], ids=["served name", "hub"])
-def test_shortfall_only_at_higher_figures_is_a_warning(spec: Object) -> None:
+def test_shortfall_at_higher_estimates_only_causes_a_warning(spec: Object) -> None:
     assert refused(spec) is None
     assert warnings_of(spec) == MAYBE_SHORT
 
@@ -74,14 +74,14 @@ SMALL_POOL: dict[str, Any] = {"engine": {"deviceMemoryUtilizationPercent": 3}, "
 """About 20 MiB for graphs. Even at 2.1 KiB per token, the lowest figure of any source, 24 prompt graphs need 68 MiB."""
 
 
-def test_shortfall_at_the_lowest_figures_of_all_sources_is_refused() -> None:
+def test_shortfall_even_at_the_lowest_estimates_is_refused() -> None:
     found = refused(from_the_hub(**SMALL_POOL))
     assert found is not None
     assert found.reason == "ThresholdsUnreachable"
 
 
 @pytest.mark.parametrize("spec", [on_a_card, from_the_hub], ids=["served name", "hub"])
-def test_figures_of_hpu_graphs_do_not_apply_to_torch_compile(spec: Callable[..., Object]) -> None:
+def test_rates_of_hpu_graphs_do_not_apply_to_torch_compile(spec: Callable[..., Object]) -> None:
     default = merged(spec(**SMALL_POOL), {"engine": {"executionMode": None}})
     assert refused(default) is None
     assert warnings_of(default) is None
@@ -102,7 +102,7 @@ def outlook(**changes: Any) -> str | None:
     return gate_outlook(inference(**merged(from_the_hub(engine={"executionMode": None}), changes)))
 
 
-def test_unknown_graphs_have_an_outlook() -> None:
+def test_gate_outlook_exists_if_the_graph_count_is_unknown() -> None:
     assert outlook() == OUTLOOK
     assert "80 % of the prompt graphs. If fewer" in str(
         outlook(readiness={"minCapturedPromptPercent": 80, "minCapturedDecodePercent": 0})
@@ -121,11 +121,11 @@ def test_unknown_graphs_have_an_outlook() -> None:
     ],
     ids=str,
 )
-def test_gate_without_unknown_graphs_has_no_outlook(changes: Object) -> None:
+def test_gate_outlook_is_omitted_if_graphs_are_not_decisive(changes: Object) -> None:
     assert outlook(**changes) is None
 
 
-def test_model_recognized_only_by_its_served_name_refuses_nothing() -> None:
+def test_model_known_only_by_served_name_causes_warnings() -> None:
     assert refused(on_a_card(**SMALL_POOL)) is None
     assert warnings_of(on_a_card(**SMALL_POOL)) is not None
 
@@ -138,12 +138,12 @@ def test_model_recognized_only_by_its_served_name_refuses_nothing() -> None:
     ],
     ids=["model", "card"],
 )
-def test_figures_of_another_model_or_card_refuse_nothing(spec: Object) -> None:
+def test_figures_of_another_model_or_card_cause_warnings(spec: Object) -> None:
     assert refused(spec) is None
     assert warnings_of(spec) is not None
 
 
-def test_shortfalls_of_both_phases_are_one_message() -> None:
+def test_shortfalls_of_both_phases_are_in_one_message() -> None:
     found = warnings_of(seed(warmup={"graphMemoryPercent": 0}))
     assert found == (
         "spec.readiness requires 100 % of the prompt graphs, but about 1 of 24 (4 %) fit and requires 100 % of the "
@@ -158,7 +158,7 @@ def test_weights_that_a_simulated_card_cannot_hold_are_refused() -> None:
     assert found.reason == "WeightsTooLarge"
 
 
-def test_ranks_of_a_recognized_model_are_a_warning() -> None:
+def test_invalid_ranks_of_a_recognized_model_cause_a_warning() -> None:
     spec = on_a_card(model={"servedNames": ["meta-llama/Llama-3.1-70B"]}, parallelism={"tensor": 7})
     assert refused(spec) is None
     assert (warnings_of(spec) or "").startswith("The model may not fit these ranks: ")
@@ -172,24 +172,24 @@ def test_weights_too_large_for_any_workspace_are_refused() -> None:
     assert found.message.endswith(f" To free memory, use more cards, a smaller model or quantization; {ADVISOR}.")
 
 
-def of_blocks(size: int) -> Object:
+def resource_with_block_size(size: int) -> Object:
     """Return a resource with KV blocks of `size` tokens, and about 8 MiB for them at 128 KiB per token."""
     engine = {"deviceMemoryUtilizationPercent": 1, "blockSize": size}
     return from_the_hub(engine=engine, warmup={"graphMemoryPercent": 99})
 
 
 def test_kv_block_larger_than_all_usable_memory_is_refused() -> None:
-    found = refused(of_blocks(66))
+    found = refused(resource_with_block_size(66))
     assert found is not None
     assert found.reason == "NoKvBlock"
 
 
-def test_kv_block_displaced_only_by_the_workspace_is_a_warning() -> None:
-    assert refused(of_blocks(65)) is None
-    assert " and one block takes " in (warnings_of(of_blocks(65)) or "")
+def test_kv_block_without_space_after_the_workspace_causes_a_warning() -> None:
+    assert refused(resource_with_block_size(65)) is None
+    assert " and one block takes " in (warnings_of(resource_with_block_size(65)) or "")
 
 
-def test_sequence_longer_than_the_kv_cache_is_a_warning() -> None:
+def test_sequence_longer_than_the_kv_cache_causes_a_warning() -> None:
     spec = from_the_hub(
         "meta-llama/Llama-3.1-70B",
         parallelism={"tensor": 2},
@@ -210,13 +210,13 @@ def test_ranks_that_do_not_divide_the_heads_are_refused() -> None:
     assert "parallelism.tensor = 7; " in found.message
 
 
-def test_weights_of_a_recognized_model_are_a_warning() -> None:
+def test_large_weights_of_a_recognized_model_cause_a_warning() -> None:
     spec = on_a_card(model={"servedNames": ["meta-llama/Llama-3.1-70B"]})
     assert refused(spec) is None
     assert (warnings_of(spec) or "").startswith("The model may not fit: weights of about ")
 
 
-def test_advised_ranks_lift_the_refusal() -> None:
+def test_spec_with_the_advised_ranks_is_accepted() -> None:
     assert refused(from_the_hub("meta-llama/Llama-3.1-70B", parallelism={"tensor": 2}, readiness=PASSES)) is None
 
 
@@ -233,7 +233,7 @@ def test_advised_ranks_lift_the_refusal() -> None:
     ],
     ids=str,
 )
-def test_undescribed_model_or_card_is_not_estimated(changes: dict[str, Any]) -> None:
+def test_unknown_model_or_card_is_not_estimated(changes: dict[str, Any]) -> None:
     found = forecast_plan(inference(**seed(**changes)))
     assert found is not None
     assert found.estimate is None
@@ -257,7 +257,7 @@ def test_undescribed_model_or_card_is_not_estimated(changes: dict[str, Any]) -> 
     ],
     ids=["simulated", "served name", "scaled", "another card"],
 )
-def test_source_names_card_model_and_least_certain_figure(spec: Object, source: str) -> None:
+def test_source_names_card_model_and_origin_of_the_rates(spec: Object, source: str) -> None:
     assert estimate(spec).source == f"the description of card {source}"
 
 
@@ -301,12 +301,12 @@ def test_time_scale_refused_by_the_runtime_is_not_estimated(scale: str) -> None:
     assert refused(spec) is None
 
 
-def test_time_scale_of_zero_takes_no_time() -> None:
+def test_time_scale_of_zero_means_zero_warm_up_seconds() -> None:
     assert read_script({"timeScale": "0"}).time_scale == 0
     assert estimate(seed(engine={"simulation": {"timeScale": "0"}})).warmup_seconds == 0
 
 
-def test_largest_time_scale_is_estimated_and_accepted_by_the_runtime() -> None:
+def test_largest_time_scale_is_accepted_and_estimated() -> None:
     scale = str(MOST_TIME_SCALE)
     assert read_script({"timeScale": scale}).time_scale == MOST_TIME_SCALE
     assert (estimate(seed(engine={"simulation": {"timeScale": scale}})).warmup_seconds or 0) > 10_000

@@ -127,7 +127,7 @@ def test_limits_apply_to_the_inputs_of_a_revision(
     ],
     ids=["sections", "fields", "items"],
 )
-def test_malformed_inputs_can_be_checked(forged_inputs: dict[str, Any]) -> None:
+def test_malformed_inputs_cause_no_exception(forged_inputs: dict[str, Any]) -> None:
     limits = {"environmentVariables": [], "extraArguments": [], "modelSources": ["PersistentVolumeClaim"]}
     revision = desired_revision(inference(), (), DEFAULTS)
     assert judged(limits, replace(revision, inputs=forged_inputs)) is None
@@ -150,6 +150,6 @@ def test_unreadable_configuration_is_refused_under_a_class() -> None:
     assert problem.message.startswith("the configuration of the stored revision cannot be read, ")
 
 
-def test_simulation_missing_from_the_inputs_is_found() -> None:
+def test_simulation_omitted_from_forged_inputs_is_detected() -> None:
     forged = replace(desired_revision(inference(engine={"name": "sim"}), (), DEFAULTS), inputs=HARMLESS)
     assert forged.simulated

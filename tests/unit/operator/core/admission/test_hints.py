@@ -117,7 +117,7 @@ def test_other_engines_get_no_hint(engine: str) -> None:
     )
 
 
-def test_hint_is_in_the_condition_and_refuses_nothing() -> None:
+def test_hint_is_in_the_condition_and_spec_is_accepted() -> None:
     found = inference(engine=VLLM, accelerator=CARD, model=repository("acme/own"))
     assert first_violation(found, DEFAULTS) is None
     verdict = judge_plan_accepted(state_of(inference=found))

@@ -38,11 +38,11 @@ def test_batches_without_a_bucket_are_refused_with_an_example() -> None:
     ],
     ids=["no gaps", "allowed gaps", "no warm-up", "no plan"],
 )
-def test_plan_is_not_refused_for_gaps(file: str, spec: dict[str, Any]) -> None:
+def test_plan_without_relevant_gaps_is_accepted(file: str, spec: dict[str, Any]) -> None:
     assert refused(file, **spec) is None
 
 
-def test_question_contains_the_policy_once() -> None:
+def test_forecast_question_contains_the_policy_once() -> None:
     asked = inference(bucketing={"strategy": "Linear", "prompt": {"query": {"max": 128}}})
     question = forecast_question(asked)
     assert question.policy.prompt.query.max == 128

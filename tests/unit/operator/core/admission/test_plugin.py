@@ -34,12 +34,12 @@ CONTEXTS: Object = {
 }
 
 
-def question_of(base: Object, **change: Any) -> Inference:
+def inference_with(base: Object, **change: Any) -> Inference:
     return inference(**merged(base, change))
 
 
 def test_contexts_above_the_plugins_limit_are_refused() -> None:
-    assert plugin_violation(question_of(CONTEXTS)) == Problem(
+    assert plugin_violation(inference_with(CONTEXTS)) == Problem(
         "ThresholdsUnreachable",
         "spec.warmup.maxGraphTokens is left out, so maxNumBatchedTokens 512 counts, which leaves 3 of 16 prompt "
         "buckets without a graph, but spec.readiness requires 100 % of prompt graphs: raise maxGraphTokens, or lower "
@@ -62,11 +62,11 @@ def test_contexts_above_the_plugins_limit_are_refused() -> None:
     ids=str,
 )
 def test_thresholds_within_the_plugins_limit_are_not_refused(change: Object) -> None:
-    assert plugin_violation(question_of(CONTEXTS, **change)) is None
+    assert plugin_violation(inference_with(CONTEXTS, **change)) is None
 
 
-def test_mode_of_the_kept_revision_is_the_default() -> None:
-    unsaid = question_of(CONTEXTS, engine={"executionMode": None})
+def test_execution_mode_defaults_to_that_of_the_kept_revision() -> None:
+    unsaid = inference_with(CONTEXTS, engine={"executionMode": None})
     assert plugin_violation(unsaid) is None
     assert plugin_violation(replace(unsaid, kept_mode=ExecutionMode.HPU_GRAPHS)) is not None
 
@@ -109,8 +109,8 @@ LOADS = "with strategy PaddingAware vLLM's plugin splits attention from that len
     ],
     ids=["few tokens", "large blocks", "threshold of one's own", "quarter of the tokens", "little padding"],
 )
-def test_assertion_of_the_plugin_at_load_is_refused_beforehand(change: Object, sentence: str) -> None:
-    assert plugin_violation(question_of(PADDED, **change)) == Problem("PlanImpossible", sentence)
+def test_spec_failing_a_plugin_assertion_is_refused(change: Object, sentence: str) -> None:
+    assert plugin_violation(inference_with(PADDED, **change)) == Problem("PlanImpossible", sentence)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_assertion_of_the_plugin_at_load_is_refused_beforehand(change: Object, s
     ids=str,
 )
 def test_loadable_padding_aware_buckets_are_not_refused(change: Object) -> None:
-    assert plugin_violation(question_of(PADDED, **change)) is None
+    assert plugin_violation(inference_with(PADDED, **change)) is None
 
 
 LONG: Object = {
@@ -147,7 +147,7 @@ LONG: Object = {
 
 
 def test_bucket_computed_as_nan_is_refused() -> None:
-    found = plugin_violation(question_of(LONG))
+    found = plugin_violation(inference_with(LONG))
     assert found is not None
     assert found.reason == "PlanImpossible"
     assert found.message.startswith(
@@ -159,7 +159,7 @@ def test_bucket_computed_as_nan_is_refused() -> None:
 
 def test_bucket_of_a_file_is_checked() -> None:
     file = {"strategy": "File", "file": "(1, [128, 16384], 960)\n([1, 4], 1, [1024, 4096])"}
-    found = plugin_violation(question_of(LONG, engine={"maxNumBatchedTokens": 16384}, bucketing=file))
+    found = plugin_violation(inference_with(LONG, engine={"maxNumBatchedTokens": 16384}, bucketing=file))
     assert found is not None
     assert "prompt bucket (1, 16384, 960)" in found.message
 
@@ -177,7 +177,7 @@ def test_bucket_of_a_file_is_checked() -> None:
     ids=str,
 )
 def test_computable_plan_is_not_refused(change: Object) -> None:
-    assert plugin_violation(question_of(LONG, **change)) is None
+    assert plugin_violation(inference_with(LONG, **change)) is None
 
 
 SLICED: Object = {
@@ -187,11 +187,11 @@ SLICED: Object = {
 
 
 def test_plan_with_sliced_attention_is_not_refused() -> None:
-    assert plugin_violation(question_of(LONG, bucketing=SLICED)) is None
+    assert plugin_violation(inference_with(LONG, bucketing=SLICED)) is None
 
 
 def test_plan_with_disabled_slicing_is_refused() -> None:
-    switched = question_of(LONG, bucketing=SLICED, engine={"settings": {"VLLM_HPU_FSDPA_SLICE_ENABLED": "false"}})
+    switched = inference_with(LONG, bucketing=SLICED, engine={"settings": {"VLLM_HPU_FSDPA_SLICE_ENABLED": "false"}})
     found = plugin_violation(switched)
     assert found is not None
     assert "prompt bucket (1, 8192, 976)" in found.message
@@ -201,12 +201,12 @@ BOTH: Object = {"accelerator": CARD, "engine": {"name": "vllm", "prefixCaching":
 
 
 def test_prefix_caching_disabled_by_contiguous_blocks_is_reported() -> None:
-    assert why_settings_are_ignored(question_of(BOTH)) == (
+    assert why_settings_are_ignored(inference_with(BOTH)) == (
         "spec.engine.prefixCaching has no effect with contiguousPagedAttention, because vLLM's plugin ignores it: "
         "prompts reuse no KV blocks, and only the contexts of split prompts are used. Set contiguousPagedAttention to "
         "false, or prefixCaching if no prompt is split."
     )
-    assert first_violation(question_of(BOTH), DEFAULTS) is None
+    assert first_violation(inference_with(BOTH), DEFAULTS) is None
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_prefix_caching_disabled_by_contiguous_blocks_is_reported() -> None:
     ids=str,
 )
 def test_effective_prefix_caching_is_not_reported(change: Object) -> None:
-    assert why_settings_are_ignored(question_of(BOTH, **change)) is None
+    assert why_settings_are_ignored(inference_with(BOTH, **change)) is None
 
 
 def test_new_revision_violating_plugin_rules_creates_no_pod() -> None:

@@ -23,7 +23,7 @@ def reason(*paths: AllowedHostPath, **spec: Any) -> str | None:
     return found.reason if found else None
 
 
-def near(label: str, operator: str) -> dict[str, Any]:
+def affinity_term(label: str, operator: str) -> dict[str, Any]:
     values = ["a"] if operator == "In" else []
     return {"matchExpressions": [{"key": label, "operator": operator, "values": values}]}
 
@@ -47,10 +47,10 @@ APPARMOR = "container.apparmor.security.beta.kubernetes.io/runtime"
 
 
 def affinity(operator: str, label: str = CONTROL_PLANE) -> dict[str, Any]:
-    return {"pod": {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [near(label, operator)]}}}}}
+    return {"pod": {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [affinity_term(label, operator)]}}}}}
 
 
-def side(kind: str, name: str, variable: str) -> dict[str, Any]:
+def side_container_pod(kind: str, name: str, variable: str) -> dict[str, Any]:
     return {"pod": {kind: [{"name": name, "image": "x", "env": [{"name": variable, "value": "all"}]}]}}
 
 
@@ -75,7 +75,9 @@ def side(kind: str, name: str, variable: str) -> dict[str, Any]:
             {
                 "pod": {
                     "affinity": {
-                        "nodeAffinity": {PREFERRED: [{"weight": 1, "preference": near(CONTROL_PLANE, "Exists")}]}
+                        "nodeAffinity": {
+                            PREFERRED: [{"weight": 1, "preference": affinity_term(CONTROL_PLANE, "Exists")}]
+                        }
                     }
                 }
             },
@@ -85,10 +87,10 @@ def side(kind: str, name: str, variable: str) -> dict[str, Any]:
         ({"engine": {"env": [{"name": "LD_PRELOAD", "value": "/x.so"}]}}, "spec.engine.env LD_PRELOAD", LOADS),
         ({"engine": {"env": [{"name": "PYTHONPATH", "value": "/x"}]}}, "spec.engine.env PYTHONPATH", LOADS),
         *(
-            (side("sidecars", "log", name), f"spec.pod.sidecars log: env {name}", LOADS)
+            (side_container_pod("sidecars", "log", name), f"spec.pod.sidecars log: env {name}", LOADS)
             for name in ("HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES_", "HABANA_VISIBLE_MODULES")
         ),
-        (side("initContainers", "get", "LD_AUDIT"), "spec.pod.initContainers get: env LD_AUDIT", LOADS),
+        (side_container_pod("initContainers", "get", "LD_AUDIT"), "spec.pod.initContainers get: env LD_AUDIT", LOADS),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
@@ -163,7 +165,7 @@ def test_node_agent_annotations_are_listed(annotation: str, foreign: bool) -> No
         ("HABANA_LOGS", False),
     ],
 )
-def test_variables_loading_code_or_selecting_cards_are_listed(variable: str, unsafe: bool) -> None:
+def test_unsafe_variables_are_recognized_by_name(variable: str, unsafe: bool) -> None:
     assert is_unsafe_variable(variable) is unsafe
 
 
@@ -193,7 +195,7 @@ def test_host_path_of_an_adapter_is_checked() -> None:
     )
 
 
-def test_host_path_requires_its_group() -> None:
+def test_host_path_pod_with_a_user_keeps_the_default_group() -> None:
     security = template(model=MODELS, pod={"runAsUser": 1000})["spec"]["securityContext"]
     assert (security["runAsUser"], security["runAsGroup"]) == (1000, 65532)
 
@@ -208,7 +210,7 @@ def test_host_path_requires_its_group() -> None:
     ],
     ids=["own user", "a group of others", "a group of the entry", "group of the cluster"],
 )
-def test_allowed_groups_come_from_the_entry(pod: dict[str, Any], refused: str | None) -> None:
+def test_allowed_groups_are_those_of_the_host_path_entry(pod: dict[str, Any], refused: str | None) -> None:
     assert reason(AllowedHostPath("/models", groups=(3000,)), model=MODELS, pod=pod) == refused
 
 

@@ -41,11 +41,11 @@ def variable(name: str) -> dict[str, Any]:
     return {"env": [{"name": name, "value": "1"}]}
 
 
-def argued(*arguments: str) -> dict[str, Any]:
+def spec_with_arguments(*arguments: str) -> dict[str, Any]:
     return {"engine": {"name": "vllm", "extraArgs": [*arguments]}}
 
 
-def tolerated(key: str) -> dict[str, Any]:
+def spec_with_toleration(key: str) -> dict[str, Any]:
     return {"pod": {"tolerations": [{"key": key, "operator": "Exists"}]}}
 
 
@@ -58,8 +58,8 @@ NEARLY_WITHIN: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"hostPaths": []}, {"model": FOLDER}, "spec.model.source.hostPath /models/a "),
     ({"serviceAccounts": []}, {"pod": {"serviceAccountName": "tiny-2"}}, "spec.pod.serviceAccountName tiny-2 "),
     ({"serviceAccounts": []}, {"pod": {"serviceAccountName": "tinx"}}, "spec.pod.serviceAccountName tinx "),
-    ({"tolerations": ["gaudi"]}, tolerated("gaudi-2"), "spec.pod.tolerations gaudi-2 "),
-    ({"tolerations": ["gaudi-2"]}, tolerated("gaudi"), "spec.pod.tolerations gaudi "),
+    ({"tolerations": ["gaudi"]}, spec_with_toleration("gaudi-2"), "spec.pod.tolerations gaudi-2 "),
+    ({"tolerations": ["gaudi-2"]}, spec_with_toleration("gaudi"), "spec.pod.tolerations gaudi "),
     (
         {"annotationPrefixes": ["team/", "shop/"]},
         {"pod": {"annotations": {"my-team/a": "b"}}},
@@ -68,7 +68,7 @@ NEARLY_WITHIN: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"environmentVariables": ["ABD"]}, {"engine": variable("ABC")}, "spec.engine.env ABC "),
     ({"environmentVariables": ["B*"]}, {"engine": variable("AB")}, "spec.engine.env AB "),
     ({"environmentVariables": []}, sidecar(**variable("HOME")), "spec.pod.sidecars log: env HOME "),
-    ({"extraArguments": ["--of-a"]}, argued("--of-a-plugin"), "spec.engine.extraArgs --of-a-plugin "),
+    ({"extraArguments": ["--of-a"]}, spec_with_arguments("--of-a-plugin"), "spec.engine.extraArgs --of-a-plugin "),
     ({"apiKeyRequired": True}, sidecar(**variable("VLLM_API_KEY")), "spec.server.apiKeySecretRef is needed "),
     (
         {"maxCards": 8},
@@ -97,8 +97,8 @@ JUST_WITHIN: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"hostPaths": ["/models/a"]}, {"model": FOLDER}),
     ({"annotationPrefixes": ["shop/", "team/"]}, {"pod": {"annotations": {"team/a": "b"}}}),
     ({"environmentVariables": ["HOME_X"]}, {"engine": variable("HOME_X")}),
-    ({"extraArguments": ["--of-a-plugin"]}, argued("--of-a-plugin", "-1")),
-    ({"extraArguments": ["--of-a-plugin"]}, argued("--of-a-plugin", "a--b")),
+    ({"extraArguments": ["--of-a-plugin"]}, spec_with_arguments("--of-a-plugin", "-1")),
+    ({"extraArguments": ["--of-a-plugin"]}, spec_with_arguments("--of-a-plugin", "a--b")),
     ({"trustRemoteCode": False}, {"engine": {**VLLM, "settings": {"--trust-remote-code": "False"}}}),
     ({"modelSources": ["HostPath"]}, {"model": FOLDER, "recipeCache": {"enabled": True}}),
     ({"maxCards": 8}, {"engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 8}}),

@@ -135,7 +135,7 @@ def test_message_names_the_class_that_forbids_a_field() -> None:
     )
 
 
-def test_spec_without_a_class_lacks_only_permissions() -> None:
+def test_spec_without_a_class_is_refused_only_for_permissions() -> None:
     assert refused(NO_CLASS, **SPEC) is None
     assert refused(NO_CLASS, networkAccess={"enabled": False}) == Problem(
         "NeedsClass", f"spec.networkAccess.enabled false {OPENS}: leave it out, or use a class that allows it."

@@ -65,6 +65,6 @@ CASES: dict[str, tuple[Any, Any, str | None]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_drift(case: str) -> None:
+def test_drifted_field_is_found(case: str) -> None:
     applied, live, path = CASES[case]
     assert drifted_field(applied, live) == path

@@ -52,7 +52,7 @@ def test_gateways_of_the_installation_are_clients_by_default() -> None:
     assert own_list[0]["from"] == [{"podSelector": {}}]
 
 
-def test_published_model_is_closed_to_others_by_default() -> None:
+def test_published_model_accepts_only_its_namespace_by_default() -> None:
     rules = network_policy(inference(service={"type": "LoadBalancer"}), DEFAULTS)["spec"]["ingress"]
     assert rules[0]["from"] == [{"podSelector": {}}]
 
@@ -61,13 +61,13 @@ def test_all_clients_are_all_pods_of_the_cluster() -> None:
     assert [rule["from"] for rule in clients(allowAllClients=True)] == [[{"namespaceSelector": {}}]]
 
 
-def test_all_clients_of_a_published_model_come_from_anywhere() -> None:
+def test_published_model_for_all_clients_has_no_source_limit() -> None:
     everyone = inference(service={"type": "LoadBalancer"}, networkAccess={"allowAllClients": True})
     rules = network_policy(everyone, DEFAULTS)["spec"]["ingress"]
     assert rules[0] == {"ports": [{"port": "http", "protocol": "TCP"}]}
 
 
-def test_empty_list_of_clients_allows_none() -> None:
+def test_empty_list_of_clients_allows_no_client() -> None:
     assert clients(clients=[]) == []
 
 
@@ -105,5 +105,5 @@ def test_certificate_is_mounted_as_an_updatable_folder() -> None:
     assert container(**secured)["readinessProbe"]["httpGet"]["scheme"] == "HTTP"
 
 
-def test_port_without_a_certificate_has_no_folder_for_one() -> None:
+def test_port_without_a_certificate_has_no_certificate_folder() -> None:
     assert mount("/etc/gaudi-tls") is None

@@ -65,7 +65,7 @@ def test_pvc_is_named_after_its_resource_and_owned_by_it() -> None:
     assert (metadata["name"], metadata["ownerReferences"][0]["uid"]) == ("tiny-recipes", "uid-of-tiny")
 
 
-def test_pvc_as_desired_is_not_written() -> None:
+def test_unchanged_pvc_is_not_written() -> None:
     assert recipe_pvc_actions(inference(**ON), [revision(**ON)], [live()]) == []
 
 
@@ -80,7 +80,7 @@ def test_manually_enlarged_pvc_keeps_its_size() -> None:
     assert all(each["resources"]["requests"]["storage"] == "1Ti" for each in map(_spec, actions))
 
 
-def test_same_size_in_another_unit_is_no_change() -> None:
+def test_same_size_in_another_unit_is_not_a_change() -> None:
     assert recipe_pvc_actions(inference(**ON), [revision(**ON)], [live("5120Mi")]) == []
 
 

@@ -189,27 +189,27 @@ def test_condition_has_the_reason_why_scaling_fails() -> None:
     assert judged(hindered) == Verdict(FALSE, "FailedUpdateScale", f"{SCALES_NOT} forbidden.")
 
 
-def new_here(since: datetime) -> Object:
+def autoscaler_without_crd(since: datetime) -> Object:
     """Return the status of an autoscaler whose controller manager does not know the CRD yet."""
     unknown = {"type": "AbleToScale", "status": "False", "reason": "FailedGetScale", "message": "no matches for kind"}
     return {"status": {"conditions": [{**unknown, "lastTransitionTime": stamp(since)}]}}
 
 
 def test_autoscaler_of_a_new_cluster_needs_no_action() -> None:
-    found = judged(new_here(NOW - timedelta(seconds=59)))
+    found = judged(autoscaler_without_crd(NOW - timedelta(seconds=59)))
     assert found
     assert (found.status, found.reason) == (UNKNOWN, "NotObservedYet")
 
 
-def test_autoscaler_not_knowing_the_crd_has_a_reason() -> None:
-    found = judged(new_here(NOW - timedelta(seconds=60)))
+def test_condition_has_a_reason_if_the_autoscaler_lacks_the_crd() -> None:
+    found = judged(autoscaler_without_crd(NOW - timedelta(seconds=60)))
     assert found == Verdict(FALSE, "FailedGetScale", f"{SCALES_NOT} no matches for kind.")
 
 
-def test_operator_requeues_when_the_autoscaler_should_know_the_crd() -> None:
+def test_operator_requeues_until_the_autoscaler_finds_the_crd() -> None:
     cluster = served(autoscaling=ASKED)
     (written,) = cluster.kind("HorizontalPodAutoscaler")
-    written |= new_here(cluster.now)
+    written |= autoscaler_without_crd(cluster.now)
     plan = cluster.operate()
     assert condition(cluster, "AutoscalerActive") == ("Unknown", "NotObservedYet")
     assert plan.requeue_after

@@ -69,7 +69,7 @@ def numbers(value: Any) -> list[int]:
 
 @given(FIELDS)
 @settings(max_examples=60, deadline=None)
-def test_any_report_leads_to_a_valid_status(fields: dict[str, Any]) -> None:
+def test_any_report_results_in_a_valid_status(fields: dict[str, Any]) -> None:
     cluster = copied(SERVED)
     cluster.report(pod_names(cluster)[0], **fields)
     cluster.operate()

@@ -52,7 +52,7 @@ def message(cluster: Cluster) -> str:
     return str(found)
 
 
-def test_first_pod_is_alone_until_its_gate_is_open() -> None:
+def test_only_one_new_pod_exists_until_its_gate_opens() -> None:
     cluster, _ = upgrading()
     assert {turn(cluster, warm=False) for _ in range(10)} == {(4, 0), (4, 1)}
     assert ("the first pod is the canary, and pods of older revisions serve until its gate opens, 4 left") in message(
@@ -174,7 +174,7 @@ def held(seconds: int) -> PodView:
         ([], 0, False),
     ],
 )
-def test_trial_lasts_until_a_pod_stayed_ready_long_enough(pods: list[PodView], observe: int, trial: bool) -> None:
+def test_trial_ends_after_a_pod_was_ready_for_observe_seconds(pods: list[PodView], observe: int, trial: bool) -> None:
     assert is_on_trial("new", "old", pods, observe, Deadlines(NOW)) is trial
 
 

@@ -18,14 +18,14 @@ def test_first_reconcile_writes_every_child_and_pods_last() -> None:
     assert kinds(Cluster(resource()).operate()) == list(CHILDREN)
 
 
-def test_installation_with_scrape_sources_serves() -> None:
+def test_installation_with_scrape_sources_creates_every_child() -> None:
     """The value of Helm's monitoring.from, with labels, which are not hashable."""
     prometheus = Client.model_validate({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "m"}}})
     cluster = Cluster(resource(), defaults=replace(DEFAULTS, monitoring_from=(prometheus,)))
     assert kinds(cluster.operate()) == list(CHILDREN)
 
 
-def test_missing_child_is_written_with_that_reason() -> None:
+def test_missing_child_is_written_with_a_reason() -> None:
     assert {action.reason for action in Cluster(resource()).operate().actions} == {"it does not exist"}
 
 

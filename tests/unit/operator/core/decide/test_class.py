@@ -12,7 +12,7 @@ IMAGE = {"images": {"none": "registry.test/cpu:1"}}
 NEWER = {"images": {"none": "registry.test/cpu:2"}}
 
 
-def of_class(replicas: int = 2, **spec: Any) -> Cluster:
+def cluster_with_class(replicas: int = 2, **spec: Any) -> Cluster:
     """Return a serving cluster whose resource uses the default class."""
     cluster = Cluster(resource(replicas=replicas), classes=(gaudi_class(default=True, **spec),))
     cluster.settle()
@@ -34,18 +34,18 @@ def message(cluster: Cluster, kind: str) -> str:
 
 
 def test_pods_have_the_defaults_of_the_class() -> None:
-    cluster = of_class(defaults=IMAGE)
+    cluster = cluster_with_class(defaults=IMAGE)
     assert images(cluster) == {"registry.test/cpu:1"}
     assert condition(cluster, "ClassApplied") == ("True", "AsClassSays")
 
 
 def test_revision_keeps_the_defaults_of_the_class() -> None:
-    (kept,) = of_class(defaults=IMAGE).kind("ControllerRevision")
+    (kept,) = cluster_with_class(defaults=IMAGE).kind("ControllerRevision")
     assert kept["data"]["class"] == {"name": "gold", "values": {"server.image": "registry.test/cpu:1"}}
 
 
-def test_changed_class_restarts_nothing_and_names_the_command() -> None:
-    cluster = of_class(defaults=IMAGE)
+def test_changed_class_restarts_no_pod_and_names_the_command() -> None:
+    cluster = cluster_with_class(defaults=IMAGE)
     before, (only,) = pod_names(cluster), revisions(cluster)
     change_class(cluster, defaults=NEWER)
     cluster.settle()
@@ -59,7 +59,7 @@ def test_changed_class_restarts_nothing_and_names_the_command() -> None:
 
 
 def test_restart_applies_the_changed_class() -> None:
-    cluster = of_class(defaults=IMAGE)
+    cluster = cluster_with_class(defaults=IMAGE)
     change_class(cluster, defaults=NEWER)
     cluster.resource["metadata"]["annotations"] = {"inference.gaudi.dev/restarted-at": "now"}
     cluster.settle()
@@ -67,7 +67,7 @@ def test_restart_applies_the_changed_class() -> None:
     assert condition(cluster, "ClassApplied") == ("True", "AsClassSays")
 
 
-def test_first_class_restarts_nothing() -> None:
+def test_first_class_restarts_no_pod() -> None:
     cluster = served()
     before = pod_names(cluster)
     change_class(cluster, defaults=IMAGE)
@@ -76,7 +76,7 @@ def test_first_class_restarts_nothing() -> None:
     assert condition(cluster, "ClassApplied") == ("False", "ClassChanged")
 
 
-def test_another_class_name_makes_another_revision() -> None:
+def test_different_class_name_creates_a_revision() -> None:
     cluster = served()
     (first,) = revisions(cluster)
     cluster.classes = (gaudi_class(),)
@@ -92,7 +92,7 @@ def test_spec_beyond_the_class_creates_no_pod() -> None:
 
 
 def test_spec_beyond_the_class_keeps_serving_pods() -> None:
-    cluster = of_class(limits={"priorityClasses": []})
+    cluster = cluster_with_class(limits={"priorityClasses": []})
     before = pod_names(cluster)
     cluster.change(pod={"priorityClassName": "high"})
     cluster.settle()
@@ -101,7 +101,7 @@ def test_spec_beyond_the_class_keeps_serving_pods() -> None:
 
 
 def test_scale_up_beyond_the_class_is_blocked() -> None:
-    cluster = of_class(limits={"maxReplicas": 3})
+    cluster = cluster_with_class(limits={"maxReplicas": 3})
     before = pod_names(cluster)
     cluster.change(replicas=4)
     cluster.settle()
@@ -110,7 +110,7 @@ def test_scale_up_beyond_the_class_is_blocked() -> None:
 
 
 def test_spec_beyond_a_class_in_trial_runs_and_is_reported() -> None:
-    cluster = of_class(3, trial=True, limits={"maxReplicas": 2, "runtimeClasses": []})
+    cluster = cluster_with_class(3, trial=True, limits={"maxReplicas": 2, "runtimeClasses": []})
     assert len(pod_names(cluster)) == 3
     assert condition(cluster, "Ready") == ("True", "Serving")
     assert condition(cluster, "ClassApplied") == ("False", "ClassWouldRefuse")
@@ -122,7 +122,7 @@ def test_spec_beyond_a_class_in_trial_runs_and_is_reported() -> None:
 
 
 def test_report_of_a_trial_includes_changed_defaults() -> None:
-    cluster = of_class(3, trial=True, defaults=IMAGE, limits={"maxReplicas": 2})
+    cluster = cluster_with_class(3, trial=True, defaults=IMAGE, limits={"maxReplicas": 2})
     change_class(cluster, trial=True, defaults=NEWER, limits={"maxReplicas": 2})
     cluster.settle()
     assert condition(cluster, "ClassApplied") == ("False", "ClassWouldRefuse")
@@ -130,12 +130,12 @@ def test_report_of_a_trial_includes_changed_defaults() -> None:
 
 
 def test_spec_within_a_class_in_trial_is_not_reported() -> None:
-    cluster = of_class(trial=True, limits={"maxReplicas": 2})
+    cluster = cluster_with_class(trial=True, limits={"maxReplicas": 2})
     assert condition(cluster, "ClassApplied") == ("True", "AsClassSays")
 
 
-def test_end_of_a_trial_refuses_and_keeps_serving_pods() -> None:
-    cluster = of_class(3, trial=True, limits={"maxReplicas": 2})
+def test_spec_is_refused_after_the_trial_and_pods_keep_serving() -> None:
+    cluster = cluster_with_class(3, trial=True, limits={"maxReplicas": 2})
     before = pod_names(cluster)
     change_class(cluster, limits={"maxReplicas": 2})
     cluster.settle()
@@ -144,14 +144,14 @@ def test_end_of_a_trial_refuses_and_keeps_serving_pods() -> None:
 
 
 def test_scale_up_within_the_class_proceeds() -> None:
-    cluster = of_class(limits={"maxReplicas": 3})
+    cluster = cluster_with_class(limits={"maxReplicas": 3})
     cluster.change(replicas=3)
     cluster.settle()
     assert len(pod_names(cluster)) == 3
 
 
 def test_tightened_class_removes_no_pod() -> None:
-    cluster = of_class(3)
+    cluster = cluster_with_class(3)
     before = pod_names(cluster)
     change_class(cluster, limits={"maxReplicas": 2})
     cluster.settle()
@@ -159,7 +159,7 @@ def test_tightened_class_removes_no_pod() -> None:
 
 
 def test_pinned_revision_beyond_a_tightened_class_gets_no_pods() -> None:
-    cluster = of_class()
+    cluster = cluster_with_class()
     cluster.change(pod={"priorityClassName": "high"})
     cluster.settle()
     (high,) = revisions(cluster)
@@ -226,13 +226,13 @@ def test_resource_gets_pods_after_it_names_a_class() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_resource_of_another_installation_is_not_touched() -> None:
+def test_resource_of_another_installation_is_ignored() -> None:
     cluster = Cluster(resource(className="gold"), classes=(gaudi_class(controller="example.com/other"),))
     plan = cluster.operate()
     assert (plan.actions, plan.events, cluster.resource["status"]["conditions"]) == ((), (), [])
 
 
-def test_own_controller_serves_its_class() -> None:
+def test_class_of_the_own_controller_is_used() -> None:
     cluster = Cluster(resource(className="gold"), classes=(gaudi_class(controller="example.com/other"),))
     cluster.defaults = replace(cluster.defaults, controller="example.com/other")
     cluster.settle()

@@ -89,7 +89,7 @@ def test_warning_ends_after_a_pod_has_measured() -> None:
     assert status(cluster)["plan"]["basis"] == "Measured"
 
 
-def test_measured_figures_outlive_a_new_operator_and_replaced_pods() -> None:
+def test_measured_values_are_kept_after_an_operator_restart() -> None:
     cluster = served()
     measured = copied(status(cluster)["plan"])
     cluster.reports.clear()

@@ -82,7 +82,7 @@ HAPPENINGS: tuple[Happening, ...] = (
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.sampled_from(HAPPENINGS), max_size=20), st.data())
-def test_every_story_ends_serving_or_with_a_reason(story: list[Happening], data: st.DataObject) -> None:
+def test_any_failure_sequence_ends_serving_or_with_a_reason(story: list[Happening], data: st.DataObject) -> None:
     cluster = run_story(story, data)
     if cluster.resource["spec"]["rollout"].get("revision") == NOWHERE:
         cluster.change(rollout={"revision": None})

@@ -15,12 +15,12 @@ ETC: dict[str, Any] = {"source": {"persistentVolumeClaim": None, "hostPath": {"p
 CLAIM: dict[str, Any] = {"source": {"persistentVolumeClaim": {"claimName": "models"}, "hostPath": None}}
 
 
-def withdraw(cluster: Cluster) -> None:
+def forbid_host_paths(cluster: Cluster) -> None:
     """Upgrade the installation with allowHostPath false."""
     cluster.defaults = replace(cluster.defaults, allow_host_path=())
 
 
-def mounting(cluster: Cluster) -> set[str]:
+def pods_mounting_etc(cluster: Cluster) -> set[str]:
     """Return the names of the pods that mount /etc."""
     return {
         pod["metadata"]["name"]
@@ -35,7 +35,7 @@ def stalled(cluster: Cluster) -> tuple[str, str]:
     return found["reason"], found["message"]
 
 
-def moved_off() -> tuple[Cluster, str, str]:
+def cluster_moved_to_a_pvc() -> tuple[Cluster, str, str]:
     """Return a cluster that moved from /etc to a PVC, and the names of both revisions."""
     cluster = served(model=ETC)
     (first,) = revisions(cluster)
@@ -46,9 +46,9 @@ def moved_off() -> tuple[Cluster, str, str]:
 
 
 def test_pinned_revision_is_refused_and_running_pods_keep_serving() -> None:
-    cluster, first, second = moved_off()
+    cluster, first, second = cluster_moved_to_a_pvc()
     before = pod_names(cluster)
-    withdraw(cluster)
+    forbid_host_paths(cluster)
     cluster.change(rollout={"revision": first})
     cluster.settle()
     assert (pod_names(cluster), revisions(cluster)) == (before, {second})
@@ -58,7 +58,7 @@ def test_pinned_revision_is_refused_and_running_pods_keep_serving() -> None:
 
 
 def test_pinned_revision_runs_if_host_paths_are_allowed() -> None:
-    cluster, first, _ = moved_off()
+    cluster, first, _ = cluster_moved_to_a_pvc()
     cluster.change(rollout={"revision": first})
     cluster.settle()
     assert revisions(cluster) == {first}
@@ -72,7 +72,7 @@ def test_running_revision_is_not_scaled_up(pinned: bool) -> None:
         cluster.change(model=CLAIM, rollout={"revision": only})
         cluster.settle()
     before = pod_names(cluster)
-    withdraw(cluster)
+    forbid_host_paths(cluster)
     cluster.change(replicas=5)
     cluster.settle()
     assert pod_names(cluster) == before
@@ -82,7 +82,7 @@ def test_running_revision_is_not_scaled_up(pinned: bool) -> None:
 
 def test_running_revision_is_scaled_down() -> None:
     cluster = served(model=ETC)
-    withdraw(cluster)
+    forbid_host_paths(cluster)
     cluster.change(replicas=1)
     cluster.settle()
     assert len(pod_names(cluster)) == 1
@@ -90,20 +90,20 @@ def test_running_revision_is_scaled_down() -> None:
 
 def test_paused_rollout_is_not_scaled_up_by_an_older_revision() -> None:
     cluster = served(model=ETC)
-    before = mounting(cluster)
-    withdraw(cluster)
+    before = pods_mounting_etc(cluster)
+    forbid_host_paths(cluster)
     cluster.change(model=CLAIM, rollout={"paused": True}, replicas=5)
     cluster.settle()
-    assert mounting(cluster) == before
+    assert pods_mounting_etc(cluster) == before
 
 
-def half_way() -> Cluster:
+def partial_rollout_to_a_pvc() -> Cluster:
     """Return a rollout from /etc to a PVC with one serving pod and one that never becomes ready, and its revision."""
     cluster = served(model=ETC)
     (first,) = revisions(cluster)
     cluster.change(model=CLAIM)
     for _ in range(20):
-        if len(mounting(cluster)) == 1:
+        if len(pods_mounting_etc(cluster)) == 1:
             break
         cluster.operate()
         cluster.controllers()
@@ -115,28 +115,28 @@ def half_way() -> Cluster:
 
 
 def test_failed_revision_is_rolled_back_to_the_remaining_pods() -> None:
-    cluster = half_way()
-    left = mounting(cluster)
-    withdraw(cluster)
+    cluster = partial_rollout_to_a_pvc()
+    left = pods_mounting_etc(cluster)
+    forbid_host_paths(cluster)
     starting = [name for name in pod_names(cluster) if name not in left and not ready(cluster, name)]
     for name in starting:
         cluster.report(name, Phase.COMPILING, since_progress_seconds=1801)
     cluster.settle()
     assert starting
     assert len(left) == 1
-    assert mounting(cluster) == left
+    assert pods_mounting_etc(cluster) == left
     assert stalled(cluster)[0] == "HostPathNotAllowed"
     assert status(cluster)["readyReplicas"] == 2
 
 
 def test_stored_template_is_checked_although_the_spec_is_allowed() -> None:
-    cluster, _, second = moved_off()
+    cluster, _, second = cluster_moved_to_a_pvc()
     revision: Object = cluster.objects["ControllerRevision", f"tiny-{second}"]
     volumes = revision["data"]["template"]["spec"]["volumes"]
     volumes.append({"name": "etc", "hostPath": {"path": "/etc"}})
-    withdraw(cluster)
+    forbid_host_paths(cluster)
     cluster.settle()
-    assert mounting(cluster) == set()
+    assert pods_mounting_etc(cluster) == set()
     assert condition(cluster, "Stalled") == ("True", "HostPathNotAllowed")
 
 
@@ -145,7 +145,7 @@ def ready(cluster: Cluster, name: str) -> bool:
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
-def test_forbidden_simulation_keeps_serving_without_scaling_up() -> None:
+def test_forbidden_simulation_keeps_serving_and_is_not_scaled_up() -> None:
     cluster = served(engine={"name": "sim"})
     before = pod_names(cluster)
     cluster.defaults = replace(cluster.defaults, allow_simulation=False)
@@ -174,7 +174,7 @@ def test_published_model_keeps_serving_without_a_new_revision() -> None:
 PRIVILEGED: dict[str, Any] = {"annotations": {"container.apparmor.security.beta.kubernetes.io/runtime": "unconfined"}}
 
 
-def made_unsafe(cluster: Cluster, revision: str) -> None:
+def make_unsafe(cluster: Cluster, revision: str) -> None:
     """Write the data of an older operator into a stored revision."""
     stored: Object = cluster.objects["ControllerRevision", f"tiny-{revision}"]
     stored["data"]["template"]["metadata"]["annotations"] |= PRIVILEGED["annotations"]
@@ -196,8 +196,8 @@ def test_unsafe_spec_keeps_serving_pods() -> None:
 
 
 def test_unsafe_pinned_revision_gets_no_pods() -> None:
-    cluster, first, second = moved_off()
-    made_unsafe(cluster, first)
+    cluster, first, second = cluster_moved_to_a_pvc()
+    make_unsafe(cluster, first)
     cluster.change(rollout={"revision": first})
     cluster.settle()
     assert revisions(cluster) == {second}
@@ -208,7 +208,7 @@ def test_unsafe_revision_is_not_scaled_up() -> None:
     cluster = served()
     (only,) = revisions(cluster)
     before = pod_names(cluster)
-    made_unsafe(cluster, only)
+    make_unsafe(cluster, only)
     cluster.change(replicas=5)
     cluster.settle()
     assert pod_names(cluster) == before

@@ -15,7 +15,7 @@ from tests.world import controllers
 BIGGER = {"maxModelLen": 512}
 
 
-def crowded(replicas: int = 2, *, queue: bool = False, **rollout: Any) -> Cluster:
+def cluster_without_free_cards(replicas: int = 2, *, queue: bool = False, **rollout: Any) -> Cluster:
     """Return a cluster whose replicas use all cards, with a changed model."""
     cluster = served(replicas=replicas, rollout=rollout)
     cluster.cards, cluster.queue = replicas, queue
@@ -63,7 +63,7 @@ def marked(cluster: Cluster) -> list[str]:
 
 @pytest.mark.parametrize("deadline", [600, 60])
 def test_pod_without_room_waits_and_does_not_stall(deadline: int) -> None:
-    cluster = crowded(progressDeadlineSeconds=deadline)
+    cluster = cluster_without_free_cards(progressDeadlineSeconds=deadline)
     turns(cluster, 3)
     cluster.now += timedelta(seconds=290)
     assert min(turns(cluster, 3)) == 2
@@ -87,7 +87,7 @@ def test_pod_without_room_waits_and_does_not_stall(deadline: int) -> None:
     ],
 )
 def test_pods_are_replaced_in_place_after_the_surge_timeout(replicas: int, rollout: Any, fewest: int) -> None:
-    cluster = crowded(replicas, **rollout)
+    cluster = cluster_without_free_cards(replicas, **rollout)
     old = revisions(cluster)
     seen = turns(past_the_surge_timeout(cluster), 12 * replicas + 10)
     assert min(seen) == fewest
@@ -96,13 +96,13 @@ def test_pods_are_replaced_in_place_after_the_surge_timeout(replicas: int, rollo
 
 
 def test_canary_replacing_an_old_pod_is_reported() -> None:
-    cluster = past_the_surge_timeout(crowded())
+    cluster = past_the_surge_timeout(cluster_without_free_cards())
     turns(cluster, 1)
     assert "canary in place of an older pod, " in message(cluster, "Ready")
 
 
 def test_second_pod_is_replaced_without_waiting_again() -> None:
-    cluster = past_the_surge_timeout(crowded())
+    cluster = past_the_surge_timeout(cluster_without_free_cards())
     waited = waiting(cluster)
     for _ in range(25):
         turns(cluster, 1)
@@ -113,7 +113,7 @@ def test_second_pod_is_replaced_without_waiting_again() -> None:
 
 
 def test_in_place_rollout_never_exceeds_the_desired_pods() -> None:
-    cluster = crowded()
+    cluster = cluster_without_free_cards()
     turns(past_the_surge_timeout(cluster), 1)
     while condition(cluster, "Ready")[0] != "True":
         turns(cluster, 1)
@@ -122,7 +122,7 @@ def test_in_place_rollout_never_exceeds_the_desired_pods() -> None:
 
 
 def test_reason_is_kept_until_no_old_pods_are_desired() -> None:
-    cluster = crowded()
+    cluster = cluster_without_free_cards()
     turns(past_the_surge_timeout(cluster), 1)
     [why] = marked(cluster)
     assert why.endswith("0/1 nodes are available")
@@ -131,7 +131,7 @@ def test_reason_is_kept_until_no_old_pods_are_desired() -> None:
 
 
 def test_restarted_operator_continues_in_place() -> None:
-    cluster = crowded()
+    cluster = cluster_without_free_cards()
     turns(past_the_surge_timeout(cluster), 1)
     del cluster.resource["status"]
     cluster.reports.clear()
@@ -139,8 +139,8 @@ def test_restarted_operator_continues_in_place() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_upgrade_in_a_full_queue_is_in_place() -> None:
-    cluster = crowded(queue=True)
+def test_upgrade_in_a_full_queue_replaces_pods_in_place() -> None:
+    cluster = cluster_without_free_cards(queue=True)
     turns(cluster, 3)
     cluster.now += timedelta(seconds=290)
     turns(cluster, 1)
@@ -154,7 +154,7 @@ def test_upgrade_in_a_full_queue_is_in_place() -> None:
 
 
 def test_only_replica_in_a_full_queue_stalls_its_upgrade() -> None:
-    cluster = crowded(1, queue=True, progressDeadlineSeconds=300)
+    cluster = cluster_without_free_cards(1, queue=True, progressDeadlineSeconds=300)
     assert min(turns(past_the_surge_timeout(cluster), 3)) == 1
     assert condition(cluster, "Stalled") == ("True", "UpgradeBlocked")
 
@@ -166,7 +166,7 @@ def command(text: str) -> Any:
 
 
 def test_only_replica_is_kept_and_the_message_names_the_command() -> None:
-    cluster = crowded(1, progressDeadlineSeconds=300)
+    cluster = cluster_without_free_cards(1, progressDeadlineSeconds=300)
     assert min(turns(past_the_surge_timeout(cluster), 3)) == 1
     assert condition(cluster, "Stalled") == ("True", "UpgradeBlocked")
     assert "0/1 nodes are available" in message(cluster, "Stalled")
@@ -176,7 +176,7 @@ def test_only_replica_is_kept_and_the_message_names_the_command() -> None:
 
 
 def test_no_second_pod_is_removed_while_one_is_lost() -> None:
-    cluster = past_the_surge_timeout(crowded(3))
+    cluster = past_the_surge_timeout(cluster_without_free_cards(3))
     while status(cluster)["readyReplicas"] == 3:
         turns(cluster, 1)
     lost = next(each["name"] for each in status(cluster)["pods"] if each["ready"])
@@ -186,7 +186,7 @@ def test_no_second_pod_is_removed_while_one_is_lost() -> None:
 
 
 def test_blocked_upgrade_continues_when_a_card_is_free() -> None:
-    cluster = past_the_surge_timeout(crowded(whenNoRoom="Wait"))
+    cluster = past_the_surge_timeout(cluster_without_free_cards(whenNoRoom="Wait"))
     turns(cluster, 3)
     cluster.cards = 3
     assert min(turns(cluster, 20)) == 2
@@ -194,15 +194,15 @@ def test_blocked_upgrade_continues_when_a_card_is_free() -> None:
 
 
 def test_waiting_rollout_keeps_all_old_pods() -> None:
-    cluster = crowded(whenNoRoom="Wait", maxUnavailable=1, progressDeadlineSeconds=300)
+    cluster = cluster_without_free_cards(whenNoRoom="Wait", maxUnavailable=1, progressDeadlineSeconds=300)
     assert min(turns(past_the_surge_timeout(cluster), 3)) == 2
     assert condition(cluster, "Stalled") == ("True", "UpgradeBlocked")
     assert "because spec.rollout.whenNoRoom is Wait" in message(cluster, "Stalled")
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
-def test_no_replica_is_given_up_if_none_may_be_missing(replicas: int) -> None:
-    cluster = crowded(replicas, maxUnavailable=0, progressDeadlineSeconds=300)
+def test_no_replica_is_removed_if_max_unavailable_is_zero(replicas: int) -> None:
+    cluster = cluster_without_free_cards(replicas, maxUnavailable=0, progressDeadlineSeconds=300)
     assert min(turns(past_the_surge_timeout(cluster), 3)) == replicas
     assert condition(cluster, "Stalled") == ("True", "UpgradeBlocked")
     assert "because spec.rollout.maxUnavailable is 0." in message(cluster, "Stalled")
@@ -213,7 +213,7 @@ def test_no_replica_is_given_up_if_none_may_be_missing(replicas: int) -> None:
 
 def with_a_card_taken(replicas: int) -> Cluster:
     """Return a cluster in which a replacement in place freed a card, and another pod of the cluster took this card."""
-    cluster = past_the_surge_timeout(crowded(replicas, progressDeadlineSeconds=120))
+    cluster = past_the_surge_timeout(cluster_without_free_cards(replicas, progressDeadlineSeconds=120))
     cluster.operate()
     controllers.advance(cluster.api, None, cluster.seconds, {cluster.resource["metadata"]["uid"]})
     cluster.cards = replicas - 1
@@ -221,7 +221,7 @@ def with_a_card_taken(replicas: int) -> Cluster:
     return cluster
 
 
-def test_pod_whose_card_another_pod_took_is_shown_unschedulable() -> None:
+def test_pod_whose_card_was_taken_is_reported_as_unschedulable() -> None:
     cluster = with_a_card_taken(3)
     cluster.now += timedelta(seconds=60)
     turns(cluster, 1)
@@ -251,8 +251,8 @@ def test_stalled_rollout_in_place_continues_when_the_card_is_free() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_surge_without_its_card_continues_in_place() -> None:
-    cluster = crowded(3)
+def test_rollout_continues_in_place_after_its_surge_card_is_lost() -> None:
+    cluster = cluster_without_free_cards(3)
     cluster.cards = 4
     turns(cluster, 3)
     while status(cluster)["readyReplicas"] < 4:
@@ -262,7 +262,7 @@ def test_surge_without_its_card_continues_in_place() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_quota_refusal_leads_to_in_place() -> None:
+def test_quota_refusal_starts_replacement_in_place() -> None:
     cluster = served()
     cluster.change(model=BIGGER)
     cluster.operate()
@@ -301,7 +301,7 @@ def test_scale_up_beyond_the_cards_is_not_an_upgrade() -> None:
 
 
 def test_in_place_rollout_removes_old_pods_before_adding_new() -> None:
-    cluster = crowded(maxSurge=0, maxUnavailable=1)
+    cluster = cluster_without_free_cards(maxSurge=0, maxUnavailable=1)
     for _ in range(3):  # the ReplicaSet controller, or the watch of pods, is late
         cluster.operate()
     sets = {each["metadata"]["name"]: each["spec"]["replicas"] for each in cluster.kind("ReplicaSet")}

@@ -24,7 +24,7 @@ def test_settled_resource_needs_no_action_and_no_status_write() -> None:
     assert cluster.status_writes == writes
 
 
-def test_every_intermediate_status_conforms() -> None:
+def test_every_intermediate_status_follows_the_api_conventions() -> None:
     cluster = Cluster(resource(replicas=2))
     for change in (
         {},

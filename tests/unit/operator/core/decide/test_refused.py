@@ -74,7 +74,7 @@ def test_refused_spec_still_closes_the_gate_of_a_restarted_container() -> None:
     assert [gate.open for gate in gates] == [False]
 
 
-def test_unreadable_spec_changes_nothing() -> None:
+def test_unreadable_spec_causes_no_actions() -> None:
     cluster = served()
     cluster.change(engine={"executionMode": "fromTheFuture"})
     assert cluster.operate().actions == ()

@@ -31,7 +31,7 @@ def test_scaling_creates_no_revision() -> None:
     assert status(cluster)["ready"] == "4/4"
 
 
-def test_revision_change_replaces_all_pods_above_the_minimum() -> None:
+def test_revision_change_keeps_the_minimum_of_available_pods() -> None:
     cluster = served()
     before = revisions(cluster)
     cluster.change(model={"maxModelLen": 512})
@@ -67,7 +67,7 @@ def test_requested_restart_replaces_all_pods() -> None:
     assert not before & set(pod_names(cluster))
 
 
-def test_newer_operator_restarts_nothing() -> None:
+def test_newer_operator_restarts_no_pod() -> None:
     cluster = served()
     before = pod_names(cluster)
     cluster.defaults = upgraded(cluster.defaults)
@@ -75,7 +75,7 @@ def test_newer_operator_restarts_nothing() -> None:
     assert pod_names(cluster) == before
 
 
-def test_newer_crd_restarts_nothing() -> None:
+def test_newer_crd_restarts_no_pod() -> None:
     cluster = served()
     before = pod_names(cluster)
     cluster.change(engine={"fromTheFuture": 1}, bucketing={"fromTheFuture": 1})
@@ -104,18 +104,18 @@ def test_new_revision_uses_the_installations_current_collector() -> None:
     cluster.defaults = upgraded(cluster.defaults)
     cluster.change(replicas=3)
     cluster.settle()
-    assert {traces_to(pod) for pod in cluster.kind("Pod")} == {None}
+    assert {traces_endpoint(pod) for pod in cluster.kind("Pod")} == {None}
     cluster.change(model={"maxModelLen": 512})
     cluster.settle()
-    assert {traces_to(pod) for pod in cluster.kind("Pod")} == {"http://collector:4317"}
+    assert {traces_endpoint(pod) for pod in cluster.kind("Pod")} == {"http://collector:4317"}
 
 
-def traces_to(pod: Object) -> object:
+def traces_endpoint(pod: Object) -> object:
     variables = {each["name"]: each.get("value") for each in pod["spec"]["containers"][0]["env"]}
     return variables.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
-def test_threshold_change_restarts_nothing() -> None:
+def test_threshold_change_restarts_no_pod() -> None:
     cluster = served()
     before = pod_names(cluster)
     cluster.change(readiness={"minCapturedPromptPercent": 90})
@@ -123,7 +123,7 @@ def test_threshold_change_restarts_nothing() -> None:
     assert pod_names(cluster) == before
 
 
-def of_another_default(mode: str = "hpuGraphs") -> Revision:
+def revision_with_default_mode(mode: str = "hpuGraphs") -> Revision:
     """Return a revision on a card from a time with another default mode: only the rendered parts contain the mode."""
     made = desired_revision(inference(accelerator=CARD), (), DEFAULTS)
     config = json.loads(made.config)
@@ -132,19 +132,21 @@ def of_another_default(mode: str = "hpuGraphs") -> Revision:
 
 
 def test_other_default_mode_creates_no_revision() -> None:
-    kept = of_another_default()
+    kept = revision_with_default_mode()
     assert desired_revision(inference(accelerator=CARD), (kept,), DEFAULTS) is kept
 
 
 def test_explicit_current_mode_creates_no_revision() -> None:
-    kept = of_another_default()
+    kept = revision_with_default_mode()
     named = inference(accelerator=CARD, engine={"executionMode": "HpuGraphs"})
     assert desired_revision(named, (kept,), DEFAULTS) is kept
     other = inference(accelerator=CARD, engine={"executionMode": "HpuGraphs", "maxNumSeqs": 2})
     assert desired_revision(other, (kept,), DEFAULTS) is not kept
 
 
-@pytest.mark.parametrize("kept", [of_another_default("ofTheFuture"), replace(of_another_default(), config="no JSON")])
+@pytest.mark.parametrize(
+    "kept", [revision_with_default_mode("ofTheFuture"), replace(revision_with_default_mode(), config="no JSON")]
+)
 def test_explicit_other_mode_creates_a_revision(kept: Revision) -> None:
     named = inference(accelerator=CARD, engine={"executionMode": "HpuGraphs"})
     assert desired_revision(named, (kept,), DEFAULTS) is not kept
@@ -152,12 +154,14 @@ def test_explicit_other_mode_creates_a_revision(kept: Revision) -> None:
 
 def test_next_revision_uses_the_current_default() -> None:
     changed = inference(accelerator=CARD, engine={"maxNumSeqs": 2})
-    found = desired_revision(with_stored_mode(changed, (of_another_default(),)), (of_another_default(),), DEFAULTS)
+    found = desired_revision(
+        with_stored_mode(changed, (revision_with_default_mode(),)), (revision_with_default_mode(),), DEFAULTS
+    )
     assert json.loads(found.config)["engine"]["executionMode"] == "torchCompile"
 
 
 def test_running_revision_keeps_its_mode() -> None:
-    judged = with_stored_mode(inference(accelerator=CARD), (of_another_default(),))
+    judged = with_stored_mode(inference(accelerator=CARD), (revision_with_default_mode(),))
     assert execution_mode(judged) is ExecutionMode.HPU_GRAPHS
     assert execution_mode(with_stored_mode(inference(accelerator=CARD), ())) is ExecutionMode.TORCH_COMPILE
 

@@ -57,7 +57,7 @@ def test_failure_common_to_all_revisions_causes_no_rollback(reason: str) -> None
     assert condition(cluster, "Stalled") == ("True", reason)
 
 
-def test_last_good_revision_serves_throughout() -> None:
+def test_last_good_revision_keeps_serving_during_a_rollback() -> None:
     cluster, _, _ = failing_upgrade()
     for _ in range(10):
         cluster.operate()
@@ -66,7 +66,7 @@ def test_last_good_revision_serves_throughout() -> None:
         assert status(cluster)["readyReplicas"] == 2
 
 
-def test_condition_names_both_revisions_the_evidence_and_what_to_do() -> None:
+def test_condition_has_both_revisions_the_evidence_and_next_steps() -> None:
     cluster, good, bad = failing_upgrade()
     cluster.settle()
     found = failure_of(cluster, bad)
@@ -113,7 +113,7 @@ def test_failed_revision_is_not_retried() -> None:
         assert revisions(cluster) == {good}
 
 
-def test_restarted_operator_without_status_does_not_retry_it() -> None:
+def test_restarted_operator_does_not_retry_a_failed_revision() -> None:
     cluster, good, _ = failing_upgrade()
     cluster.settle()
     del cluster.resource["status"]
@@ -195,7 +195,7 @@ def test_paused_failure_is_rolled_back_after_a_policy_change() -> None:
     assert revisions(cluster) == {good}
 
 
-def test_paused_rollout_gives_up_no_revision() -> None:
+def test_paused_rollout_marks_no_revision_as_failed() -> None:
     cluster = served()
     (good,) = revisions(cluster)
     cluster.change(model=BIGGER)
@@ -259,7 +259,7 @@ def test_incomplete_reconcile_is_finished_by_the_next_operator() -> None:
         assert revisions(cluster) == {good}
 
 
-def test_broken_revision_never_replaces_what_serves() -> None:
+def test_broken_revision_never_replaces_serving_pods() -> None:
     cluster = served()
     old = revisions(cluster)
     cluster.change(model={"maxModelLen": 512})

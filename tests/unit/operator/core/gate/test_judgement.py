@@ -51,7 +51,7 @@ def opened(**pod_fields: Any) -> PodView:
     return view(pod(conditions=(OPEN,), **pod_fields))
 
 
-def test_warm_pod_is_opened_with_a_record_of_its_report() -> None:
+def test_gate_of_a_warm_pod_opens_with_a_record() -> None:
     expected = f"8 of 8 prompt graphs captured and 8 of 8 decode graphs captured. {RECORD}"
     assert judge(view(report=report()), STRICT) == gate(True, "WarmedUp", expected)
 
@@ -84,15 +84,15 @@ def test_recently_closed_gate_stays_closed_briefly(seconds: float, opens: bool) 
 
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.SERVING])
-def test_pod_that_is_not_serving_is_not_opened(phase: Phase) -> None:
+def test_gate_of_a_pod_that_is_not_serving_stays_closed(phase: Phase) -> None:
     assert judge(view(report=report(phase)), STRICT) is None
 
 
-def test_pod_below_a_threshold_is_not_opened() -> None:
+def test_gate_below_a_threshold_stays_closed() -> None:
     assert judge(view(report=SHORT), STRICT) is None
 
 
-def test_pod_below_a_threshold_is_opened_with_warning_if_configured() -> None:
+def test_gate_below_a_threshold_opens_with_warning_if_configured() -> None:
     assert judge(view(report=SHORT), LENIENT) == gate(
         True,
         "OpenedBelowThreshold",
@@ -100,23 +100,23 @@ def test_pod_below_a_threshold_is_opened_with_warning_if_configured() -> None:
     )
 
 
-def test_pod_without_warm_up_is_opened() -> None:
+def test_gate_opens_without_a_warm_up() -> None:
     cold = report(prompt=PhaseProgress(planned=8), warmup_skipped=True)
     assert judge(view(report=cold), STRICT) == gate(True, "WarmedUp", f"Warm-up is switched off. {RECORD}")
 
 
-def test_report_of_another_plan_opens_nothing() -> None:
+def test_report_of_another_plan_does_not_open_the_gate() -> None:
     assert judge(view(pod(plan_hash="q" * 64), report()), STRICT) is None
 
 
-def test_report_of_another_plan_says_why_it_is_ignored() -> None:
+def test_ignored_report_of_another_plan_has_the_reason() -> None:
     assert view(pod(plan_hash="q" * 64), report()).report_ignored == (
         "Its report is for plan pppppppppp, but the pod was created for plan qqqqqqqqqq: its image may have another "
         "release of the runtime."
     )
 
 
-def test_report_of_another_container_opens_nothing() -> None:
+def test_report_of_another_container_does_not_open_the_gate() -> None:
     assert judge(view(pod(), report(), container_id="c0"), STRICT) is None
 
 
@@ -134,12 +134,12 @@ def test_gate_of_an_unreachable_pod_stays_open() -> None:
     assert judge(opened(), STRICT) is None
 
 
-def test_unreadable_report_changes_nothing() -> None:
+def test_unreadable_report_does_not_change_the_gate() -> None:
     unreadable = view(pod(conditions=(OPEN,)), None, ignored="The report is too large.")
     assert judge(unreadable, STRICT) is None
 
 
-def test_report_of_another_plan_closes_nothing() -> None:
+def test_report_of_another_plan_does_not_close_the_gate() -> None:
     assert judge(view(pod(conditions=(OPEN,), plan_hash="q" * 64), report()), STRICT) is None
 
 
@@ -170,7 +170,7 @@ def test_gate_closes_immediately_without_a_running_container(state: dict[str, An
     )
 
 
-def test_restarted_warm_container_is_opened_with_a_new_record() -> None:
+def test_gate_of_a_restarted_warm_container_has_a_new_record() -> None:
     action = judge(view(pod(conditions=(OPEN,), container="c2"), report(), container_id="c2"), STRICT)
     assert action is not None
     assert action.open
@@ -178,7 +178,7 @@ def test_restarted_warm_container_is_opened_with_a_new_record() -> None:
 
 
 @pytest.mark.parametrize("other", [{"instance": "second"}, {"plan_hash": "q" * 64}])
-def test_warm_instance_or_plan_after_another_is_recorded(other: dict[str, str]) -> None:
+def test_new_warm_instance_or_plan_is_recorded(other: dict[str, str]) -> None:
     warm = report(**other)
     action = judge(view(pod(conditions=(OPEN,), plan_hash=warm.plan_hash), warm), STRICT)
     assert action is not None
@@ -232,7 +232,7 @@ def test_gate_keeps_its_transition_time_while_its_status_is_unchanged(was: bool,
 
 @pytest.mark.parametrize("opens", [True, False])
 @pytest.mark.parametrize("before", [(), (gate_condition(True),), (gate_condition(False),)])
-def test_decided_gate_counts_before_it_is_written(before: tuple[Object, ...], opens: bool) -> None:
+def test_decided_gate_is_applied_to_pods_before_it_is_written(before: tuple[Object, ...], opens: bool) -> None:
     manifest = pod(conditions=(condition("Ready", True), *before))
     observed = Observed(resource(), pods=(manifest,), now=NOW + timedelta(milliseconds=1500))
     decided = SetGate(manifest["metadata"]["name"], manifest["metadata"]["uid"], opens, "Odd", "On\ntwo lines.")

@@ -97,7 +97,7 @@ def test_pod_at_the_limit_stays_open() -> None:
     assert gates(serving("a", 0), serving("b", 3)) == {}
 
 
-def test_only_policy_close_gate_closes_gates() -> None:
+def test_gates_stay_open_with_policies_ignore_and_warn() -> None:
     for mode in (OnRecompiles.IGNORE, OnRecompiles.WARN):
         lenient = CLOSING.model_copy(update={"on_recompiles": mode})
         assert gates(serving("a", 0), serving("b", 99), readiness=lenient) == {}
@@ -107,7 +107,7 @@ def test_closed_pod_stays_closed_while_any_recompile_is_recent() -> None:
     assert gates(serving("a", 0), closed("b", 1)) == {}
 
 
-def test_closed_pod_opens_when_none_is_recent() -> None:
+def test_closed_pod_opens_without_recent_recompiles() -> None:
     assert gates(serving("a", 0), closed("b", 0)) == {"b": True}
 
 
@@ -115,7 +115,7 @@ def test_pod_closed_for_another_reason_opens_immediately() -> None:
     assert gates(serving("a", 0), closed("b", 1, reason="NotServing")) == {"b": True}
 
 
-def test_closed_pod_opens_when_the_spec_no_longer_closes() -> None:
+def test_closed_pod_opens_after_the_policy_is_removed() -> None:
     assert gates(serving("a", 0), closed("b", 9), readiness=Readiness()) == {"b": True}
 
 
@@ -133,7 +133,7 @@ def test_pods_with_most_recompiles_close_first_above_the_minimum() -> None:
     assert gates(*pods, promised=1) == {"b": False, "c": False}
 
 
-def test_unreachable_pod_counts_as_without_recompiles() -> None:
+def test_unreachable_pod_is_assumed_to_have_no_recompiles() -> None:
     conditions = (gate_condition(True, RECORD), condition("Ready", True))
     silent = view(pod("a", conditions=conditions))
     none = CLOSING.model_copy(update={"max_recent_recompiles": 0})
@@ -161,7 +161,7 @@ def test_closed_pod_opens_if_the_serving_one_may_be_removed() -> None:
     assert (gate.pod, gate.open) == ("b", True)
 
 
-def lowered() -> Cluster:
+def cluster_scaled_down() -> Cluster:
     """With a new leader, one of two pods is to be removed but still exists; one compiles, the other is unreachable."""
     cluster = served(readiness={"onRecompiles": "CloseGate"})
     cluster.change(replicas=1)
@@ -174,7 +174,7 @@ def lowered() -> Cluster:
 
 
 def test_no_pod_closes_while_another_is_being_removed() -> None:
-    assert not any(isinstance(each, SetGate) for each in lowered().operate().actions)
+    assert not any(isinstance(each, SetGate) for each in cluster_scaled_down().operate().actions)
 
 
 PODS = st.lists(st.tuples(st.booleans(), st.integers(0, 6)), max_size=6).map(
@@ -183,7 +183,7 @@ PODS = st.lists(st.tuples(st.booleans(), st.integers(0, 6)), max_size=6).map(
 
 
 @given(PODS, st.integers(0, 6))
-def test_minimum_is_kept_and_a_second_decision_changes_nothing(pods: list[PodView], promised: int) -> None:
+def test_minimum_is_kept_and_a_second_decision_is_empty(pods: list[PodView], promised: int) -> None:
     written = judge_gates(pods, CLOSING, promised, Deadlines(NOW))
     after = pods_with_gates(pods, written, NOW)
     kept = max(1, promised)

@@ -18,10 +18,10 @@ def test_table_has_every_condition_in_its_order() -> None:
 
 
 @pytest.mark.parametrize("kind", CONDITIONS, ids=lambda kind: kind.type)
-def test_row_of_a_condition_has_good_status_and_meaning(kind: ConditionKind) -> None:
+def test_row_has_the_normal_status_and_meaning(kind: ConditionKind) -> None:
     assert f"| `{kind.type}` | {kind.good} | {kind.meaning.rstrip('.')}" in TABLE
 
 
 @pytest.mark.parametrize("reason", sorted(NEXT))
-def test_reason_with_a_command_is_on_the_page(reason: str) -> None:
+def test_reason_with_a_next_command_is_on_the_page(reason: str) -> None:
     assert re.search(rf"`{reason}`", PAGE)

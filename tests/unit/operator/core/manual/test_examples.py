@@ -40,7 +40,7 @@ def test_example_is_accepted(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=name_of)
-def test_no_estimate_refuses_an_example(path: Path) -> None:
+def test_example_is_not_refused_by_its_estimate(path: Path) -> None:
     assert estimated_violation(example(path)) is None
     assert estimated_shortfall(example(path)) is None
 
@@ -80,7 +80,7 @@ def test_thresholds_are_reachable_if_known(manifest: Manifest) -> None:
 
 
 @pytest.mark.parametrize("manifest", ALL)
-def test_unknown_forecast_names_the_remedy(manifest: Manifest) -> None:
+def test_remedies_of_an_unknown_forecast_are_sufficient(manifest: Manifest) -> None:
     found = forecast_of(manifest)
     if found.verdict is not Verdict.UNKNOWN:
         return
@@ -141,22 +141,22 @@ VARIABLES = {
 }
 
 
-def launched(name: str) -> Rendered:
+def render_example(name: str) -> Rendered:
     return render_engine_options(runtime_config(example(FOLDER / "vllm" / f"{name}.yaml")))
 
 
-def test_every_vllm_example_is_rendered_here() -> None:
+def test_every_vllm_example_has_expected_arguments_and_variables() -> None:
     assert ARGUMENTS.keys() == VARIABLES.keys() == {path.stem for path in (FOLDER / "vllm").glob("*.yaml")}
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
-def test_vllm_example_is_started_with_its_settings(name: str) -> None:
-    assert set(ARGUMENTS[name]) - set(launched(name).args) == set()
+def test_vllm_example_has_the_expected_arguments(name: str) -> None:
+    assert set(ARGUMENTS[name]) - set(render_example(name).args) == set()
 
 
 @pytest.mark.parametrize("name", VARIABLES)
-def test_vllm_example_configures_the_underlying_software(name: str) -> None:
-    found = launched(name).env
+def test_vllm_example_has_the_expected_environment_variables(name: str) -> None:
+    found = render_example(name).env
     assert {each: found.get(each) for each in VARIABLES[name]} == VARIABLES[name]
 
 

@@ -13,9 +13,8 @@ from gaudi_runtime.contract.report import Phase
 from tests.support.builders import Object
 from tests.support.conformance import kstatus
 from tests.unit.operator.core.cluster import Cluster
-from tests.unit.operator.core.decide.test_rollback import BIGGER, failing
 from tests.unit.operator.core.resources import resource
-from tests.unit.operator.core.stories import served, status
+from tests.unit.operator.core.stories import BIGGER, failing_upgrade, served, status
 
 ROOT = Path(__file__).parents[5]
 KEY = f"resource.customizations.health.{GROUP}_{KIND}"
@@ -80,7 +79,7 @@ def refused() -> Cluster:
 
 
 def rolled_back() -> Cluster:
-    cluster, _, _ = failing()
+    cluster, _, _ = failing_upgrade()
     cluster.settle()
     return cluster
 
@@ -101,7 +100,9 @@ def rolled_back() -> Cluster:
     ],
     ids=lambda each: getattr(each, "__name__", each),
 )
-def test_argo_and_flux_agree_about_each_phase(story: Callable[[], Cluster], phase: str | None, health: str) -> None:
+def test_argo_and_flux_report_the_same_health_for_each_phase(
+    story: Callable[[], Cluster], phase: str | None, health: str
+) -> None:
     found = story().resource
     assert (found.get("status") or {}).get("phase") == phase
     assert argo(found)[0] == health

@@ -15,7 +15,7 @@ EXAMPLES = [yaml.safe_load(text)["spec"]["model"] for text in re.findall(r"```ya
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=["image", "hub", "cache"])
-def test_example_runs(example: dict[str, Any]) -> None:
+def test_example_is_accepted(example: dict[str, Any]) -> None:
     asked = inference(model={**example, "source": {"persistentVolumeClaim": None, **example["source"]}})
     source = asked.spec.model.source
     assert source.hugging_face or source.oci_image

@@ -30,12 +30,12 @@ def test_example_is_accepted_and_has_an_effect(title: str, example: dict[str, An
     assert why_settings_are_ignored(found) is None
 
 
-def test_every_task_with_fields_has_an_example() -> None:
+def test_sections_with_fields_have_examples() -> None:
     titles = ["A private CA", "Over zones", "Quota systems", "Init containers and sidecars", "OpenShift"]
     assert [title for title, examples in EXAMPLES.items() if examples] == titles
 
 
-def test_every_size_has_a_row() -> None:
+def test_every_size_field_has_a_row() -> None:
     table = PAGE.partition("## Sizes")[2].partition("\n## ")[0]
     sizes = {str(field.alias) for name, field in Pod.model_fields.items() if name.endswith("_size")}
     amounts = {f"resources.{kind}.{each.alias}" for kind in KINDS for each in Amounts.model_fields.values()}

@@ -43,7 +43,7 @@ def names(cell: str) -> list[str]:
     return cell.split("`")[1::2]
 
 
-def test_every_field_of_the_spec_has_row_and_change() -> None:
+def test_every_spec_field_has_a_row_and_a_test_change() -> None:
     rows = [name for field, _ in ROWS for name in names(field)]
     assert sorted(rows) == sorted(CHANGES)
     fields = {field.alias or name for name, field in GaudiInferenceSpec.model_fields.items()}

@@ -34,18 +34,18 @@ FLAGS = {
 }
 
 
-def on_a_card(fragment: dict[str, Any]) -> Inference:
+def variant_inference(fragment: dict[str, Any]) -> Inference:
     base = {"accelerator": CARD, "engine": {"name": "vllm", "blockSize": 128}, "model": {"maxModelLen": 4096}}
     return inference(**merged(base, fragment))
 
 
-def test_every_variant_is_checked_by_a_flag() -> None:
+def test_every_variant_has_an_expected_flag() -> None:
     assert FRAGMENTS.keys() == FLAGS.keys()
 
 
 @pytest.mark.parametrize("title", FLAGS)
 def test_variant_is_accepted_and_rendered(title: str) -> None:
-    found = on_a_card(FRAGMENTS[title])
+    found = variant_inference(FRAGMENTS[title])
     assert first_violation(found, DEFAULTS) is None
     assert plugin_violation(found) is None
     assert FLAGS[title] in render_engine_options(runtime_config(found)).args
@@ -53,14 +53,14 @@ def test_variant_is_accepted_and_rendered(title: str) -> None:
 
 @pytest.mark.parametrize("title", FLAGS)
 def test_every_setting_of_a_variant_has_an_effect(title: str) -> None:
-    assert why_settings_are_ignored(on_a_card(FRAGMENTS[title])) is None
+    assert why_settings_are_ignored(variant_inference(FRAGMENTS[title])) is None
 
 
-def test_every_example_is_linked() -> None:
+def test_page_links_every_example() -> None:
     names = {path.name for path in (ROOT / "examples" / "vllm").glob("*.yaml")}
     assert set(re.findall(r"\(\.\./\.\./examples/vllm/([^)]+)\)", PAGE)) == names
 
 
 def test_shared_memory_holds_the_queues_of_eight_ranks() -> None:
-    eight = on_a_card({"parallelism": {"tensor": 8}}).spec
+    eight = variant_inference({"parallelism": {"tensor": 8}}).spec
     assert parse_bytes(shared_memory(eight)) >= (160 + 8 * 240) * 2**20

@@ -40,7 +40,7 @@ def inputs(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_script_changes_an_accepted_deployment_to_accepted_ones(script: Path) -> None:
+def test_script_changes_the_revision_of_an_accepted_deployment(script: Path) -> None:
     first, *changed = [inputs(state) for state in states(script)]
     assert changed
     assert changed[0] != first

@@ -41,7 +41,7 @@ def test_serving_pod_has_no_bucket_in_progress() -> None:
     assert slow_bucket(compiling(1e6, phase=Phase.SERVING), Deadlines(NOW)) is None
 
 
-def test_message_names_the_bucket_and_stays_constant() -> None:
+def test_message_names_the_bucket_and_is_independent_of_time() -> None:
     slow = compiling(90)
     assert slow_bucket(slow, Deadlines(NOW)) == slow_bucket(slow, Deadlines(NOW + timedelta(hours=1))) == SENTENCE
 

@@ -36,11 +36,11 @@ def evicted(**status: Any) -> Object:
     return manifest
 
 
-def test_last_report_has_the_phase_of_the_container() -> None:
+def test_termination_phase_comes_from_the_last_report() -> None:
     assert found(pod(state=SEGFAULT), said_by="c1") == FOUND
 
 
-def test_failure_reported_before_the_end_is_used() -> None:
+def test_failure_reported_before_the_termination_is_included() -> None:
     lost = RuntimeFailure(reason="EngineLost", message="Worker 3 died.")
     word = {"uid-of-a": PodReport("c1", NOW, report(Phase.FAILED, failure=lost))}
     known = terminations([view(pod(state=SEGFAULT))], GaudiInferenceStatus(), word)
@@ -57,13 +57,13 @@ def test_recorded_phase_is_used_without_the_report() -> None:
     )
 
 
-def test_recorded_phase_is_kept_in_the_facts() -> None:
+def test_recorded_termination_keeps_the_phase_of_the_status() -> None:
     row = PodState(name="a", revision="r1", phase="Capturing", gate=False, ready=False)
     ended = terminations([view(pod(state=SEGFAULT))], GaudiInferenceStatus(pods=(row,)), {})["a"]
     assert ended.phase == Phase.CAPTURING
 
 
-def test_facts_have_the_time() -> None:
+def test_recorded_termination_has_its_time() -> None:
     at = "2026-08-01T11:30:00Z"
     container = {"terminated": {**SEGFAULT["terminated"], "finishedAt": at}}
     for each in (pod(state=container), evicted(startTime=at)):
@@ -78,7 +78,7 @@ def test_report_of_the_next_container_is_not_used() -> None:
     assert ended == LastTermination(reason="Error", exit_code=139, message="Error, exit code 139: Segmentation fault")
 
 
-def test_later_termination_replaces_it() -> None:
+def test_later_termination_replaces_the_recorded_one() -> None:
     killed = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
     assert found(pod(container="c2", last_state=killed), last_termination=FACTS) == (
         "OOMKilled, exit code 137: the kernel killed the container for memory"
@@ -86,27 +86,27 @@ def test_later_termination_replaces_it() -> None:
 
 
 @pytest.mark.parametrize(("said", "reason"), [({}, "Evicted"), ({"reason": None}, "Failed")])
-def test_facts_of_a_failed_pod_have_its_nodes_reason(said: dict[str, Any], reason: str) -> None:
+def test_recorded_termination_of_a_failed_pod_has_the_nodes_reason(said: dict[str, Any], reason: str) -> None:
     ended = terminations([view(evicted(**said))], GaudiInferenceStatus(), {})["a"]
     assert (ended.reason, ended.exit_code) == (reason, None)
 
 
-def test_facts_have_no_unknown_time() -> None:
+def test_recorded_termination_without_a_known_time_has_no_time() -> None:
     assert terminations([view(evicted(startTime=None))], GaudiInferenceStatus(), {})["a"].time is None
 
 
-def test_end_of_a_failed_pod_has_its_phase() -> None:
+def test_termination_message_of_a_failed_pod_has_its_phase() -> None:
     known = LastTermination(reason="Evicted", message="In phase Compiling: Evicted.")
     (end,) = pod_ends([view(evicted())], {"a": known})
     assert end.sentence == known.message
 
 
-def test_failed_pod_without_a_time_is_not_an_end() -> None:
+def test_failed_pod_without_a_time_is_not_counted() -> None:
     assert pod_ends([view(evicted(startTime=None))], {}) == []
 
 
 @pytest.mark.parametrize(("terminating", "count"), [(False, 1), (True, 0)])
-def test_failed_pod_without_a_reason_is_an_end_unless_deleted(terminating: bool, count: int) -> None:
+def test_failed_pod_without_a_reason_is_counted_unless_deleted(terminating: bool, count: int) -> None:
     manifest = pod(phase="Failed", state=SEGFAULT, terminating=terminating)
     manifest["status"]["startTime"] = "2026-08-01T11:30:00Z"
     assert len(pod_ends([view(manifest)], {})) == count
@@ -116,7 +116,7 @@ def test_first_container_has_no_termination() -> None:
     assert found(pod(), said_by="c1") is None
 
 
-def test_facts_outlive_report_and_operator() -> None:
+def test_recorded_termination_is_kept_after_an_operator_restart() -> None:
     word = {"uid-of-a": PodReport("c1", NOW, COMPILING)}
     first = terminations([view(pod(state=SEGFAULT))], GaudiInferenceStatus(), word)["a"]
     row = PodState(

@@ -70,7 +70,7 @@ def test_leader_of_a_group_of_unknown_size_needs_no_workers() -> None:
 
 
 @pytest.mark.parametrize("label", [GROUP_NAME_LABEL, GROUP_INDEX_LABEL])
-def test_pod_without_group_name_or_number_is_not_grouped(label: str) -> None:
+def test_pod_without_group_name_or_index_is_not_grouped(label: str) -> None:
     leader = group_pod("a", SCHEDULED)
     del leader["metadata"]["labels"][label]
     assert (group(leader).size, group(leader).ordinal) == (1, None)
@@ -82,7 +82,7 @@ def test_pod_without_conditions_waits_for_its_kubelet() -> None:
     assert (found.report, found.active, found.ready) == (None, True, False)
 
 
-def test_report_opens_no_gate_of_a_pod_without_plan_hash() -> None:
+def test_report_is_ignored_for_a_pod_without_plan_hash() -> None:
     nameless = pod()
     del nameless["metadata"]["annotations"]
     assert view(nameless, report()).report is None
@@ -96,7 +96,7 @@ def test_fields_omitted_by_kubernetes_are_empty() -> None:
     assert found.container == ContainerState(id="", running=False)
 
 
-def test_end_without_reason_and_code_is_an_error() -> None:
+def test_termination_without_reason_and_code_is_an_error() -> None:
     at = NOW - timedelta(seconds=9)
     found = view(pod(state={"terminated": {"finishedAt": stamp(at)}}))
     assert found.container
@@ -142,7 +142,7 @@ def test_failed_pod_without_other_times_ended_at_its_creation() -> None:
     assert (view(failed).ended_at, view(failed).ended) == (NOW, "its node gives no reason.")
 
 
-def test_running_pod_has_not_ended_despite_times() -> None:
+def test_running_pod_has_no_end_despite_creation_time_and_reason() -> None:
     running = pod()
     running["metadata"]["creationTimestamp"] = LATEST
     running["status"]["reason"] = "NodeLost"

@@ -42,7 +42,7 @@ def test_unavailable_image_is_a_problem() -> None:
 
 
 @pytest.mark.parametrize("said", ["Does it exist?", "No such image!", "No such image."])
-def test_kubelet_message_with_a_period_gets_no_second_one(said: str) -> None:
+def test_kubelet_message_with_punctuation_gets_no_period(said: str) -> None:
     found = problem_of(waiting("ErrImagePull", said), state_of(), ROOM)
     assert found is not None
     assert found.message == f"Pod a cannot start its container: {said} {IMAGE}"
@@ -99,7 +99,7 @@ def test_repeatedly_ending_container_is_a_problem() -> None:
     )
 
 
-def test_container_with_an_unknown_end_is_a_problem() -> None:
+def test_container_with_an_unknown_termination_is_a_problem() -> None:
     assert after_end(waiting("CrashLoopBackOff")) == loop(
         "CrashLoopBackOff", "The cause of its termination is unknown."
     )
@@ -120,7 +120,7 @@ def crash(phase: Phase, at: tuple[int, int, int] | None = None) -> Problem | Non
 
 
 @pytest.mark.parametrize("phase", [Phase.SAMPLER, Phase.DEFRAGMENTER])
-def test_crash_in_a_phase_without_buckets_blames_none(phase: Phase) -> None:
+def test_crash_in_a_phase_without_buckets_names_no_bucket(phase: Phase) -> None:
     found = crash(phase)
     assert found is not None
     assert found.reason == "CompileCrashed"
@@ -142,7 +142,7 @@ def test_crash_in_another_phase_names_no_bucket(phase: Phase) -> None:
     assert found.reason == "CrashLoopBackOff"
 
 
-def test_container_ended_by_a_compile_names_the_bucket() -> None:
+def test_crash_during_a_compile_names_the_bucket() -> None:
     assert crash(Phase.COMPILING, (1, 128, 0)) == loop(
         "CompileCrashed",
         "In phase Compiling at prompt bucket (1, 128, 0): Error, exit code 139. Remove that bucket from "
@@ -157,7 +157,7 @@ def restarted(restarts: int, gate: bool | None = None) -> PodView:
 
 
 @pytest.mark.parametrize(("restarts", "gate", "loops"), [(1, None, False), (2, None, True), (5, False, False)])
-def test_two_ends_before_serving_are_a_crash_loop(restarts: int, gate: bool | None, loops: bool) -> None:
+def test_two_terminations_before_serving_are_a_crash_loop(restarts: int, gate: bool | None, loops: bool) -> None:
     assert (problem_of(restarted(restarts, gate), state_of(), ROOM) is not None) is loops
 
 
@@ -215,7 +215,9 @@ def test_repeatedly_ending_side_container_is_a_problem(sidecar: bool, reason: st
 @pytest.mark.parametrize(
     ("restarts", "seconds_ago", "fails"), [(1, 5, False), (2, 5, True), (2, 599, True), (2, 601, False)]
 )
-def test_two_recent_ends_are_reported_while_the_container_runs(restarts: int, seconds_ago: int, fails: bool) -> None:
+def test_two_recent_terminations_are_reported_while_the_container_runs(
+    restarts: int, seconds_ago: int, fails: bool
+) -> None:
     runs = with_container(RUNNING, sidecar=True, last=exited(1, seconds_ago), restarts=restarts)
     found = problem_of(runs, state_of(), ROOM)
     assert (found is not None and found.reason == "SidecarFails") is fails
@@ -225,7 +227,7 @@ def test_init_container_that_finally_succeeded_is_not_a_problem() -> None:
     assert problem_of(with_container({"terminated": exited(0, 1)}, restarts=5), state_of(), ROOM) is None
 
 
-def test_end_of_a_side_container_is_not_the_runtimes() -> None:
+def test_termination_of_a_sidecar_is_not_recorded_as_the_runtimes() -> None:
     failing = with_container({"terminated": exited(1, 1)}, restarts=5)
     assert failing.container is not None
     assert failing.container.last_exit is None

@@ -68,7 +68,7 @@ def test_pods_that_served_or_of_other_revisions_are_not_counted() -> None:
     assert failed_in_a_row([evicted("a", 10)], "old") == []
 
 
-def test_reason_comes_from_the_container_if_the_pod_has_none() -> None:
+def test_reason_of_the_container_replaces_a_missing_pod_reason() -> None:
     killed = {"terminated": {"reason": "OOMKilled", "exitCode": 137, "finishedAt": at(40)}}
     found = view(pod(phase="Failed", state=killed))
     assert (found.ended, found.ended_at) == (
@@ -95,11 +95,11 @@ def test_problem_of_a_backing_off_revision_has_the_next_attempt() -> None:
     assert (found.reason, found.message.startswith(SOME.message), at(15) in found.message) == ("Odd", True, True)
 
 
-def test_revision_with_all_its_pods_has_no_problem() -> None:
+def test_revision_with_all_pods_created_has_no_failure_problem() -> None:
     assert problem_of_revision(SOME, warming("b"), warming("c")) == SOME
 
 
-def test_existing_pod_has_its_own_problem() -> None:
+def test_revision_without_failures_has_no_problem() -> None:
     assert problem_of_revision(None, warming()) is None
 
 
@@ -147,7 +147,7 @@ def test_failed_pods_at_zero_replicas_are_not_a_problem() -> None:
     assert shown(cluster, "Ready") == ("True", "ScaledToZero")
 
 
-def test_failed_pods_beside_all_that_serve_trouble_nobody() -> None:
+def test_failed_pods_above_the_desired_replicas_are_not_a_problem() -> None:
     """More replicas were requested, and their pods failed.
 
     Now only the serving pod is desired, so the failures are not a problem.

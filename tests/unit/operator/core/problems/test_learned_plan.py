@@ -29,14 +29,14 @@ LEARNED = {"strategy": "Optimal", "optimal": {"traffic": TRAFFIC}}
 RATIOS = st.floats(1, 50)
 
 
-def phase_met(
+def served_phase(
     padding: float | None, forecast: float | None, batches: int = FEWEST_PROMPTS, misses: int = 0
 ) -> ServedPhase:
     return ServedPhase(hits=batches - misses, misses=misses, padding=padding, forecast_padding=forecast)
 
 
-def met(prompt: ServedPhase, decode: ServedPhase | None = None, **fields: Any) -> WarmupReport:
-    return report(served=Served(prompt=prompt, decode=decode or phase_met(1.1, 1.1)), **fields)
+def report_of(prompt: ServedPhase, decode: ServedPhase | None = None, **fields: Any) -> WarmupReport:
+    return report(served=Served(prompt=prompt, decode=decode or served_phase(1.1, 1.1)), **fields)
 
 
 def rollout_state(plan: dict[str, Any] | None = LEARNED, stable: dict[str, Any] | None = None, **canary: Any) -> State:
@@ -53,7 +53,7 @@ def problem(said: WarmupReport, state: State) -> Problem | None:
 
 
 def test_padding_above_the_forecast_is_reported_with_both_numbers() -> None:
-    assert problem(met(phase_met(1.431, 1.12, batches=312)), rollout_state()) == Problem(
+    assert problem(report_of(served_phase(1.431, 1.12, batches=312)), rollout_state()) == Problem(
         "ForecastMissed",
         "In pod a, 312 prompt batches computed 1.431 times the real tokens; the forecast for batches of their sizes "
         "was 1.120. spec.rollout.canary.maxPaddingPercent allows 15 % more. The traffic differs from "
@@ -63,17 +63,17 @@ def test_padding_above_the_forecast_is_reported_with_both_numbers() -> None:
 
 
 def test_cold_batches_are_reported_with_both_shares() -> None:
-    cold = phase_met(1.1, 1.1, batches=5000, misses=250)
-    assert problem(met(phase_met(1.1, 1.1), cold), rollout_state()) == Problem(
+    cold = served_phase(1.1, 1.1, batches=5000, misses=250)
+    assert problem(report_of(served_phase(1.1, 1.1), cold), rollout_state()) == Problem(
         "ForecastMissed",
         "In pod a, 5.0% of 5000 decode batches had no warm graph. The forecast was 0.0%, and 1% is tolerated. "
         "`kubectl gaudi buckets tiny` shows their shapes while the pod runs (spec.rollout.onFailure: Pause).",
     )
 
 
-@pytest.mark.parametrize("said", [phase_met(2.0, 1.1), phase_met(1.1, 1.1, misses=9)])
+@pytest.mark.parametrize("said", [served_phase(2.0, 1.1), served_phase(1.1, 1.1, misses=9)])
 def test_buckets_without_a_graph_are_named_as_the_cause(said: ServedPhase) -> None:
-    found = problem(met(said, skipped_total=3), rollout_state())
+    found = problem(report_of(said, skipped_total=3), rollout_state())
     assert found is not None
     assert "3 planned buckets have no graph: " in found.message
 
@@ -81,33 +81,33 @@ def test_buckets_without_a_graph_are_named_as_the_cause(said: ServedPhase) -> No
 @pytest.mark.parametrize(
     ("prompt", "decode", "percent", "missed"),
     [
-        (phase_met(1.21, 1.1), phase_met(1.1, 1.1), 10, False),
-        (phase_met(1.22, 1.1), phase_met(1.1, 1.1), 10, True),
-        (phase_met(1.1, 1.1), phase_met(1.22, 1.1), 10, True),
-        (phase_met(1.22, 1.1), phase_met(1.1, 1.1), 20, False),
-        (phase_met(9.0, 1.1, batches=FEWEST_PROMPTS - 1), phase_met(9.0, 1.1, batches=90_000), 10, False),
-        (phase_met(9.0, None), phase_met(9.0, None), 10, False),
-        (phase_met(1.1, 1.1, batches=200, misses=2), phase_met(1.1, 1.1), 10, False),
-        (phase_met(1.1, 1.1, batches=200, misses=3), phase_met(1.1, 1.1), 10, True),
-        (phase_met(None, None, misses=200), phase_met(None, None), 10, False),
+        (served_phase(1.21, 1.1), served_phase(1.1, 1.1), 10, False),
+        (served_phase(1.22, 1.1), served_phase(1.1, 1.1), 10, True),
+        (served_phase(1.1, 1.1), served_phase(1.22, 1.1), 10, True),
+        (served_phase(1.22, 1.1), served_phase(1.1, 1.1), 20, False),
+        (served_phase(9.0, 1.1, batches=FEWEST_PROMPTS - 1), served_phase(9.0, 1.1, batches=90_000), 10, False),
+        (served_phase(9.0, None), served_phase(9.0, None), 10, False),
+        (served_phase(1.1, 1.1, batches=200, misses=2), served_phase(1.1, 1.1), 10, False),
+        (served_phase(1.1, 1.1, batches=200, misses=3), served_phase(1.1, 1.1), 10, True),
+        (served_phase(None, None, misses=200), served_phase(None, None), 10, False),
     ],
 )
-def test_value_at_the_limit_passes_and_above_fails(
+def test_padding_and_cold_batches_fail_only_above_their_limits(
     prompt: ServedPhase, decode: ServedPhase, percent: int, missed: bool
 ) -> None:
-    assert (why_forecast_missed(met(prompt, decode), percent, "tiny") is not None) is missed
+    assert (why_forecast_missed(report_of(prompt, decode), percent, "tiny") is not None) is missed
 
 
-def test_cold_batches_without_a_warmup_are_expected() -> None:
-    assert problem(met(phase_met(1.1, 1.1, misses=200), warmup_skipped=True), rollout_state()) is None
+def test_cold_batches_are_no_problem_if_warm_up_was_skipped() -> None:
+    assert problem(report_of(served_phase(1.1, 1.1, misses=200), warmup_skipped=True), rollout_state()) is None
 
 
 @given(seen=RATIOS, forecast=RATIOS, percent=st.integers(0, 1000), prompts=st.integers(0, 10_000))
-def test_higher_tolerance_fails_less_and_learned_traffic_never_fails(
+def test_higher_tolerance_fails_less_and_forecast_padding_never(
     seen: float, forecast: float, percent: int, prompts: int
 ) -> None:
     def fails(padding: float, tolerated: int) -> bool:
-        said = met(phase_met(padding, forecast, batches=prompts), phase_met(padding, forecast))
+        said = report_of(served_phase(padding, forecast, batches=prompts), served_phase(padding, forecast))
         return why_forecast_missed(said, tolerated, "tiny") is not None
 
     assert not fails(forecast, percent)
@@ -130,7 +130,7 @@ def test_higher_tolerance_fails_less_and_learned_traffic_never_fails(
     ],
 )
 def test_only_a_new_observed_learned_plan_is_checked(state: State, judged: bool) -> None:
-    assert (problem(met(phase_met(9.0, 1.1)), state) is not None) is judged
+    assert (problem(report_of(served_phase(9.0, 1.1)), state) is not None) is judged
 
 
 def learning(**rollout: Any) -> tuple[Cluster, str, str]:
@@ -150,7 +150,9 @@ def test_plan_for_other_traffic_is_rolled_back() -> None:
     cluster.warm(canary)
     cluster.operate()
     cluster.kubelet()
-    cluster.report(canary, phase=Phase.SERVING, served=Served(prompt=phase_met(1.5, 1.1), decode=phase_met(1.1, 1.1)))
+    cluster.report(
+        canary, phase=Phase.SERVING, served=Served(prompt=served_phase(1.5, 1.1), decode=served_phase(1.1, 1.1))
+    )
     for _ in range(20):
         cluster.operate()
         cluster.controllers()

@@ -25,7 +25,7 @@ def observing(**limits: int | None) -> State:
     return state_of(inference=inference(rollout={"canary": canary}))
 
 
-def test_proven_revision_has_no_observation_limits() -> None:
+def test_stable_revision_has_no_observation_limits() -> None:
     met = view(report=report(recompiles_since_ready=11))
     proven = replace(observing(maxRecompiles=10), before=GaudiInferenceStatus(revision=Revisions(stable=met.revision)))
     assert problem_of(met, proven, ROOM) is None
@@ -43,7 +43,7 @@ def test_recompiles_of_an_observed_revision_are_a_problem(
     assert (found is not None and found.reason == "TooManyRecompiles") is too_many
 
 
-def test_recompiles_name_the_shape_that_was_met_most_often() -> None:
+def test_recompiles_name_the_most_frequent_shape() -> None:
     rare = ColdShape(phase=BucketPhase.DECODE, shape=(9, 1, 9), count=1)
     often = ColdShape(phase=BucketPhase.PROMPT, shape=(1, 128, 0), count=10)
     met = view(report=report(recompiles_since_ready=11, cold_shapes=(rare, often)))
@@ -54,14 +54,14 @@ def test_recompiles_name_the_shape_that_was_met_most_often() -> None:
     )
 
 
-def test_recompiles_without_known_shapes_are_reported_as_numbers() -> None:
+def test_recompiles_without_known_shapes_are_reported_as_a_count() -> None:
     found = problem_of(view(report=report(recompiles_since_ready=11)), observing(maxRecompiles=10), ROOM)
     assert found is not None
     assert found.reason == "TooManyRecompiles"
     assert "11 compiles in pod a; spec.rollout.canary.maxRecompiles is 10." in found.message
 
 
-def test_recompiles_only_of_images_suggest_their_sizes() -> None:
+def test_recompiles_of_images_cause_the_advice_to_add_sizes() -> None:
     seen = report(recompiles_since_ready=11, served=Served(vision=ServedVision(misses=11, recompiles=11)))
     found = problem_of(view(report=seen), observing(maxRecompiles=10), ROOM)
     assert found is not None

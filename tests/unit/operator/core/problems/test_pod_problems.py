@@ -35,7 +35,7 @@ def test_healthy_pod_has_no_problem() -> None:
     assert problem_of(view(report=report()), state_of(), ROOM) is None
 
 
-def test_failed_runtime_has_its_own_message() -> None:
+def test_problem_of_a_failed_runtime_has_its_reason_and_message() -> None:
     failure = RuntimeFailure(reason="ModelNotFound", message="There is no folder /models/tiny.")
     assert problem_of(view(report=report(Phase.FAILED, failure=failure)), state_of(), ROOM) == Problem(
         "ModelNotFound",
@@ -65,7 +65,7 @@ def test_stalled_warm_up_names_the_bucket() -> None:
 @pytest.mark.parametrize(
     ("inputs", "reason"), [({"warmup": {"stallTimeoutSeconds": 3600}}, None), ({}, "WarmupStalled")]
 )
-def test_stall_timeout_is_that_of_the_pods_revision(inputs: Object, reason: str | None) -> None:
+def test_stall_timeout_comes_from_the_revision_of_the_pod(inputs: Object, reason: str | None) -> None:
     still = view(pod(revision="old"), report(Phase.COMPILING, since_progress_seconds=1801))
     found = problem_of(still, state_of(stored=(Revision("old", 1, inputs, {}, ""),)), ROOM)
     assert (found and found.reason) == reason
@@ -93,7 +93,7 @@ def test_warm_up_ending_below_a_threshold_is_a_problem() -> None:
     )
 
 
-def test_graph_without_room_on_the_card_is_named() -> None:
+def test_graph_skipped_for_lack_of_memory_is_named() -> None:
     out = Skipped(phase=BucketPhase.PROMPT, bucket=(1, 512, 0), reason="no memory was left")
     found = problem_of(
         view(report=report(prompt=PhaseProgress(planned=2, captured=1), skipped=(out,))), state_of(), ROOM
@@ -131,7 +131,7 @@ def test_quota_refusal_of_an_upgrade_is_a_problem() -> None:
     ("condition", "shown"),
     [({"reason": "FailedCreate"}, "FailedCreate"), ({}, "no reason was given")],
 )
-def test_refusal_without_a_message_has_its_reason(condition: dict[str, str], shown: str) -> None:
+def test_refusal_without_a_message_shows_its_reason(condition: dict[str, str], shown: str) -> None:
     found = first_problem_of([], [replica_set(**condition)], state_of(), ROOM)
     assert found is not None
     assert found.message.startswith(f"{NO_PODS}{shown}. ")
@@ -156,7 +156,7 @@ def test_refusal_without_a_message_has_its_reason(condition: dict[str, str], sho
         ("EngineLost", False),
     ],
 )
-def test_revision_is_blamed_only_for_its_own_problems(reason: str, blamed: bool) -> None:
+def test_only_some_reasons_are_caused_by_the_revision(reason: str, blamed: bool) -> None:
     assert is_caused_by_revision(Problem(reason, "")) is blamed
 
 

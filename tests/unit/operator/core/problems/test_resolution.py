@@ -102,7 +102,7 @@ def test_deadline_of_the_spec_is_used_and_scheduled() -> None:
     assert kstatus_after(cluster, 20) == "Failed"
 
 
-def test_raised_deadline_gives_others_more_time() -> None:
+def test_raised_deadline_returns_a_stalled_resource_to_in_progress() -> None:
     cluster = starting()
     assert kstatus_after(cluster, DEADLINE) == "Failed"
     cluster.change(rollout={"progressDeadlineSeconds": 900})
@@ -132,7 +132,7 @@ def test_problem_fixed_in_time_never_stalls() -> None:
     assert not [event for event in cluster.events if event.reason == "Stalled"]
 
 
-def test_image_pull_after_a_restart_has_its_own_deadline() -> None:
+def test_deadline_of_an_image_pull_starts_at_the_container_restart() -> None:
     ended = {"terminated": {"exitCode": 1, "finishedAt": stamp(NOW - timedelta(seconds=5))}}
     waiting = {"waiting": {"reason": "ImagePullBackOff"}}
     long_placed = pod(state=waiting, last_state=ended, conditions=(pod_condition("PodScheduled", True),))
@@ -218,7 +218,7 @@ def test_repeated_refusals_share_one_deadline(kept: bool) -> None:
     assert stalled(cluster) == ("True", "PodsFail")
 
 
-def test_long_warm_up_after_a_refusal_is_no_stall() -> None:
+def test_long_warm_up_after_a_refusal_is_not_a_stall() -> None:
     cluster = Cluster(resource(replicas=1))
     for _ in range(2):
         cluster.operate()
@@ -246,7 +246,7 @@ def test_unscheduled_pod_waits_since_the_schedulers_decision(message: str, reaso
 
 
 @pytest.mark.parametrize("deadline", [1, DEADLINE])
-def test_long_wait_in_a_queue_is_no_stall(deadline: int) -> None:
+def test_long_wait_in_a_queue_is_not_a_stall(deadline: int) -> None:
     cluster = Cluster(resource(replicas=1, rollout={"progressDeadlineSeconds": deadline}), cards=0, queue=True)
     for _ in range(3):
         cluster.operate()
@@ -257,7 +257,7 @@ def test_long_wait_in_a_queue_is_no_stall(deadline: int) -> None:
     assert cluster.operate().requeue_after is None
 
 
-def test_deadline_does_not_run_while_the_operator_proceeds() -> None:
+def test_deadline_does_not_run_while_replacement_in_place_is_pending() -> None:
     refused = {
         "type": "ReplicaFailure",
         "status": "True",
@@ -289,7 +289,7 @@ def test_leader_worker_sets_may_be_installed_until_the_deadline() -> None:
     assert kstatus(cluster.resource) == "Current"
 
 
-def test_refusal_after_another_reason_has_its_own_deadline() -> None:
+def test_refusal_after_a_different_reason_starts_a_new_deadline() -> None:
     cluster = groups()
     cluster.change(accelerator={"deviceMemory": "1"})
     assert kstatus_after(cluster, 1) == "Failed"

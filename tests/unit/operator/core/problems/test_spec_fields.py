@@ -75,7 +75,7 @@ def test_image_of_a_sidecar_names_its_field() -> None:
     assert "The image is set by spec.pod.sidecars[proxy].image. Check" in problem(with_sidecar({"state": waits}))
 
 
-def test_unquoted_image_is_one_of_the_pods_images() -> None:
+def test_message_without_an_image_name_lists_all_image_fields() -> None:
     found = problem(view(pod(state={"waiting": {"reason": "ErrImagePull", "message": "no such host"}})))
     assert (
         "The image is set by one of spec.server.image (or the installation's default), "
@@ -100,7 +100,7 @@ def test_container_killed_for_memory_names_its_limit() -> None:
     )
 
 
-def test_container_without_a_limit_is_killed_for_its_node() -> None:
+def test_container_without_a_limit_gets_advice_to_request_memory() -> None:
     assert (
         "It has no memory limit, and its node ran out of memory: set spec.pod.resources.requests.memory."
     ) in killed({})

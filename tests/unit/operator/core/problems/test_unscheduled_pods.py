@@ -33,7 +33,7 @@ def test_pod_unscheduled_for_long_is_a_problem() -> None:
     )
 
 
-def test_scheduler_without_a_message_found_no_node() -> None:
+def test_missing_scheduler_message_is_replaced_by_a_default() -> None:
     found = problem_of(unschedulable(31, ""), state_of(), ROOM)
     assert found is not None
     assert found.message.startswith("Pod a is unschedulable: no node fits. ")
@@ -92,7 +92,7 @@ def test_briefly_unscheduled_pod_has_no_problem() -> None:
     assert problem_of(unschedulable(29), state_of(), ROOM) is None
 
 
-def test_pod_waiting_for_a_terminating_pods_room_has_no_problem() -> None:
+def test_pod_waiting_for_a_terminating_pod_has_no_problem() -> None:
     assert problem_of(unschedulable(300), state_of(), Room(to_come=True)) is None
 
 

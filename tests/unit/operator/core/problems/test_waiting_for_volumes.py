@@ -60,7 +60,7 @@ def test_missing_claim_is_named_with_its_field() -> None:
         "1 node(s) didn't find available persistent volumes to bind",
     ],
 )
-def test_only_claim_of_a_pod_is_named(said: str) -> None:
+def test_single_claim_is_named_with_field_and_command(said: str) -> None:
     assert message(said, mounting(("model", "models"))) == (
         f"Pod a waits for PersistentVolumeClaim models ({MODELS}): 0/1 nodes are available: {said}. Check that it "
         "exists in this namespace, that its storage class can provide the volume, and that the volume is reachable "
@@ -74,19 +74,19 @@ def test_several_claims_are_listed_with_their_fields() -> None:
     assert "`kubectl describe pvc models d`" in found
 
 
-def test_bound_claim_is_not_blamed() -> None:
+def test_bound_claim_is_not_named() -> None:
     state = mounting(("model", "models"), ("recipes", "tiny-recipes"), bound=("tiny-recipes",))
     found = message("pod has unbound immediate PersistentVolumeClaims", state)
     assert found.startswith(f"Pod a waits for PersistentVolumeClaim models ({MODELS}): ")
 
 
-def test_lack_of_cards_on_other_nodes_is_named_too() -> None:
+def test_lack_of_cards_on_other_nodes_is_reported_too() -> None:
     said = "1 node(s) had volume node affinity conflict, 2 Insufficient habana.ai/gaudi"
     found = message(said, mounting(("model", "models")))
     assert found.endswith(" For the other nodes: free or add cards and memory, or lower spec.replicas.")
 
 
-def test_pod_of_an_unknown_revision_waits_for_a_volume() -> None:
+def test_message_for_an_unknown_revision_names_no_claim() -> None:
     found = message('persistentvolumeclaim "models" not found', state_of())
     assert found.startswith("Pod a waits for a volume: ")
     assert found.endswith("Check the volumes of `kubectl describe pod a`.")
@@ -120,7 +120,7 @@ def test_pod_of_an_unknown_revision_waits_for_a_volume() -> None:
         ({"pod": {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "d"}}]}}, "d", DATA),
     ],
 )
-def test_each_rendered_claim_has_the_field_that_names_it(spec: Object, claim: str, field: str) -> None:
+def test_each_rendered_claim_is_mapped_to_its_field(spec: Object, claim: str, field: str) -> None:
     asked = inference(**spec)
     assert claim_fields({"spec": {"volumes": volumes(asked, "config")}}, asked.identity.name)[claim] == field
 
@@ -141,7 +141,7 @@ def test_pod_waiting_long_for_volumes_has_a_problem() -> None:
     )
 
 
-def test_pod_that_waits_for_claims_names_them() -> None:
+def test_message_of_a_pod_waiting_for_volumes_names_its_claims() -> None:
     volumes = [{"name": "model", "persistentVolumeClaim": {"claimName": "models"}}]
     revision = Revision("r1", 1, {}, {"spec": {"volumes": volumes}}, "")
     found = problem_of(unprepared(181), state_of(stored=(revision,)), ROOM)

@@ -126,7 +126,7 @@ def test_eager_mode_is_set_without_a_card() -> None:
     assert knob_value(WITHOUT_A_CARD, merged(cpu, {"engine": {"executionMode": "Eager"}})) == ["1"]
 
 
-def test_every_other_field_with_a_knob_has_a_reason() -> None:
+def test_fixed_fields_are_fields_of_engine_knobs() -> None:
     paths = {
         path for knob in knobs().values() if knob.home is Home.FIELD and knob.reader in ENGINE for path in knob.use
     }

@@ -25,7 +25,7 @@ def side_containers(**pod: Any) -> list[dict[str, Any]]:
     return found
 
 
-def test_pod_without_platform_settings_has_none() -> None:
+def test_pod_without_platform_settings_has_no_platform_fields() -> None:
     found = spec()
     assert found.keys().isdisjoint({"affinity", "initContainers"})
     assert "supplementalGroups" not in found["securityContext"]
@@ -157,7 +157,7 @@ def test_side_container_is_copied_unchanged() -> None:
     assert {**asked, "volumeMounts": mounted, "env": env}.items() <= found.items()
 
 
-def test_containers_without_cards_get_none_despite_their_image() -> None:
+def test_containers_without_cards_have_cards_disabled() -> None:
     none = {"name": "HABANA_VISIBLE_DEVICES", "value": "none"}
     pod = {"sidecars": [LOG], "initContainers": [{"name": "fetch", "image": "fetch:1"}]}
     on_cards, on_cpu = spec(pod=pod, accelerator=CARD), spec(pod=pod)
@@ -200,7 +200,7 @@ def test_requests_and_limits_are_those_of_the_spec() -> None:
     assert container(pod={"resources": asked})["resources"] == asked
 
 
-def test_limit_of_cpu_is_the_request_that_hugepages_need() -> None:
+def test_cpu_limit_replaces_the_request_required_by_hugepages() -> None:
     found = container(accelerator={**CARD, "hugepages": "1Gi"}, pod={"resources": {"limits": {"cpu": "500m"}}})[
         "resources"
     ]
@@ -223,7 +223,7 @@ def test_pods_have_no_capability_by_default() -> None:
     assert asked["capabilities"] == {"drop": ["ALL"], "add": ["SYS_NICE"]}
 
 
-def test_sidecars_get_no_capability_of_the_runtime() -> None:
+def test_sidecars_do_not_get_capabilities_of_the_runtime() -> None:
     side = {"name": "log", "image": "registry.test/side:1"}
     (found,) = spec(pod={"capabilities": ["SYS_NICE"], "sidecars": [side]})["initContainers"]
     assert found["securityContext"]["capabilities"] == {"drop": ["ALL"]}

@@ -103,7 +103,7 @@ def test_collector_of_the_resource_replaces_the_installations() -> None:
     assert found["OTEL_TRACES_SAMPLER_ARG"] == "1"
 
 
-def test_pod_without_a_collector_has_no_such_variable() -> None:
+def test_pod_without_a_collector_has_no_opentelemetry_variables() -> None:
     assert not [name for name in variables_of(DEFAULTS) if name.startswith("OTEL_")]
 
 
@@ -180,7 +180,7 @@ def test_request_alone_sets_no_limit() -> None:
     assert container(pod={"resources": asked})["resources"] == asked
 
 
-def test_hugepages_have_the_required_request() -> None:
+def test_hugepages_add_a_cpu_request() -> None:
     found = container(accelerator={**CARD, "hugepages": "21000Mi"})["resources"]
     assert found["limits"]["hugepages-2Mi"] == "21000Mi"
     assert found["requests"]["cpu"] == "1"

@@ -78,20 +78,20 @@ def test_adapter_limit_of_a_batch_is_copied() -> None:
     assert config(model={"maxAdaptersPerBatch": 2}).model.max_adapters_per_batch == 2
 
 
-def test_dynamic_scales_need_no_file() -> None:
+def test_dynamic_quantization_needs_no_config_file() -> None:
     found = config(model={"quantization": {"method": "fp8"}}).model.quantization
     assert found
     assert found.config_file is None
 
 
-def test_limit_of_the_local_folder_is_in_bytes() -> None:
+def test_size_limit_of_the_local_folder_is_in_bytes() -> None:
     source = {"persistentVolumeClaim": None, "huggingFace": {"repo": "a/b"}}
     limited = config(model={"source": source, "cache": {"emptyDir": {"sizeLimit": "2Ki"}}})
     assert limited.model.fetch_limit_bytes == 2048
     assert config(model={"source": source}).model.fetch_limit_bytes is None
 
 
-def test_default_mode_compiles() -> None:
+def test_default_execution_mode_is_torch_compile() -> None:
     assert config().engine.execution_mode is ExecutionMode.TORCH_COMPILE
     assert config(accelerator=CARD).engine.execution_mode is ExecutionMode.TORCH_COMPILE
     assert config(engine={"executionMode": "Eager"}).engine.execution_mode is ExecutionMode.EAGER

@@ -26,14 +26,14 @@ def test_hub_adapter_is_fetched_next_to_a_mounted_model() -> None:
     assert "HF_HUB_OFFLINE" not in environment(**fields)
 
 
-def test_adapter_token_is_used_if_the_model_has_none() -> None:
+def test_adapter_token_is_used_if_the_model_has_no_token() -> None:
     hub = {"repo": "a/b", "tokenSecretRef": {"name": "hub", "key": "token"}}
     adapters = [{"name": "a", "source": {"huggingFace": hub}}]
     found = environment(model={"adapters": adapters}, engine={"name": "vllm"})
     assert found["HF_TOKEN"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
 
 
-def test_path_of_a_fetched_model_is_unset() -> None:
+def test_quantization_path_of_a_fetched_model_is_unset() -> None:
     inc = {"quantization": {"method": "inc", "configFile": "quant.json"}}
     vllm = {"engine": {"name": "vllm"}, "accelerator": CARD}
     assert environment(model=inc, **vllm)["QUANT_CONFIG"] == "/models/tiny/quant.json"
@@ -115,7 +115,7 @@ def test_shared_memory_of_one_rank_is_one_gib() -> None:
     assert volume("shared-memory")["emptyDir"] == {"medium": "Memory", "sizeLimit": "1024Mi"}
 
 
-def test_every_rank_of_several_has_queues_in_shared_memory() -> None:
+def test_shared_memory_of_eight_ranks_is_five_gib() -> None:
     found = volume("shared-memory", accelerator=CARD, engine={"name": "vllm"}, parallelism={"tensor": 8})
     assert found["emptyDir"]["sizeLimit"] == "5120Mi"
 
@@ -161,7 +161,7 @@ def test_recipe_store_token_is_optional() -> None:
     assert found["GAUDI_RECIPES_TOKEN"] == {"secretKeyRef": reference}
 
 
-def test_recipe_store_keys_have_their_own_variables() -> None:
+def test_recipe_store_keys_have_separate_variables() -> None:
     store = {**STORE, "s3": {"region": "eu-1", "credentialsSecretName": "reader"}}
     found = environment(recipeCache={"enabled": True, "objectStore": store})
     named = {name: each["secretKeyRef"] for name, each in found.items() if name.startswith("GAUDI_RECIPES")}

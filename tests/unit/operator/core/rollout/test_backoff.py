@@ -48,7 +48,7 @@ def refused(name: str, created: int, ended: int, served: bool = False) -> PodVie
     return view(found)
 
 
-def crashed(began: int, ended: int, served: bool = False) -> PodView:
+def crashed_pod(began: int, ended: int, served: bool = False) -> PodView:
     """Return a pod whose container has ended and restarted."""
     last = {"reason": "Error", "exitCode": 139, "startedAt": at(began), "finishedAt": at(ended)}
     conditions = (gate_condition(False),) * served
@@ -61,7 +61,7 @@ def ready(since: int, created: int = 0) -> PodView:
     return view(made("r", created, conditions=conditions))
 
 
-def remembered(known: FailureRecord) -> GaudiInferenceStatus:
+def status_with_record(known: FailureRecord) -> GaudiInferenceStatus:
     row = RevisionStatus(
         name="new",
         number=1,
@@ -72,8 +72,8 @@ def remembered(known: FailureRecord) -> GaudiInferenceStatus:
     return GaudiInferenceStatus(revisions=(row,))
 
 
-def judged(*pods: PodView, known: FailureRecord = NONE) -> FailureRecord:
-    return failure_records(pods, remembered(known), {})["new"]
+def failure_record(*pods: PodView, known: FailureRecord = NONE) -> FailureRecord:
+    return failure_records(pods, status_with_record(known), {})["new"]
 
 
 def attempts(count: int) -> list[PodView]:
@@ -81,80 +81,82 @@ def attempts(count: int) -> list[PodView]:
     return [refused(f"p{number:02}", number * 400, number * 400 + 1) for number in range(count)]
 
 
-def test_first_end_causes_no_pause() -> None:
-    assert judged(refused("a", 0, 1)).back_off == BackOff(failures=1, first=at(1), since=at(1), until=at(1))
+def test_first_failure_causes_no_back_off() -> None:
+    assert failure_record(refused("a", 0, 1)).back_off == BackOff(failures=1, first=at(1), since=at(1), until=at(1))
 
 
-def test_second_end_causes_a_pause_of_ten_seconds() -> None:
-    found = judged(refused("a", 0, 1), refused("b", 1, 2))
+def test_second_failure_causes_a_back_off_of_ten_seconds() -> None:
+    found = failure_record(refused("a", 0, 1), refused("b", 1, 2))
     assert found.back_off == BackOff(failures=2, first=at(1), since=at(2), until=at(12))
 
 
-def test_pause_is_doubled_up_to_five_minutes() -> None:
-    ends = [judged(*attempts(count)).back_off for count in range(2, 10)]
+def test_back_off_doubles_up_to_five_minutes() -> None:
+    ends = [failure_record(*attempts(count)).back_off for count in range(2, 10)]
     pauses = [(NOW.fromisoformat(each.until) - NOW.fromisoformat(each.since)).total_seconds() for each in ends if each]
     assert pauses == [10, 20, 40, 80, 160, 300, 300, 300]
 
 
-def test_pods_created_together_are_one_attempt() -> None:
-    found = judged(*(refused(name, 0, ended) for name, ended in (("a", 1), ("b", 1), ("c", 2), ("d", 30))))
+def test_pods_created_together_count_as_one_attempt() -> None:
+    found = failure_record(*(refused(name, 0, ended) for name, ended in (("a", 1), ("b", 1), ("c", 2), ("d", 30))))
     assert found.back_off == BackOff(failures=1, first=at(1), since=at(1), until=at(1))
 
 
-def test_end_after_ten_minutes_starts_a_new_count() -> None:
-    found = judged(refused("a", 0, 1), refused("b", 1, 2), refused("c", 12, 603))
+def test_failure_after_ten_minutes_starts_a_new_count() -> None:
+    found = failure_record(refused("a", 0, 1), refused("b", 1, 2), refused("c", 12, 603))
     assert found.back_off == BackOff(failures=1, first=at(603), since=at(603), until=at(603))
 
 
-def test_end_within_ten_minutes_continues_the_count() -> None:
-    found = judged(refused("a", 0, 1), refused("b", 1, 2), refused("c", 12, 602))
+def test_failure_within_ten_minutes_continues_the_count() -> None:
+    found = failure_record(refused("a", 0, 1), refused("b", 1, 2), refused("c", 12, 602))
     assert found.back_off == BackOff(failures=3, first=at(1), since=at(602), until=at(622))
 
 
-def test_end_in_the_second_of_becoming_ready_is_not_counted() -> None:
-    assert judged(refused("a", 0, 1), ready(since=1)).back_off is None
+def test_failure_in_the_same_second_as_readiness_is_not_counted() -> None:
+    assert failure_record(refused("a", 0, 1), ready(since=1)).back_off is None
 
 
-def test_count_restarts_after_an_end_while_becoming_ready() -> None:
-    found = judged(refused("a", 0, 1), ready(since=1), refused("b", 2, 3))
+def test_failure_after_readiness_starts_a_new_count() -> None:
+    found = failure_record(refused("a", 0, 1), ready(since=1), refused("b", 2, 3))
     assert found.back_off == BackOff(failures=1, first=at(3), since=at(3), until=at(3))
 
 
-def test_pod_ready_in_the_ends_second_resets_the_count() -> None:
-    known = judged(refused("a", 0, 1), refused("b", 1, 2))
-    assert judged(ready(since=2), known=known).back_off is None
+def test_pod_ready_in_the_second_of_failure_resets_the_count() -> None:
+    known = failure_record(refused("a", 0, 1), refused("b", 1, 2))
+    assert failure_record(ready(since=2), known=known).back_off is None
 
 
-def test_ready_pod_resets_the_count_and_keeps_the_error() -> None:
-    found = judged(refused("a", 0, 1), refused("b", 1, 2), ready(since=3))
+def test_ready_pod_resets_the_count_and_keeps_the_termination() -> None:
+    found = failure_record(refused("a", 0, 1), refused("b", 1, 2), ready(since=3))
     assert (found.back_off, found.last_termination and found.last_termination.pod) == (None, "b")
 
 
-def test_ends_during_long_service_of_another_pod_are_counted() -> None:
-    found = judged(ready(since=-100), refused("a", 0, 1), refused("b", 1, 2))
+def test_failures_while_another_pod_serves_are_counted() -> None:
+    found = failure_record(ready(since=-100), refused("a", 0, 1), refused("b", 1, 2))
     assert found.back_off == BackOff(failures=2, first=at(1), since=at(2), until=at(12))
 
 
-def test_end_of_a_pod_that_served_is_not_counted() -> None:
-    assert judged(refused("a", 0, 1, served=True)).back_off is None
+def test_failure_of_a_pod_that_served_is_not_counted() -> None:
+    assert failure_record(refused("a", 0, 1, served=True)).back_off is None
 
 
-def test_container_end_before_serving_is_counted_for_a_running_pod() -> None:
-    known = judged(crashed(0, 1))
-    assert judged(crashed(2, 5), known=known).back_off == BackOff(failures=2, first=at(1), since=at(5), until=at(15))
+def test_container_crash_before_serving_is_counted_for_a_running_pod() -> None:
+    known = failure_record(crashed_pod(0, 1))
+    assert failure_record(crashed_pod(2, 5), known=known).back_off == BackOff(
+        failures=2, first=at(1), since=at(5), until=at(15)
+    )
 
 
-def test_container_started_before_the_last_end_is_the_same_attempt() -> None:
-    known = judged(refused("a", 0, 1), refused("b", 1, 2))
-    assert judged(crashed(1, 5), known=known).back_off == known.back_off
+def test_container_started_before_the_last_failure_is_not_counted() -> None:
+    known = failure_record(refused("a", 0, 1), refused("b", 1, 2))
+    assert failure_record(crashed_pod(1, 5), known=known).back_off == known.back_off
 
 
-def test_container_restart_next_to_serving_pods_causes_no_pause() -> None:
-    assert judged(ready(since=-100), crashed(0, 1)).back_off is None
+def test_container_crash_next_to_serving_pods_causes_no_back_off() -> None:
+    assert failure_record(ready(since=-100), crashed_pod(0, 1)).back_off is None
 
 
-def test_container_restart_after_serving_is_left_to_the_kubelet() -> None:
-    found = judged(crashed(0, 1, served=True))
+def test_container_restart_after_serving_causes_no_back_off() -> None:
+    found = failure_record(crashed_pod(0, 1, served=True))
     assert (found.back_off, found.last_termination) == (
         None,
         RevisionTermination(time=at(1), pod="c", message="Error, exit code 139"),
@@ -163,19 +165,19 @@ def test_container_restart_after_serving_is_left_to_the_kubelet() -> None:
 
 def test_deleted_pod_is_not_counted() -> None:
     last = {"terminated": {"reason": "Error", "exitCode": 143, "startedAt": at(0), "finishedAt": at(9)}}
-    assert judged(view(made("a", 0, state=last, terminating=True))) == NONE
+    assert failure_record(view(made("a", 0, state=last, terminating=True))) == NONE
 
 
 def test_refused_pod_is_counted_although_deleted_immediately() -> None:
     gone = made("a", 0, container=None, phase="Failed", terminating=True)
     gone["status"] |= {"reason": "UnexpectedAdmissionError", "startTime": at(1)}
-    assert judged(view(gone)).back_off == BackOff(failures=1, first=at(1), since=at(1), until=at(1))
+    assert failure_record(view(gone)).back_off == BackOff(failures=1, first=at(1), since=at(1), until=at(1))
 
 
-def test_status_keeps_the_count_of_deleted_pods() -> None:
-    known = judged(refused("a", 0, 1), refused("b", 1, 2))
-    assert judged(known=known) == known
-    found = judged(refused("c", 13, 14), known=known)
+def test_count_is_kept_in_the_status_after_pods_are_deleted() -> None:
+    known = failure_record(refused("a", 0, 1), refused("b", 1, 2))
+    assert failure_record(known=known) == known
+    found = failure_record(refused("c", 13, 14), known=known)
     assert found.back_off == BackOff(failures=3, first=at(1), since=at(14), until=at(34))
     assert found.last_termination == RevisionTermination(
         time=at(14), pod="c", message="UnexpectedAdmissionError: No card."
@@ -185,14 +187,14 @@ def test_status_keeps_the_count_of_deleted_pods() -> None:
 def test_unreadable_times_of_the_status_are_ignored() -> None:
     error = RevisionTermination(time="yesterday", pod="a", message="No card.")
     for pause in (BackOff(failures=2, since="soon", until=at(12)), BackOff(failures=2, since=at(2), until="soon")):
-        assert judged(known=FailureRecord(error, pause)) == NONE
+        assert failure_record(known=FailureRecord(error, pause)) == NONE
 
 
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 60)), max_size=8))
-def test_recorded_ends_are_not_counted_again(tries: list[tuple[int, int]]) -> None:
+def test_recorded_failures_are_not_counted_again(tries: list[tuple[int, int]]) -> None:
     pods = [refused(f"p{number}", start, start + took) for number, (start, took) in enumerate(tries)]
-    known = judged(*pods)
-    assert judged(*pods, known=known) == known
+    known = failure_record(*pods)
+    assert failure_record(*pods, known=known) == known
 
 
 def backed_off(until: int = 12) -> dict[str, FailureRecord]:
@@ -203,28 +205,28 @@ def desired(pods: Iterable[PodView], seconds: int = 5) -> dict[str, int]:
     return limit_to_back_off({"new": 3, "old": 2}, pods, backed_off(), Deadlines(NOW + timedelta(seconds=seconds)))
 
 
-def test_no_new_pod_is_created_during_a_pause() -> None:
+def test_no_new_pod_is_created_during_a_back_off() -> None:
     assert desired([]) == {"new": 0, "old": 2}
 
 
-def test_serving_and_earlier_pods_are_kept_during_a_pause() -> None:
+def test_serving_and_earlier_pods_are_kept_during_a_back_off() -> None:
     assert desired([ready(since=3, created=4), view(made("w", 0))])["new"] == 2
 
 
-def test_pod_created_immediately_after_an_end_is_removed() -> None:
+def test_pod_created_immediately_after_a_failure_is_removed() -> None:
     assert desired([view(made("w", 0)), view(made("twin", 3))])["new"] == 1
 
 
-def test_pod_created_in_the_ends_second_stays_once_scheduled() -> None:
+def test_pod_created_in_the_second_of_failure_stays_if_scheduled() -> None:
     taken, refused_next = view(made("sibling", 2)), view(made("twin", 2, container=None, phase="Pending"))
     assert [desired([each])["new"] for each in (taken, refused_next)] == [1, 0]
 
 
-def test_pods_are_created_again_after_the_pause() -> None:
+def test_pods_are_created_again_after_the_back_off() -> None:
     assert desired([], seconds=12)["new"] == 3
 
 
-def test_group_before_a_kept_one_is_created_again() -> None:
+def test_group_with_a_lower_index_is_created_again() -> None:
     leader = made("l", 0)
     leader["metadata"]["labels"] |= {
         "leaderworkerset.sigs.k8s.io/name": "tiny-new",
@@ -233,7 +235,7 @@ def test_group_before_a_kept_one_is_created_again() -> None:
     assert desired([view(leader)])["new"] == 2
 
 
-def test_reconcile_is_scheduled_at_the_end_of_a_pause() -> None:
+def test_reconcile_is_scheduled_at_the_end_of_a_back_off() -> None:
     during, after = Deadlines(NOW + timedelta(seconds=5)), Deadlines(NOW + timedelta(seconds=12))
     assert backed_off()["new"].pause(during)
     assert during.requeue_after == pytest.approx(7.1)
@@ -260,7 +262,7 @@ def failed_pods(cluster: Cluster) -> list[Object]:
     return [each for each in cluster.kind("Pod") if each["status"]["phase"] == "Failed"]
 
 
-def test_immediately_refused_pods_are_created_less_and_less() -> None:
+def test_immediately_refused_pods_are_created_with_increasing_delays() -> None:
     cluster = Cluster(resource(replicas=1))
     refuse_all(cluster, 600)
     moments = [NOW.fromisoformat(each["metadata"]["creationTimestamp"]) for each in failed_pods(cluster)]
@@ -318,7 +320,7 @@ def test_deleted_revision_backs_off_and_regains_its_pods() -> None:
     assert not cluster.operate().actions
 
 
-def test_deleted_pods_are_reported_during_a_pause() -> None:
+def test_failures_of_deleted_pods_are_reported_during_a_back_off() -> None:
     cluster = Cluster(resource(replicas=1, rollout={"progressDeadlineSeconds": 10}))
     refuse_all(cluster, 20)
     for each in failed_pods(cluster):

@@ -32,7 +32,7 @@ def test_newest_former_numbers_round_trip(former: tuple[int, ...], kept: tuple[i
     assert stored(history_annotations(Revision("a", 20, {}, {}, "", former_numbers=former))).former_numbers == kept
 
 
-def test_other_texts_are_not_former_numbers() -> None:
+def test_invalid_former_numbers_are_ignored() -> None:
     assert stored({FORMER_NUMBERS_ANNOTATION: "1,x,-2,٣, 4,5"}).former_numbers == (1, 5)
 
 

@@ -29,7 +29,7 @@ DESIRED = inputs()
 KEPT = stored_form(DESIRED)
 
 
-def test_pods_from_before_platform_fields_need_no_revision() -> None:
+def test_inputs_stored_before_platform_fields_create_no_revision() -> None:
     stored = stored_form(inputs())
     before = {"labels", "annotations", "nodeSelector", "tolerations", "imagePullSecrets", "runAsUser", "drainSeconds"}
     stored["pod"] = {name: value for name, value in stored["pod"].items() if name in before} | {"resources": {}}
@@ -44,7 +44,7 @@ def test_unknown_stored_field_creates_no_revision() -> None:
 
 
 @pytest.mark.parametrize("stored", [None, "", [], 3])
-def test_stored_data_that_is_not_an_object_matches_nothing(stored: object) -> None:
+def test_stored_data_that_is_not_an_object_never_matches(stored: object) -> None:
     assert not are_same_inputs(stored, inputs())
 
 
@@ -59,7 +59,7 @@ def test_inputs_of_a_newer_format_are_read_by_their_fields() -> None:
         st.sampled_from(["engine", "warmup"]), st.recursive(st.integers() | st.text(), st.lists), min_size=1
     )
 )
-def test_malformed_section_matches_nothing(sections: dict[str, Any]) -> None:
+def test_malformed_section_never_matches(sections: dict[str, Any]) -> None:
     assert are_same_inputs(KEPT, DESIRED)
     assert not are_same_inputs({**KEPT, **sections}, DESIRED)
 
@@ -96,7 +96,7 @@ RESOURCES = [
 
 
 @pytest.mark.parametrize(("resource", "kept"), RESOURCES)
-def test_every_recorded_resource_runs_its_recorded_revision(resource: Object, kept: Object) -> None:
+def test_recorded_resource_has_the_inputs_of_its_recorded_revision(resource: Object, kept: Object) -> None:
     assert are_same_inputs(kept, revision_inputs(read_inference(resource)))
 
 

@@ -42,7 +42,7 @@ def test_surge_of_one_replaces_pod_by_pod() -> None:
     assert rollout(pods("old", 2, 2), SURGE) == [(2, 1), (1, 2), (0, 2)]
 
 
-def test_surge_of_all_replaces_at_once() -> None:
+def test_surge_of_all_replicas_replaces_all_pods_immediately() -> None:
     assert rollout(pods("old", 2, 2), replace(SURGE, max_surge=2)) == [(2, 2), (0, 2)]
 
 
@@ -120,7 +120,7 @@ def test_lower_maximum_removes_unready_new_pods() -> None:
     assert scales(step) == {"new": 1, "old": 2}
 
 
-def test_first_new_pod_is_alone_until_it_has_proven_itself() -> None:
+def test_first_new_pod_is_alone_during_its_trial() -> None:
     trial = replace(SURGE, desired=4, max_surge=2, trial=True)
     assert scales(next_rollout_step(pods("new", 0, number=2), [pods("old", 4, 4)], trial)) == {"new": 1}
     assert (
@@ -147,7 +147,7 @@ def test_new_pod_waits_for_a_terminating_one_without_surge() -> None:
     assert scales(next_rollout_step(pods("new", 0, number=2), olds, IN_PLACE)) == {"new": 1}
 
 
-def test_new_pod_needs_no_terminating_one_to_leave_with_surge() -> None:
+def test_new_pod_with_surge_does_not_wait_for_terminating_ones() -> None:
     assert scales(next_rollout_step(pods("new", 0, number=2), [pods("old", 2, 2)], SURGE, ending=3)) == {"new": 1}
 
 
@@ -179,7 +179,7 @@ def test_shrinking_revision_on_trial_leaves_room_for_old_pods() -> None:
     assert scales(step) == {"new": 2, "old": 1}
 
 
-def test_paused_rollout_changes_nothing() -> None:
+def test_paused_rollout_scales_no_revision() -> None:
     step = next_rollout_step(pods("new", 1, 1, number=2), [pods("old", 2, 2)], replace(SURGE, paused=True))
     assert step == RolloutStep(RolloutProgress.PAUSED)
 
@@ -201,7 +201,7 @@ def test_paused_rollout_adds_no_pods_to_failed_or_new_revisions() -> None:
     assert scales(next_rollout_step(pods("new", 0, number=2), [failed], replace(SURGE, desired=3, paused=True))) == {}
 
 
-def test_forbidden_revision_only_loses_pods() -> None:
+def test_forbidden_revision_is_only_scaled_down() -> None:
     forbidden = replace(pods("new", 2, 2), forbidden=True)
     assert scales(next_rollout_step(forbidden, [], replace(SURGE, desired=4))) == {}
     assert scales(next_rollout_step(forbidden, [], replace(SURGE, desired=1))) == {"new": 1}
@@ -298,7 +298,7 @@ def policies(draw: st.DrawFn) -> RolloutPolicy:
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> World:
+def rollout_states(draw: st.DrawFn) -> World:
     """Any state in which an operator may start: several revisions, each pod ready, unreachable or never ready."""
     kinds = st.sampled_from([(True, True), (False, True), (False, False)])
     revisions = {
@@ -326,8 +326,8 @@ def run(world: World, choices: st.DataObject, limit: int = 200) -> None:
 
 
 @settings(max_examples=300)
-@given(worlds(), st.data())
-def test_rollout_from_any_state_ends_within_its_limits(world: World, choices: st.DataObject) -> None:
+@given(rollout_states(), st.data())
+def test_rollout_from_any_state_completes_within_its_limits(world: World, choices: st.DataObject) -> None:
     run(world, choices)
     *olds, newest = [pods for _, pods in sorted(world.revisions.items())]
     assert not any(olds)
@@ -336,7 +336,7 @@ def test_rollout_from_any_state_ends_within_its_limits(world: World, choices: st
 
 
 @settings(max_examples=200)
-@given(worlds(), st.lists(policies(), min_size=1, max_size=3), st.data())
+@given(rollout_states(), st.lists(policies(), min_size=1, max_size=3), st.data())
 def test_replicas_and_policy_may_change_during_a_rollout(
     world: World, later: list[RolloutPolicy], choices: st.DataObject
 ) -> None:
@@ -350,7 +350,7 @@ def test_replicas_and_policy_may_change_during_a_rollout(
 
 
 @settings(max_examples=200)
-@given(worlds(), st.data())
+@given(rollout_states(), st.data())
 @example(World(SURGE, {0: [Pod(ready=True, served=True)] * 2, 1: []}), None)
 def test_revision_that_never_warms_up_keeps_the_minimum(world: World, choices: object) -> None:
     newest = max(world.revisions)
@@ -363,13 +363,13 @@ def test_revision_that_never_warms_up_keeps_the_minimum(world: World, choices: o
 
 
 @settings(max_examples=200)
-@given(worlds())
+@given(rollout_states())
 def test_step_is_independent_of_the_order_of_revisions(world: World) -> None:
     assert world.step() == world.step(oldest_first=False)
 
 
 @settings(max_examples=200)
-@given(worlds())
+@given(rollout_states())
 def test_pause_removes_no_ready_pod_while_replicas_are_unchanged(world: World) -> None:
     world.policy = replace(world.policy, paused=True)
     if not any(world.revisions[number] for number in sorted(world.revisions)[:-1]):

@@ -14,20 +14,20 @@ def test_percentage_is_relative_to_the_replicas(amount: int | str, round_up: boo
     assert scaled_amount(amount, 5, round_up=round_up) == pods
 
 
-def test_fraction_above_a_whole_pod_is_rounded_up() -> None:
+def test_fractional_pod_count_is_rounded_up() -> None:
     assert scaled_amount("1%", 101, round_up=True) == 2
 
 
-def test_surge_is_the_default() -> None:
+def test_default_policy_is_a_surge_of_one() -> None:
     assert rollout_policy(Rollout(), 3) == RolloutPolicy(3, max_surge=1, max_unavailable=0)
 
 
-def test_in_place_has_no_surge_and_one_unavailable() -> None:
+def test_in_place_policy_has_no_surge_and_one_unavailable() -> None:
     assert rollout_policy(Rollout(), 3, in_place=True) == RolloutPolicy(3, max_surge=0, max_unavailable=1)
 
 
 @pytest.mark.parametrize("unavailable", [None, "10%"])
-def test_two_zeros_allow_one_unavailable(unavailable: str | None) -> None:
+def test_max_unavailable_is_one_if_both_values_are_zero(unavailable: str | None) -> None:
     assert rollout_policy(Rollout(max_surge=0, max_unavailable=unavailable), 3) == RolloutPolicy(
         3, max_surge=0, max_unavailable=1
     )
@@ -38,7 +38,7 @@ def test_surge_is_rounded_up_and_max_unavailable_down() -> None:
 
 
 @pytest.mark.parametrize(("replicas", "surge", "unavailable"), [(1, 1, 0), (2, 1, 0), (3, 1, 0), (8, 2, 2)])
-def test_quarter_of_few_replicas_is_one_surge_and_none_unavailable(replicas: int, surge: int, unavailable: int) -> None:
+def test_quarter_of_few_replicas_is_one_surge_and_zero_unavailable(replicas: int, surge: int, unavailable: int) -> None:
     quarter = Rollout(max_surge="25%", max_unavailable="25%")
     assert rollout_policy(quarter, replicas) == RolloutPolicy(replicas, surge, unavailable)
     assert rollout_policy(quarter, replicas, in_place=True) == RolloutPolicy(replicas, 0, max(1, unavailable))

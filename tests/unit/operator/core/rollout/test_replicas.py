@@ -48,7 +48,7 @@ def test_foreign_workload_has_no_revision() -> None:
     assert revision_of({"metadata": {"name": "other"}, "spec": {}}) == ""
 
 
-def test_unscheduled_and_missing_pods_are_unplaced() -> None:
+def test_unscheduled_and_missing_pods_are_counted_as_unplaced() -> None:
     waiting = view(pod("w", revision="new", container=None, phase="Pending"))
     bound = view(
         pod("b", revision="new", container=None, phase="Pending", conditions=(condition("PodScheduled", True),))
@@ -72,17 +72,17 @@ def test_group_before_a_serving_one_counts_as_serving() -> None:
     assert (old.ready, old.served) == (3, 3)
 
 
-def test_first_serving_group_protects_only_itself() -> None:
+def test_first_serving_group_counts_only_itself_as_served() -> None:
     _, (old,) = counted(group(0, serving("a", "old")), group(1, warming("b", "old")))
     assert (old.ready, old.served) == (1, 1)
 
 
-def test_groups_without_a_serving_one_protect_none() -> None:
+def test_groups_that_never_served_are_not_counted_as_served() -> None:
     _, (old,) = counted(group(0, warming("a", "old")), group(1, warming("b", "old")))
     assert (old.ready, old.served) == (0, 0)
 
 
-def test_group_that_has_served_is_not_given_up() -> None:
+def test_group_that_served_earlier_counts_as_served() -> None:
     away = replace(closed("b"), revision="old", ordinal=1)
     _, (old,) = counted(group(0, warming("a", "old")), away)
     assert (old.ready, old.served) == (0, 2)

@@ -21,7 +21,7 @@ def test_templates_of_a_group_are_those_of_the_revision() -> None:
 
 
 @pytest.mark.parametrize("rendered", [{}, {"spec": {}}, template("/models")], ids=["no spec", "no volumes", "others"])
-def test_template_without_a_config_map_mount_names_none(rendered: dict[str, Any]) -> None:
+def test_template_without_a_config_map_mount_has_no_config_map(rendered: dict[str, Any]) -> None:
     assert Revision("r", 1, {}, rendered, "").config_map is None
 
 

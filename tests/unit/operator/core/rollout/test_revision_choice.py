@@ -54,7 +54,7 @@ ONE = {"replicas": 1}
         ([NEW, revision("old", 2, FAILURE), OLDER], written(None, "old"), [], None),
     ],
 )
-def test_last_good_revision_is_the_stable_or_one_that_served(
+def test_last_good_revision_is_stable_or_has_served(
     stored: list[Revision], before: GaudiInferenceStatus, pods: list[PodView], found: str | None
 ) -> None:
     good = last_good("new", stored, before, pods)
@@ -99,16 +99,16 @@ def test_failed_revision_is_kept_without_a_good_one() -> None:
     assert chosen(stored=(NEW,)) == ("new", False, "")
 
 
-def test_serving_revision_is_not_good_enough_to_replace_itself() -> None:
+def test_serving_revision_is_not_rolled_back_to_itself() -> None:
     state = state_of((STALLED, serving("s", "new")), stored=(NEW,))
     assert choose_revision(state, NEW, Room(to_come=False)).desired.failure is None
 
 
-def test_running_failed_revision_needs_no_action() -> None:
+def test_desired_failed_revision_is_not_a_problem() -> None:
     assert choose_revision(state_of(stored=(FAILED,)), FAILED, Room(to_come=False)).problem is None
 
 
-def test_failed_revision_continues_without_the_good_one() -> None:
+def test_failed_revision_is_kept_if_the_good_one_was_deleted() -> None:
     assert chosen(FAILED, stored=(FAILED,)) == ("new", False, "WarmupStalled")
 
 
@@ -129,7 +129,7 @@ def test_rollback_skips_a_forbidden_revision() -> None:
 
 
 @pytest.mark.parametrize(("pods", "is_reported"), [((OLD, STALLED), False), ((OLD,), True)])
-def test_finished_rollback_is_a_problem(pods: tuple[PodView, ...], is_reported: bool) -> None:
+def test_rollback_is_reported_after_it_is_complete(pods: tuple[PodView, ...], is_reported: bool) -> None:
     before = written("old")
     sets = tuple(
         {"metadata": {"name": f"tiny-{each.revision}", "labels": {REVISION_LABEL: each.revision}}, "spec": ONE}

@@ -115,7 +115,7 @@ def test_revision_stays_marked_as_served_without_pods() -> None:
     assert "new" in rolled_out(OLDS, before=before).served_revisions
 
 
-def test_terminating_pod_may_make_room() -> None:
+def test_terminating_pod_may_free_room() -> None:
     found = rolled_out([*OLDS, ending(), without_node()], IN_PLACE)
     assert (found.rollout.in_place, reason(found)) == (None, None)
 
@@ -132,7 +132,7 @@ def test_forbidden_revision_is_a_problem_while_it_lacks_pods(pods: list[PodView]
     assert reason(found) == ("HostPathNotAllowed" if is_reported else None)
 
 
-def test_pod_stalls_only_after_the_terminating_one_has_left() -> None:
+def test_unscheduled_pod_stalls_only_after_the_terminating_one_ended() -> None:
     cluster = served(replicas=1)
     ending, waiting = copied(cluster.kind("Pod")[0]), cluster.kind("Pod")[0]
     ending["metadata"] |= {"name": "ending", "uid": "uid-ending", "deletionTimestamp": "2026-08-01T12:00:00Z"}

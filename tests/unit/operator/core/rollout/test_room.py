@@ -37,44 +37,46 @@ def replica_set(annotation: str | None = None, refused_for: int | None = None) -
     return {"metadata": {"name": "tiny-new", "annotations": annotations}, "status": {"conditions": conditions}}
 
 
-def answer(
+def in_place_reason(
     rollout: Rollout = DEFAULT, live: Object | None = None, pods: tuple[PodView, ...] = (), **fields: Any
 ) -> str | None:
     return why_in_place(rollout, 3, live, pods, Deadlines(NOW), **fields)
 
 
-def test_pod_unscheduled_for_the_surge_timeout_leads_to_in_place() -> None:
-    assert answer(pods=(waiting(300),)) == ANSWER
-    assert answer(pods=(waiting(299),)) is None
+def test_pod_unscheduled_for_the_surge_timeout_is_replaced_in_place() -> None:
+    assert in_place_reason(pods=(waiting(300),)) == ANSWER
+    assert in_place_reason(pods=(waiting(299),)) is None
 
 
 def test_surge_timeout_comes_from_the_spec() -> None:
     hurried = Rollout(surge_timeout_seconds=7)
-    assert (answer(hurried, pods=(waiting(7),)) or "").startswith("No room for pod n next to the old pods for 7 s")
-    assert answer(hurried, pods=(waiting(6),)) is None
+    assert (in_place_reason(hurried, pods=(waiting(7),)) or "").startswith(
+        "No room for pod n next to the old pods for 7 s"
+    )
+    assert in_place_reason(hurried, pods=(waiting(6),)) is None
 
 
-def test_quota_refusal_for_the_surge_timeout_leads_to_in_place() -> None:
+def test_quota_refusal_for_the_surge_timeout_starts_in_place() -> None:
     found = "No pod was allowed next to the old pods for 300 s: exceeded quota: cards"
-    assert answer(live=replica_set(refused_for=300)) == found
-    assert answer(live=replica_set(refused_for=299)) is None
+    assert in_place_reason(live=replica_set(refused_for=300)) == found
+    assert in_place_reason(live=replica_set(refused_for=299)) is None
 
 
-def test_recorded_answer_on_the_replica_set_is_used() -> None:
-    assert answer(live=replica_set("no card was free"), pods=(warming(),)) == "no card was free"
+def test_reason_recorded_on_the_replica_set_is_used() -> None:
+    assert in_place_reason(live=replica_set("no card was free"), pods=(warming(),)) == "no card was free"
 
 
-def test_room_lost_during_a_rollout_leads_to_in_place() -> None:
-    assert answer(pods=(warming(), waiting(300))) == ANSWER
+def test_room_lost_during_a_rollout_starts_replacement_in_place() -> None:
+    assert in_place_reason(pods=(warming(), waiting(300))) == ANSWER
 
 
-def test_terminating_pods_may_make_room() -> None:
-    assert answer(pods=(waiting(300),), room_to_come=True) is None
+def test_terminating_pods_delay_replacement_in_place() -> None:
+    assert in_place_reason(pods=(waiting(300),), room_to_come=True) is None
 
 
 @pytest.mark.parametrize("rollout", [Rollout(when_no_room=WhenNoRoom.WAIT), Rollout(max_surge=0, max_unavailable=1)])
-def test_policy_of_the_spec_needs_no_answer(rollout: Rollout) -> None:
-    assert answer(rollout, replica_set("no card was free", refused_for=300), (waiting(300),)) is None
+def test_explicit_policy_of_the_spec_is_used_without_a_reason(rollout: Rollout) -> None:
+    assert in_place_reason(rollout, replica_set("no card was free", refused_for=300), (waiting(300),)) is None
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ def test_policy_of_the_spec_needs_no_answer(rollout: Rollout) -> None:
         (8, Rollout(when_no_room=WhenNoRoom.WAIT, max_unavailable=1), False),
     ],
 )
-def test_replica_is_given_up_only_if_the_spec_permits_it(replicas: int, rollout: Rollout, in_place: bool) -> None:
+def test_rollout_in_place_depends_on_spec_and_replicas(replicas: int, rollout: Rollout, in_place: bool) -> None:
     assert may_go_in_place(rollout, replicas) is in_place
 
 
@@ -120,7 +122,7 @@ def test_remedy_names_cause_and_command(replicas: int, rollout: Rollout, cause: 
     assert (f"because {cause}. " in found, found.endswith(command)) == (True, True)
 
 
-def test_remedy_says_what_it_costs() -> None:
+def test_remedy_describes_its_effect_on_traffic() -> None:
     owner = read_identity(resource())
     assert unblock(Rollout(), 1, owner) == (
         "The old pod stays, because it is the only replica. Replacing it in place stops traffic until the new pod is "

@@ -69,7 +69,7 @@ def test_pod_with_a_just_closed_gate_is_removed_first() -> None:
     assert chosen(deletion_costs([busy("a", 0), closed("b")], {"new": 1})) == {"b"}
 
 
-def test_marked_pod_is_kept_when_anothers_gate_closes() -> None:
+def test_marked_pod_is_kept_when_the_gate_of_another_closes() -> None:
     costs = deletion_costs([marked(busy("a", 0)), closed("b")], {"new": 1})
     assert {cost.pod: cost.removed_first for cost in costs} == {"a": False, "b": True}
 
@@ -104,12 +104,12 @@ def test_unreachable_pod_ranks_between_idle_and_busy_ones() -> None:
     assert chosen(deletion_costs([serving("a"), busy("b", 0)], {"new": 1})) == {"b"}
 
 
-def test_unreachable_pod_counts_as_one_request_without_graphs() -> None:
+def test_unreachable_pod_ranks_as_one_request_without_graphs() -> None:
     assert chosen(deletion_costs([serving("a"), busy("b", 1)], {"new": 1})) == {"a"}
     assert deletion_costs([serving("a"), busy("b", 1, captured=0)], {"new": 1}) == []
 
 
-def test_pod_of_an_engine_without_graphs_is_complete() -> None:
+def test_pod_of_an_engine_without_graphs_ranks_as_fully_captured() -> None:
     none = PhaseProgress(planned=8, warmed=8, capture_applies=False)
     plain = serving("a", said=report(prompt=none, decode=none))
     assert deletion_costs([plain, busy("b", 0)], {"new": 1}) == []
@@ -141,7 +141,7 @@ def test_no_pod_is_added_while_costs_are_pending() -> None:
     assert defer_scale_down({"new": 1, "next": 1}, {"new": 2}, costs) == {"new": 2, "next": 0}
 
 
-def test_any_ready_pod_may_be_the_surplus_of_its_revision() -> None:
+def test_ready_pods_above_the_desired_replicas_await_removal() -> None:
     assert pending_removals([busy("a", 9), busy("b", 0)], {"new": 1}) == 1
     assert pending_removals([busy("a", 9), busy("b", 0)], {"new": 2}) == 0
 
@@ -159,7 +159,7 @@ def test_all_pods_of_a_deleted_workload_may_be_removed() -> None:
     assert pending_removals([busy("a", 9), warming("b")], {}) == 1
 
 
-def test_last_groups_are_the_ones_to_be_removed() -> None:
+def test_groups_with_the_highest_index_await_removal() -> None:
     pods = [busy("a", 9, ordinal=0), warming("b"), busy("c", 0, ordinal=2)]
     assert pending_removals(pods, {"new": 2}) == 1
 
@@ -171,7 +171,7 @@ PODS = st.lists(
 
 
 @given(PODS, st.integers(-1, 9))
-def test_chosen_pods_never_lose_more_than_kept_ones(pods: list[PodView], count: int) -> None:
+def test_removed_pods_never_have_more_load_than_kept_ones(pods: list[PodView], count: int) -> None:
     gone = removal_candidates(pods, count)
     assert len(gone) in (0, count)
     stay = [pod for pod in pods if pod not in gone]
@@ -180,7 +180,7 @@ def test_chosen_pods_never_lose_more_than_kept_ones(pods: list[PodView], count: 
 
 
 @given(PODS, st.integers(0, 9), st.lists(st.integers(0, 9), min_size=8, max_size=8))
-def test_second_decision_writes_nothing_despite_new_requests(
+def test_second_decision_changes_no_costs_despite_new_requests(
     pods: list[PodView], desired: int, later: list[int]
 ) -> None:
     names = chosen(deletion_costs(pods, {"new": desired}))
@@ -198,7 +198,7 @@ def load(pod: PodView) -> int:
     return pod.report.requests.running.bit_length()
 
 
-def answering(cluster: Cluster, name: str, running: int) -> None:
+def report_running_requests(cluster: Cluster, name: str, running: int) -> None:
     cluster.report(name, Phase.SERVING, prompt=FULL, requests=Requests(running=running))
 
 
@@ -210,8 +210,8 @@ def costs(cluster: Cluster) -> list[str]:
 def test_idle_pod_is_marked_before_the_replicas_are_lowered() -> None:
     cluster = served(replicas=3)
     one, idle, other = (pod["metadata"]["name"] for pod in cluster.kind("Pod"))
-    answering(cluster, one, 5)
-    answering(cluster, other, 2)
+    report_running_requests(cluster, one, 5)
+    report_running_requests(cluster, other, 2)
     cluster.change(replicas=2)
     plan = cluster.operate()
     assert (costs(cluster), cluster.kind("ReplicaSet")[0]["spec"]["replicas"]) == ([idle], 3)
@@ -225,9 +225,9 @@ def test_idle_pod_is_marked_before_the_replicas_are_lowered() -> None:
     assert (costs(cluster), status(cluster)["ready"]) == ([], "2/2")
 
 
-def test_cancelled_scale_down_leaves_no_cost() -> None:
+def test_cancelled_scale_down_removes_the_deletion_cost() -> None:
     cluster = served(replicas=2)
-    answering(cluster, cluster.kind("Pod")[0]["metadata"]["name"], 5)
+    report_running_requests(cluster, cluster.kind("Pod")[0]["metadata"]["name"], 5)
     cluster.change(replicas=1)
     cluster.operate()
     assert costs(cluster)

@@ -26,63 +26,65 @@ def report_of(*shapes: ColdShape, **fields: Any) -> WarmupReport:
     return report(**{"cold_shapes": shapes, "memory": MEMORY, "prompt": prompt, **fields})
 
 
-def suggested(*reports: WarmupReport) -> str | None:
+def suggestion_for(*reports: WarmupReport) -> str | None:
     pods = [serving(name, said=said) for name, said in zip("abc", reports, strict=False)]
     return suggest_bucket(state_of(pods, inference=TWO_PROMPTS))
 
 
-def test_nothing_is_suggested_where_nothing_ran_cold() -> None:
-    assert suggested(report_of()) is None
+def test_no_bucket_is_suggested_without_cold_shapes() -> None:
+    assert suggestion_for(report_of()) is None
 
 
-def test_bucket_that_is_missing_comes_with_what_it_takes() -> None:
+def test_suggested_bucket_has_memory_and_warm_up_cost() -> None:
     """Prompt graphs of 384 tokens together take 384 MiB, so one of 2 * 208 (13 blocks of 16) takes 416 MiB."""
-    assert suggested(report_of(cold(PROMPT, (2, 320, 0), 7, needed=(2, 200, 0)))) == (
+    assert suggestion_for(report_of(cold(PROMPT, (2, 320, 0), 7, needed=(2, 200, 0)))) == (
         "One more prompt bucket (2, 208, 0) would hold 100 % of the batches without a warm graph, and takes about "
         "416 MiB of memory (the rate of pod a) and about 1 s of warm-up (the rate of a Gaudi 2). "
         "`kubectl gaudi plan learn` plans for all observed batches."
     )
 
 
-def test_bucket_that_holds_most_batches_is_chosen() -> None:
-    said = suggested(report_of(cold(PROMPT, (2, 128, 0), 7), cold(PROMPT, (3, 128, 0), 2), cold(DECODE, (3, 1, 80), 8)))
+def test_suggested_bucket_fits_the_most_batches() -> None:
+    said = suggestion_for(
+        report_of(cold(PROMPT, (2, 128, 0), 7), cold(PROMPT, (3, 128, 0), 2), cold(DECODE, (3, 1, 80), 8))
+    )
     assert said is not None
     assert said.startswith("One more prompt bucket (3, 128, 0) ")
     assert " 52 % of the batches" in said
 
 
-def test_smaller_of_two_that_hold_the_same_is_chosen() -> None:
-    said = suggested(report_of(cold(PROMPT, (2, 128, 0), 7), cold(DECODE, (3, 1, 64), 7)))
+def test_smaller_bucket_is_suggested_if_both_fit_equally_many_batches() -> None:
+    said = suggestion_for(report_of(cold(PROMPT, (2, 128, 0), 7), cold(DECODE, (3, 1, 64), 7)))
     assert said is not None
     assert said.startswith("One more decode bucket (3, 1, 64) ")
     assert " 50 % of the batches" in said
 
 
-def test_batches_of_all_pods_count() -> None:
-    said = suggested(report_of(cold(PROMPT, (2, 128, 0), 7)), report_of(cold(PROMPT, (3, 128, 0), 2)))
+def test_cold_batches_of_all_pods_are_added() -> None:
+    said = suggestion_for(report_of(cold(PROMPT, (2, 128, 0), 7)), report_of(cold(PROMPT, (3, 128, 0), 2)))
     assert said is not None
     assert "bucket (3, 128, 0) " in said
     assert " 100 % of the batches" in said
 
 
-def test_bytes_are_the_mean_where_only_some_graphs_were_captured() -> None:
+def test_memory_cost_is_the_mean_if_some_graphs_are_missing() -> None:
     some = PhaseProgress(planned=2, warmed=2, captured=1, graph_bytes=100 * MIB)
-    said = suggested(report_of(cold(PROMPT, (2, 128, 0)), prompt=some))
+    said = suggestion_for(report_of(cold(PROMPT, (2, 128, 0)), prompt=some))
     assert said is not None
     assert "about 100 MiB " in said
 
 
-def test_no_bytes_are_told_where_there_are_no_graphs() -> None:
+def test_suggestion_without_graphs_has_no_memory_cost() -> None:
     eager = PhaseProgress(planned=2, warmed=2, capture_applies=False)
-    said = suggested(report_of(cold(PROMPT, (2, 128, 0)), prompt=eager))
+    said = suggestion_for(report_of(cold(PROMPT, (2, 128, 0)), prompt=eager))
     assert said is not None
     assert "and takes about 1 s " in said
 
 
-def test_graphs_are_missing_where_every_bucket_is_planned() -> None:
-    assert suggested(report_of(cold(PROMPT, (1, 256, 0), 7, needed=(1, 200, 0)))) == NO_GRAPH
+def test_missing_graphs_are_reported_if_every_bucket_is_planned() -> None:
+    assert suggestion_for(report_of(cold(PROMPT, (1, 256, 0), 7, needed=(1, 200, 0)))) == NO_GRAPH
 
 
-def test_pods_of_other_revisions_teach_nothing_about_this_plan() -> None:
+def test_cold_shapes_of_other_revisions_are_ignored() -> None:
     old = serving("a", revision="old", said=report_of(cold(PROMPT, (2, 128, 0))))
     assert suggest_bucket(state_of([old], inference=TWO_PROMPTS)) is None

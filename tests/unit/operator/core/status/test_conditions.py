@@ -308,12 +308,12 @@ TABLE: list[tuple[str, State, Verdict]] = [
 
 
 @pytest.mark.parametrize(("kind", "found", "expected"), TABLE, ids=[f"{row[0]}-{row[2].reason}" for row in TABLE])
-def test_condition(kind: str, found: State, expected: Verdict) -> None:
+def test_condition_has_the_status_reason_and_message_of_the_table(kind: str, found: State, expected: Verdict) -> None:
     assert verdict(kind, found) == expected
 
 
 @pytest.mark.parametrize("found", [row[1] for row in TABLE])
-def test_conditions_of_every_situation_conform(found: State) -> None:
+def test_conditions_of_every_table_row_follow_the_api_conventions(found: State) -> None:
     conditions = [each.model_dump(mode="json", by_alias=True) for each in judge_conditions(found)]
     assert violations({"metadata": {"generation": 1}, "status": {"observedGeneration": 0, "conditions": []}}) != []
     generation = found.inference.identity.generation
@@ -321,12 +321,12 @@ def test_conditions_of_every_situation_conform(found: State) -> None:
     assert violations({"metadata": {"generation": generation}, "status": status}) == []
 
 
-def test_missing_buckets_are_told_with_share_and_first_gap() -> None:
+def test_missing_buckets_are_reported_with_percentage_and_first_gap() -> None:
     said = verdict("BucketCoverage", state_of([serving(said=report())], inference=GAPS)).message
     assert [fact for fact in ("50.0 %", "1 gap", "(1, 129, 0) to (1, 256, 0)") if fact not in said] == []
 
 
-def test_cold_shapes_are_no_fault_where_recompiles_are_ignored() -> None:
+def test_cold_shapes_are_accepted_if_recompiles_are_ignored() -> None:
     lenient = inference(readiness={"onRecompiles": "Ignore"})
     found = state_of([serving(said=report(recompiles_since_ready=1))], inference=lenient)
     assert verdict("BucketCoverage", found) == Verdict(
@@ -334,12 +334,12 @@ def test_cold_shapes_are_no_fault_where_recompiles_are_ignored() -> None:
     )
 
 
-def test_cold_shape_without_a_compile_counts_too() -> None:
+def test_cold_shape_without_a_compile_is_reported() -> None:
     cold = ColdShape(phase=BucketPhase.PROMPT, shape=(1, 300, 0), count=1)
     assert verdict("BucketCoverage", state_of([serving(said=report(cold_shapes=(cold,)))])).status is FALSE
 
 
-def test_sizes_of_images_are_not_mended_by_other_buckets() -> None:
+def test_cold_image_sizes_cause_the_advice_to_add_sizes() -> None:
     seen = report(recompiles_since_ready=1, served=Served(vision=ServedVision(misses=1, recompiles=1)))
     assert verdict("BucketCoverage", state_of([serving(said=seen)])).message.endswith(ADD_SIZES)
 
@@ -360,32 +360,32 @@ def ready(before: ConditionStatus) -> Condition:
     return found
 
 
-def test_transition_time_stays_while_the_status_does() -> None:
+def test_transition_time_is_kept_while_the_status_is_unchanged() -> None:
     assert ready(TRUE).last_transition_time == "2026-01-01T00:00:00Z"
 
 
-def test_transition_time_moves_with_the_status() -> None:
+def test_transition_time_changes_with_the_status() -> None:
     assert ready(FALSE).last_transition_time == "2026-08-01T12:00:00Z"
 
 
-def test_condition_bears_the_generation_that_was_judged() -> None:
+def test_condition_has_the_evaluated_generation() -> None:
     assert ready(TRUE).observed_generation == 2
 
 
-def test_long_message_is_cut() -> None:
+def test_long_message_is_truncated() -> None:
     long = state_of(violation=Problem("PlanImpossible", "x" * 10_000))
     assert len(judge_conditions(long)[0].message) == 2048
 
 
-def test_types_are_distinct() -> None:
+def test_condition_types_are_unique() -> None:
     types = [kind.type for kind in CONDITIONS]
     assert len(set(types)) == len(types)
 
 
-def test_first_revision_in_trouble_is_not_available() -> None:
+def test_first_revision_with_a_problem_is_not_available() -> None:
     nothing = replace(TROUBLED, pods=(warming("a"),))
     assert verdict("Available", nothing).status is FALSE
 
 
-def test_resource_without_a_class_has_no_such_condition() -> None:
+def test_resource_without_a_class_has_no_class_applied_condition() -> None:
     assert "ClassApplied" not in {each["type"] for each in status(served())["conditions"]}

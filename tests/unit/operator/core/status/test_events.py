@@ -37,13 +37,13 @@ def with_condition(kind: str, verdict: Verdict) -> GaudiInferenceStatus:
         ("BucketCoverage", Verdict(FALSE, "BucketsMissing", "Gaps."), Event("Warning", "BucketsMissing", "Gaps.")),
     ],
 )
-def test_turn_of_a_condition_is_told_once(kind: str, verdict: Verdict, expected: Event) -> None:
+def test_condition_change_is_published_once(kind: str, verdict: Verdict, expected: Event) -> None:
     after = with_condition(kind, verdict)
     assert events(NOTHING, after, ()) == (expected,)
     assert events(after, after, ()) == ()
 
 
-def test_resource_that_is_ready_at_once_is_one_story() -> None:
+def test_immediately_ready_resource_has_only_a_ready_event() -> None:
     verdicts = [
         ("WarmedUp", Verdict(TRUE, "WarmedUp", "All passed.")),
         ("Ready", Verdict(TRUE, "Serving", "All serve.")),
@@ -53,30 +53,30 @@ def test_resource_that_is_ready_at_once_is_one_story() -> None:
 
 
 @pytest.mark.parametrize("kind", ["Ready", "WarmedUp", "PlanAccepted", "Stalled", "Degraded", "Reconciling"])
-def test_turn_to_the_usual_is_not_told(kind: str) -> None:
+def test_condition_change_to_its_normal_status_has_no_event(kind: str) -> None:
     usual = FALSE if kind in ("Ready", "WarmedUp", "Stalled", "Degraded", "Reconciling") else TRUE
     assert events(NOTHING, with_condition(kind, Verdict(usual, "Usual", "As usual.")), ()) == ()
 
 
-def test_new_reason_of_a_stall_is_told() -> None:
+def test_new_reason_of_a_stall_is_published() -> None:
     before = with_condition("Stalled", Verdict(TRUE, "NotBuilt", "Not built."))
     after = with_condition("Stalled", Verdict(TRUE, "PlanImpossible", "No bucket."))
     assert events(before, after, ()) == (Event("Warning", "Stalled", "PlanImpossible: No bucket."),)
 
 
-def test_new_words_for_the_same_reason_are_not_told() -> None:
+def test_new_message_of_the_same_reason_is_not_published() -> None:
     before = with_condition("Stalled", Verdict(TRUE, "Unschedulable", "0/1 nodes."))
     after = with_condition("Stalled", Verdict(TRUE, "Unschedulable", "0/2 nodes."))
     assert events(before, after, ()) == ()
 
 
-def test_other_fault_of_a_refused_spec_is_told() -> None:
+def test_different_fault_of_a_refused_spec_is_published() -> None:
     before = with_condition("PlanAccepted", Verdict(FALSE, "SettingsWrong", "VLLM_A is unknown."))
     after = with_condition("PlanAccepted", Verdict(FALSE, "SettingsWrong", "VLLM_B is unknown."))
     assert events(before, after, ()) == (Event("Warning", "PlanRefused", "VLLM_B is unknown."),)
 
 
-def test_desired_revision_is_told() -> None:
+def test_new_desired_revision_is_published_once() -> None:
     after = GaudiInferenceStatus(revision=Revisions(current="r2"))
     assert events(NOTHING, after, ()) == (Event("Normal", "RevisionDesired", "Revision r2 will be rolled out."),)
     assert events(after, after, ()) == ()
@@ -85,7 +85,7 @@ def test_desired_revision_is_told() -> None:
 @pytest.mark.parametrize(
     ("opened", "kind", "reason"), [(True, "Normal", "GateOpened"), (False, "Warning", "GateClosed")]
 )
-def test_gate_is_told(opened: bool, kind: str, reason: str) -> None:
+def test_gate_change_is_published(opened: bool, kind: str, reason: str) -> None:
     gate = SetGate("a", "uid-of-a", opened, "Because", "It is so.")
     (published,) = events(NOTHING, NOTHING, (gate,))
     assert (published.type, published.reason, published.message) == (kind, reason, "Pod a: It is so.")
@@ -105,12 +105,14 @@ ONE_OF_MANY = SetGate("a", "uid-of-a", True, "WarmedUp", "It is so.")
     ],
     ids=["first", "between", "once more", "below", "closed"],
 )
-def test_first_gate_of_many_is_told(gate: SetGate, others: bool, published: list[str]) -> None:
+def test_gate_between_the_first_and_the_last_is_not_published(
+    gate: SetGate, others: bool, published: list[str]
+) -> None:
     pods = pods_with_gates([warming("a"), serving("b") if others else warming("b")], [gate], NOW)
     assert [each.reason for each in events(NOTHING, NOTHING, (gate,), pods, 3)] == published
 
 
-def test_last_gate_of_all_is_told_with_warmed_up() -> None:
+def test_last_gate_is_published_with_the_warmed_up_event() -> None:
     pod = warming("a")
     gate = SetGate(pod.name, pod.uid, True, "WarmedUp", "All is captured. Container c, instance i, plan p.")
     warm = with_condition("WarmedUp", Verdict(TRUE, "WarmedUp", "All passed."))
@@ -120,7 +122,7 @@ def test_last_gate_of_all_is_told_with_warmed_up() -> None:
     assert events(NOTHING, warm, (), opened, 1) == (published,)
 
 
-def test_gate_beyond_the_first_warm_up_is_told_by_itself() -> None:
+def test_gate_after_the_first_warm_up_has_a_separate_event() -> None:
     gate = SetGate("a", "uid-of-a", True, "WarmedUp", "All is captured.")
     warm = with_condition("WarmedUp", Verdict(TRUE, "WarmedUp", "All passed."))
     assert [each.reason for each in events(warm, warm, (gate,), [serving()], 1)] == ["GateOpened"]

@@ -25,13 +25,13 @@ def verdict(kind: str, situation: State) -> Verdict:
     return found
 
 
-def test_pod_whose_gate_has_just_opened_is_not_lost() -> None:
+def test_unready_pod_with_a_recently_opened_gate_is_not_lost() -> None:
     just_now = gate_condition(True, since=stamp(NOW - timedelta(seconds=2)))
     fresh = view(pod("a", revision="new", conditions=(just_now, condition("Ready", False))))
     assert verdict("Degraded", state_of([fresh])).status is FALSE
 
 
-def test_pod_long_not_ready_behind_an_open_gate_is_lost() -> None:
+def test_unready_pod_with_an_open_gate_is_lost() -> None:
     away = view(pod("a", revision="new", conditions=(gate_condition(True), condition("Ready", False))))
     assert verdict("Degraded", having_served(1, [away])).reason == "ReplicasLost"
 
@@ -43,14 +43,14 @@ def test_deleted_pod_is_lost_until_another_serves() -> None:
 
 
 @pytest.mark.parametrize(("serve", "lost"), [(1, False), (0, True)])
-def test_pod_that_a_rollout_takes_away_is_not_lost(serve: int, lost: bool) -> None:
+def test_pod_removed_by_a_rollout_is_not_lost(serve: int, lost: bool) -> None:
     olds = [serving(f"old-{number}", "old") for number in range(serve)]
     before = GaudiInferenceStatus(expected_ready_replicas=2, revision=Revisions(current="new", stable="old"))
     rolling = state_of([*olds, warming("a")], unavailable=1, before=before)
     assert (verdict("Degraded", rolling).status is TRUE) is lost
 
 
-def test_waiting_pods_are_counted_by_what_they_wait_for() -> None:
+def test_waiting_pods_are_counted_by_reason() -> None:
     gated = view(pod("b", revision="new", container=None, conditions=(condition("PodScheduled", False, GATED),)))
     nowhere = view(pod("c", revision="new", container=None))
     pulls = view(pod("d", revision="new", state={"waiting": {"reason": "ContainerCreating"}}))
@@ -68,13 +68,13 @@ def test_waiting_pods_are_counted_by_what_they_wait_for() -> None:
     ],
     ids=["gated", "no node", "pulling"],
 )
-def test_pod_without_a_running_container_does_not_warm_up(waits: dict[str, Any], what: str) -> None:
+def test_pod_without_a_running_container_is_not_warming_up(waits: dict[str, Any], what: str) -> None:
     said = verdict("WarmedUp", state_of([view(pod("b", revision="new", **waits))], desired=1))
     assert (said.status, said.reason) == (FALSE, "NoPodWarmingUp")
     assert said.message.endswith(f"have passed the readiness gate; 1 is {what}.")
 
 
-def test_pod_below_its_thresholds_does_not_warm_up() -> None:
+def test_pod_below_its_thresholds_is_not_warming_up() -> None:
     few = report(prompt=PhaseProgress(planned=8, warmed=8, captured=5))
     said = verdict("WarmedUp", state_of([view(pod("a", revision="new"), few)], desired=1))
     assert (said.reason, "1 is warmed up but not ready" in said.message) == ("NoPodWarmingUp", True)
@@ -90,7 +90,7 @@ def test_paused_rollout_is_not_reconciling() -> None:
 
 
 @pytest.mark.parametrize(("asked", "status"), [(100, FALSE), (60, TRUE)])
-def test_plan_that_was_measured_below_its_thresholds_is_not_accepted(asked: int, status: ConditionStatus) -> None:
+def test_plan_measured_below_its_thresholds_is_not_accepted(asked: int, status: ConditionStatus) -> None:
     few = report(prompt=PhaseProgress(planned=8, warmed=8, captured=5))
     pods = [view(pod("a", revision="new"), few)]
     found = verdict("PlanAccepted", state_of(pods, inference=inference(readiness={"minCapturedPromptPercent": asked})))

@@ -26,7 +26,7 @@ GIB = 1024**3
     ],
     ids=["beginning", "under_way", "done", "waiting"],
 )
-def test_fetch_is_a_sentence(progress: FetchProgress, sentence: str) -> None:
+def test_fetch_progress_is_formatted_as_a_message(progress: FetchProgress, sentence: str) -> None:
     assert fetching(progress) == sentence
 
 
@@ -38,7 +38,7 @@ def test_fetch_is_a_sentence(progress: FetchProgress, sentence: str) -> None:
         ("DiskFull", "Repository a/b needs 16 GiB more."),
     ],
 )
-def test_failed_fetch_is_told_by_conditions_and_its_pods_row(reason: str, message: str) -> None:
+def test_failed_fetch_is_in_the_conditions_and_the_pod_status(reason: str, message: str) -> None:
     failure = RuntimeFailure(reason=reason, message=message)
     failed = view(pod(revision="new"), report(Phase.FAILED, failure=failure))
     problem = problem_of(failed, state_of(), Room(to_come=False))
@@ -49,7 +49,7 @@ def test_failed_fetch_is_told_by_conditions_and_its_pods_row(reason: str, messag
     assert [each.message for each in status.pods] == [message]
 
 
-def test_pod_that_waits_for_anothers_fetch_says_so() -> None:
+def test_pod_waiting_for_another_fetch_has_a_message() -> None:
     waiting = FetchProgress(done_bytes=5 * GIB, waiting=True)
     waits = report(Phase.FETCHING, fetch=waiting)
     (row,) = make_status(state_of([view(pod(revision="new"), waits)])).pods

@@ -32,7 +32,7 @@ def revision(name: str, number: int = 1, failure: Problem | None = None) -> Revi
         ("old", [serving()], FAILURE, "new", RevisionPhase.ROLLED_BACK),
     ],
 )
-def test_phase_of_a_revision(
+def test_phase_of_a_revision_depends_on_pods_failure_and_stability(
     name: str, pods: list[PodView], failure: Problem | None, stable: str, phase: RevisionPhase
 ) -> None:
     before = GaudiInferenceStatus(revision=Revisions(stable=stable))
@@ -40,7 +40,7 @@ def test_phase_of_a_revision(
     assert {row.name: row.phase for row in rows}[name] is phase
 
 
-def test_moment_of_making_waits_for_the_next_write() -> None:
+def test_creation_time_alone_causes_no_status_write() -> None:
     row = revision_states(state_of(stored=(revision("new"),)))
     fresh = GaudiInferenceStatus(revisions=row)
     shown = GaudiInferenceStatus(revisions=(row[0].model_copy(update={"created": None}),))
@@ -49,13 +49,13 @@ def test_moment_of_making_waits_for_the_next_write() -> None:
     assert throttle_status(shown, more, Observed({}, status_written=NOW), Deadlines(NOW)) == (more, None)
 
 
-def test_newest_comes_first_and_the_oldest_are_left_out() -> None:
+def test_newest_revision_is_first_and_the_oldest_are_omitted() -> None:
     rows = revision_states(state_of(stored=tuple(revision(f"r{number}", number) for number in range(12))))
     assert [row.number for row in rows] == [11, 10, 9, 8, 7, 6, 5, 4, 3, 2]
     assert len(rows) == MAX_REVISIONS
 
 
-def test_row_of_a_failed_revision_has_the_evidence() -> None:
+def test_failed_revision_has_reason_and_message() -> None:
     row = revision_states(state_of(stored=(revision("old", 3, FAILURE),)))[0]
     assert (row.name, row.number, row.created) == ("old", 3, "2026-08-01T11:00:00Z")
     assert (row.reason, row.message) == (FAILURE.reason, FAILURE.message)

@@ -54,19 +54,19 @@ def test_buckets_are_counted_before_any_pod_exists() -> None:
     ],
     ids=["simulation", "model"],
 )
-def test_plan_that_cannot_be_estimated_says_why(spec: Object, why: str) -> None:
+def test_plan_without_an_estimate_has_the_reason(spec: Object, why: str) -> None:
     found = state(state_of([], inference=inference(**spec)))
     assert found.basis is PlanBasis.COUNTED
     assert why in (found.source or "")
 
 
-def test_counted_plan_measures_nothing() -> None:
+def test_counted_plan_has_a_forecast_for_the_configured_blocks() -> None:
     found = current_forecast(state_of([]))
     assert found is not None
     assert found.kv_blocks == 64
 
 
-def test_blocks_of_the_engine_are_told_and_forecast() -> None:
+def test_different_block_size_of_the_engine_is_reported_and_forecast() -> None:
     said = warmed()
     assert said.memory is not None
     other = said.model_copy(update={"memory": said.memory.model_copy(update={"block_size": 768})})
@@ -75,7 +75,7 @@ def test_blocks_of_the_engine_are_told_and_forecast() -> None:
     assert current_forecast(found) == forecast_plan(found.inference, 48, 768) != forecast_plan(found.inference, 48)
 
 
-def test_blocks_as_asked_are_not_told() -> None:
+def test_requested_block_size_is_not_reported() -> None:
     said = warmed()
     assert said.memory is not None
     asked = inference().spec.engine.block_size
@@ -83,7 +83,7 @@ def test_blocks_as_asked_are_not_told() -> None:
     assert state(state_of([serving("a", said=same)])) == state(state_of([serving("a", said=said)]))
 
 
-def test_first_warmed_up_pod_replaces_what_was_counted() -> None:
+def test_first_warmed_up_pod_replaces_the_counted_plan() -> None:
     assert state(state_of([serving("a", said=warmed())])) == PlanState(
         basis=PlanBasis.MEASURED,
         prompt_buckets=24,
@@ -96,21 +96,21 @@ def test_first_warmed_up_pod_replaces_what_was_counted() -> None:
     )
 
 
-def test_figures_are_of_the_pod_with_the_fewest_graphs() -> None:
+def test_measured_values_come_from_the_pod_with_the_fewest_graphs() -> None:
     found = state_of([serving("a", said=warmed(20)), serving("b", said=warmed(15)), serving("c", said=warmed(15))])
     assert state(found).source == "pod b"
 
 
-def test_pod_that_still_warms_up_measures_nothing() -> None:
+def test_warming_pod_has_no_measured_values() -> None:
     found = state_of([view(pod("a", revision="new"), report(Phase.CAPTURING))])
     assert state(found).basis is PlanBasis.COUNTED
 
 
-def test_pod_of_an_older_revision_measures_nothing_for_this_one() -> None:
+def test_values_measured_by_an_older_revision_are_ignored() -> None:
     assert state(state_of([serving("a", "old", said=warmed())])).basis is PlanBasis.COUNTED
 
 
-def test_figures_of_a_simulation_say_so() -> None:
+def test_values_of_a_simulation_have_basis_simulated() -> None:
     assert state(state_of([serving("a", said=warmed(simulated=True))])).basis is PlanBasis.SIMULATED
 
 
@@ -121,15 +121,15 @@ def written(revision: str) -> GaudiInferenceStatus:
     return GaudiInferenceStatus(plan=MEASURED, revision=Revisions(current=revision))
 
 
-def test_measured_figures_stay_while_no_pod_has_reported() -> None:
+def test_measured_values_are_kept_until_a_pod_reports() -> None:
     assert state(state_of([warming("a")], before=written("new"))) == MEASURED
 
 
-def test_measured_figures_of_another_revision_go() -> None:
+def test_measured_values_of_another_revision_are_removed() -> None:
     assert state(state_of([warming("a")], before=written("old"))).basis is PlanBasis.COUNTED
 
 
-def test_described_card_and_known_model_give_an_estimate() -> None:
+def test_plan_of_a_known_card_and_model_is_estimated() -> None:
     found = state(state_of([], inference=inference(**seed())))
     assert found.basis is PlanBasis.ESTIMATED
     assert found.captured_percent == CapturedPercent(prompt=62, decode=100)
@@ -140,14 +140,14 @@ def test_described_card_and_known_model_give_an_estimate() -> None:
     )
 
 
-def test_plan_of_torch_compile_has_seconds_and_no_graphs() -> None:
+def test_torch_compile_plan_has_seconds_and_no_graph_bytes() -> None:
     found = state(state_of([], inference=inference(**from_the_hub(engine={"executionMode": None}))))
     assert (found.basis, found.graph_bytes) == (PlanBasis.ESTIMATED, None)
     assert found.captured_percent == CapturedPercent()
     assert plan_sentence(found).startswith("24 prompt and 48 decode buckets, about 55 s of warm-up: an estimate from ")
 
 
-def test_accepted_plan_of_torch_compile_says_what_opens_the_gate() -> None:
+def test_accepted_torch_compile_plan_reports_when_the_gate_opens() -> None:
     spec = inference(**from_the_hub(engine={"executionMode": None}))
     before, after = state_of([], inference=spec), state_of([serving("a", said=warmed())], inference=spec)
     verdict = judge_plan_accepted(before)
@@ -166,7 +166,7 @@ def test_first_warmed_up_pod_replaces_an_estimate() -> None:
     assert found.basis is PlanBasis.MEASURED
 
 
-def test_refused_spec_is_not_judged_by_pods_of_another() -> None:
+def test_plan_of_a_refused_spec_ignores_running_pods() -> None:
     refused = state_of([serving("a", said=warmed())], violation=Problem("ThresholdsUnreachable", "Too many."))
     assert state(refused).basis is PlanBasis.COUNTED
 
@@ -194,5 +194,5 @@ def test_impossible_plan_has_no_state() -> None:
         ),
     ],
 )
-def test_sentence_says_where_the_figures_come_from(shown: PlanState, sentence: str) -> None:
+def test_message_names_the_source_of_the_values(shown: PlanState, sentence: str) -> None:
     assert plan_sentence(shown) == sentence

@@ -39,7 +39,7 @@ def message(found: PlanAdvice, **fields: Any) -> str:
     return shown.message
 
 
-def test_sentence_has_both_plans_and_the_command() -> None:
+def test_message_has_both_plans_and_the_command() -> None:
     assert message(advice()) == (
         "A plan learned from the traffic so far needs 24 graphs instead of 84 and warms up in about 4 instead of 13 "
         "minutes, at no more padding. Run: kubectl gaudi plan learn tiny -n models --apply"
@@ -55,7 +55,7 @@ def test_buckets_without_graphs_are_not_called_graphs() -> None:
     assert "needs 24 buckets instead of 84" in message(advice(), prompt=plain, decode=plain)
 
 
-def test_advice_stands_in_the_plan_with_its_figures() -> None:
+def test_plan_status_has_the_values_of_the_advice() -> None:
     plan = plan_state(state_of([busy("a", 10, advice())]))
     assert plan is not None
     assert plan.advice is not None
@@ -69,37 +69,37 @@ def test_advice_stands_in_the_plan_with_its_figures() -> None:
     }
 
 
-def test_advice_is_that_of_the_pod_with_the_most_traffic() -> None:
+def test_advice_comes_from_the_pod_with_the_most_traffic() -> None:
     assert pod_of(busy("a", 10, advice()), busy("b", 30, advice()), busy("c", 20, advice())) == "b"
     assert pod_of(busy("a", 10, advice()), busy("b", 30)) is None
 
 
-def test_advice_of_an_older_revision_does_not_count() -> None:
+def test_advice_of_an_older_revision_is_ignored() -> None:
     assert pod_of(busy("a", 30, advice(), revision="old"), busy("b", 10)) is None
 
 
-def test_pods_that_take_turns_in_traffic_keep_the_advice() -> None:
+def test_advice_is_kept_when_another_pod_has_more_traffic() -> None:
     written = before(busy("a", 30, advice(24)), busy("b", 20, advice(25)))
     assert pod_of(busy("a", 30, advice(24)), busy("b", 40, advice(25)), written=written) == "a"
 
 
-def test_other_pod_counts_once_the_first_has_no_advice() -> None:
+def test_advice_of_another_pod_replaces_missing_advice() -> None:
     written = before(busy("a", 30, advice()))
     assert pod_of(busy("a", 30), busy("b", 40, advice()), written=written) == "b"
     assert pod_of(busy("b", 40, advice()), written=written) == "b"
 
 
-def test_advice_stays_until_its_pod_has_answered_a_new_leader() -> None:
+def test_advice_is_kept_until_its_pod_reports_again() -> None:
     written = before(busy("a", 30, advice()))
     assert pod_of(serving("a"), serving("b"), written=written) == "a"
 
 
-def test_advice_ends_with_the_last_pod_that_serves() -> None:
+def test_advice_is_removed_if_no_pod_serves() -> None:
     written = before(busy("a", 30, advice()))
     assert pod_of(warming("b"), written=written) is None
 
 
-def test_status_changes_only_when_the_advice_does() -> None:
+def test_status_changes_only_when_the_advice_changes() -> None:
     cluster = served(replicas=2)
     first, second = pod_names(cluster)
 

@@ -29,7 +29,7 @@ def state(*reports: WarmupReport, **fields: Any) -> RecipeCacheState | None:
     return recipe_cache_state(state_of(pods, inference=SHARED, **fields))
 
 
-def test_where_recipes_are_not_shared_nothing_is_said() -> None:
+def test_recipe_status_is_empty_if_recipes_are_not_shared() -> None:
     assert recipe_cache_state(state_of([serving(said=report_of(HIT))])) is None
 
 
@@ -37,42 +37,42 @@ def test_where_recipes_are_not_shared_nothing_is_said() -> None:
     ("outcomes", "phase"),
     [((), "Empty"), ((SEEDING,), "Seeding"), ((SEEDED,), "Filled"), ((HIT,), "Filled"), ((MISS,), "Missed")],
 )
-def test_one_pod_decides_the_phase(outcomes: tuple[RecipeOutcome, ...], phase: str) -> None:
+def test_outcome_of_a_single_pod_determines_the_phase(outcomes: tuple[RecipeOutcome, ...], phase: str) -> None:
     found = state(*(report_of(outcome) for outcome in outcomes))
     assert found is not None
     assert found.phase == phase
 
 
-def test_one_pod_that_found_recipes_is_enough() -> None:
+def test_cache_is_filled_if_one_pod_found_recipes() -> None:
     found = state(report_of(MISS, "No lock."), report_of(HIT, cached=8, saved=99.9), report_of(SEEDING, NOTHING))
     assert found == RecipeCacheState(phase="Filled", hit_percent=100, saved_seconds=99, message="No lock.")
 
 
-def test_part_of_the_plan_is_a_floored_percentage_of_it() -> None:
+def test_hit_percentage_is_rounded_down() -> None:
     found = state(report_of(HIT, cached=3, saved=5))
     assert found is not None
     assert (found.hit_percent, found.saved_seconds) == (37, 5)
 
 
-def test_an_operator_that_has_just_started_keeps_what_is_written() -> None:
+def test_restarted_operator_keeps_the_written_recipe_status() -> None:
     written = RecipeCacheState(phase="Filled", hit_percent=100, saved_seconds=9)
     before = GaudiInferenceStatus(revision=Revisions(current="new"), recipe_cache=written)
     assert recipe_cache_state(state_of([serving()], inference=SHARED, before=before)) == written
 
 
-def test_what_another_revision_wrote_says_nothing_of_this_one() -> None:
+def test_recipe_status_of_another_revision_is_ignored() -> None:
     written = RecipeCacheState(phase="Filled", hit_percent=100, saved_seconds=9)
     before = GaudiInferenceStatus(revision=Revisions(current="old"), recipe_cache=written)
     assert state(before=before) == RecipeCacheState(phase="Empty")
 
 
-def test_scaled_to_zero_keeps_what_is_written() -> None:
+def test_recipe_status_is_kept_at_zero_replicas() -> None:
     written = RecipeCacheState(phase="Filled", hit_percent=100, saved_seconds=9)
     before = GaudiInferenceStatus(revision=Revisions(current="new"), recipe_cache=written)
     assert recipe_cache_state(state_of([], inference=SHARED, before=before, desired=0)) == written
 
 
-def test_a_cache_that_no_pod_can_use_has_no_effect() -> None:
+def test_unusable_recipe_cache_is_reported_as_without_effect() -> None:
     pods = [serving(said=report_of(MISS, "The volume cannot lock files."))]
     verdict = judge_settings_effective(state_of(pods, inference=SHARED))
     assert (verdict.status, verdict.reason) == (FALSE, "SettingsIgnored")
@@ -80,6 +80,6 @@ def test_a_cache_that_no_pod_can_use_has_no_effect() -> None:
 
 
 @pytest.mark.parametrize("outcome", [HIT, SEEDED, SEEDING])
-def test_a_cache_that_is_used_or_filled_has_an_effect(outcome: RecipeOutcome) -> None:
+def test_recipe_cache_used_by_one_pod_has_an_effect(outcome: RecipeOutcome) -> None:
     pods = [serving("a", said=report_of(MISS, "No lock.")), serving("b", said=report_of(outcome))]
     assert judge_settings_effective(state_of(pods, inference=SHARED)).status is TRUE

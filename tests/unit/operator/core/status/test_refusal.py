@@ -43,19 +43,19 @@ def test_refusal_is_the_reason_of_ready_and_stalled() -> None:
     assert status.phase == "Stalled"
 
 
-def test_refusal_says_where_it_is_told() -> None:
+def test_reconciling_message_refers_to_the_stalled_condition() -> None:
     status = with_refusal(DECIDED, shown(), REFUSED, moment(60)).status
     (message,) = (each.message for each in status.conditions if each.type == "Reconciling")
     assert message == "A request to the API server was refused; the condition Stalled has the reason."
 
 
-def test_refusal_leaves_the_rest_of_the_status() -> None:
+def test_refusal_keeps_other_status_fields() -> None:
     status = with_refusal(DECIDED, shown(), REFUSED, moment(60)).status
     assert status.replicas == 2
     assert condition("WarmedUp", "True", "AllCaptured") in status.conditions
 
 
-def test_refusal_is_judged_for_the_generation_that_was_decided() -> None:
+def test_refusal_conditions_have_the_decided_generation() -> None:
     status = with_refusal(DECIDED, shown(), REFUSED, moment(60)).status
     assert {each.observed_generation for each in status.conditions if each.type != "WarmedUp"} == {3}
 
@@ -68,12 +68,12 @@ def test_new_refusal_is_a_warning_after_the_decided_events(before: tuple[str, st
     assert news == Event("Warning", "NameTaken", REFUSED.message)
 
 
-def test_known_refusal_is_no_event() -> None:
+def test_known_refusal_is_not_published_again() -> None:
     before = shown(condition("Stalled", "True", "NameTaken"))
     assert with_refusal(DECIDED, before, REFUSED, moment(60)).events == DECIDED.events
 
 
-def test_refusal_keeps_the_time_since_when_it_stands() -> None:
+def test_known_refusal_keeps_its_transition_time() -> None:
     before = shown(condition("Stalled", "True", "NameTaken", at=5))
     status = with_refusal(DECIDED, before, REFUSED, moment(60)).status
     assert next(each for each in status.conditions if each.type == "Stalled").last_transition_time == stamp(5)

@@ -69,40 +69,40 @@ def moving(name: str, said: WarmupReport, revision: str = "new") -> PodView:
     return view(pod(name, revision=revision), said)
 
 
-def test_percentages_are_the_least_over_serving_pods() -> None:
+def test_captured_percentages_are_the_minimum_over_serving_pods() -> None:
     pods = [serving("a", said=captured(24, 12)), serving("b", said=captured(15, 48))]
     assert status(pods).captured_percent == CapturedPercent(prompt=62, decode=25)
 
 
-def test_warming_pods_do_not_lower_what_serving_ones_say() -> None:
+def test_warming_pods_do_not_lower_the_captured_percentages() -> None:
     pods = [serving("a", said=captured(24)), moving("b", captured(0, 0, Phase.COMPILING))]
     assert status(pods).captured_percent == CapturedPercent(prompt=100, decode=100)
 
 
-def test_percentages_and_warmup_are_of_the_same_revision() -> None:
+def test_captured_percentages_and_warm_up_are_of_the_current_revision() -> None:
     found = status([serving("a", "old", said=captured(24)), moving("b", captured(6, 0, Phase.CAPTURING))])
     assert found.captured_percent == CapturedPercent(prompt=25, decode=0)
     assert found.warmup is not None
     assert found.warmup.phase == "Capturing"
 
 
-def test_percentages_are_of_warming_pods_while_none_serves() -> None:
+def test_captured_percentages_are_of_warming_pods_if_no_pod_serves() -> None:
     pods = [moving("a", captured(12, 0, Phase.CAPTURING)), moving("b", captured(6, 0, Phase.CAPTURING))]
     assert status(pods).captured_percent == CapturedPercent(prompt=25, decode=0)
 
 
-def test_percentages_of_old_pods_that_do_not_serve_are_nobodys() -> None:
+def test_captured_percentages_of_unready_old_pods_are_ignored() -> None:
     assert status([moving("a", captured(12, 0, Phase.CAPTURING), "old")]).captured_percent == CapturedPercent()
 
 
-def test_buckets_are_of_the_pod_with_the_fewest_captured() -> None:
+def test_bucket_counts_come_from_the_pod_with_the_fewest_graphs() -> None:
     pods = [serving("a", said=captured(24)), serving("b", said=captured(15))]
     assert status(pods).buckets == Buckets(
         prompt=BucketCounts(planned=24, warmed=24, captured=15), decode=BucketCounts(planned=48, warmed=48, captured=48)
     )
 
 
-def test_memory_is_of_the_pod_with_the_fewest_blocks() -> None:
+def test_memory_comes_from_the_pod_with_the_fewest_blocks() -> None:
     def split(blocks: int) -> MemorySplit:
         return MemorySplit(free=10, usable=9, graphs=1, kv_cache=8, kv_blocks=blocks)
 
@@ -112,7 +112,7 @@ def test_memory_is_of_the_pod_with_the_fewest_blocks() -> None:
     assert found.kv_blocks == 70
 
 
-def test_recompiles_are_told_by_phase_and_shape() -> None:
+def test_recompiles_are_reported_by_phase_and_shape() -> None:
     served = Served(prompt=ServedPhase(recompiles=3), decode=ServedPhase(recompiles=1))
     shape = ColdShape(phase=BucketPhase.PROMPT, shape=(1, 300, 0), count=9, compiles=3)
     said = captured(24, recompiles_since_ready=4, recent_recompiles=2, served=served, cold_shapes=(shape,))
@@ -147,42 +147,42 @@ def test_warmup_is_of_the_current_revisions_least_advanced_pod() -> None:
     assert status(pods).warmup == WarmupProgress(percent=50, phase="Compiling")
 
 
-def test_end_of_warmup_is_rounded_to_ten_seconds() -> None:
+def test_warm_up_end_is_rounded_to_ten_seconds() -> None:
     found = status([moving("a", captured(0, 0, Phase.COMPILING, eta_seconds=93.0))]).warmup
     assert found is not None
     assert found.eta == "2026-08-01T12:01:30Z"
 
 
 @pytest.mark.parametrize(("seconds", "eta"), [(100.0, "2026-08-01T12:01:30Z"), (110.0, "2026-08-01T12:01:50Z")])
-def test_end_of_warmup_moves_only_by_more_than_ten_seconds(seconds: float, eta: str) -> None:
+def test_warm_up_end_is_updated_only_after_larger_changes(seconds: float, eta: str) -> None:
     before = GaudiInferenceStatus(warmup=WarmupProgress(phase="Compiling", eta="2026-08-01T12:01:30Z"))
     found = status([moving("a", captured(0, 0, Phase.COMPILING, eta_seconds=seconds))], before=before).warmup
     assert found is not None
     assert found.eta == eta
 
 
-def test_counts_of_replicas() -> None:
+def test_replica_counts_include_pods_of_all_revisions() -> None:
     found = status([serving("a", "old"), serving("b"), warming("c")])
     assert (found.replicas, found.updated_replicas, found.ready_replicas) == (3, 2, 2)
     assert found.ready == "2/2"
 
 
-def test_selector_is_a_string_that_kubectl_scale_and_autoscalers_read() -> None:
+def test_selector_is_a_label_selector_string() -> None:
     assert status([]).selector == "inference.gaudi.dev/name=tiny"
 
 
-def test_endpoint_is_shown() -> None:
+def test_endpoint_is_the_service_url() -> None:
     assert status([]).endpoint == "http://tiny.models.svc:80/v1"
 
 
-def test_pods_stand_worst_first_and_at_most_twenty() -> None:
+def test_pod_list_is_sorted_worst_first_and_limited_to_twenty() -> None:
     pods = [serving(f"s{index:02}", said=captured(24)) for index in range(20)]
     found = status([*pods, moving("w", captured(0, 0, Phase.COMPILING)), warming("z")]).pods
     assert [each.name for each in found[:3]] == ["z", "w", "s00"]
     assert len(found) == 20
 
 
-def test_row_of_a_pod_says_how_far_it_is() -> None:
+def test_pod_status_has_the_warm_up_progress() -> None:
     (row,) = status([moving("a", captured(12, 0, Phase.CAPTURING, recompiles_since_ready=0))]).pods
     assert row == PodState(
         name="a",
@@ -228,19 +228,19 @@ def test_row_of_a_pod_says_how_far_it_is() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_row_says_what_stands_in_the_way(seen: PodView, phase: str, message: str | None) -> None:
+def test_pod_status_has_phase_and_blocking_reason(seen: PodView, phase: str, message: str | None) -> None:
     (row,) = status([seen]).pods
     assert (row.phase, row.message) == (phase, message)
 
 
-def test_row_of_a_pod_below_the_thresholds_says_its_shortfall() -> None:
+def test_pod_status_has_the_shortfall_below_the_thresholds() -> None:
     short = captured(15)
     (row,) = status([view(report=short)]).pods
     assert (row.phase, ("CapturedBelowThreshold", row.message)) == ("Serving", explain_shortfall(short, Readiness()))
     assert "15 of 24 prompt graphs" in (row.message or "")
 
 
-def test_pod_that_has_not_reported_to_us_keeps_its_figures() -> None:
+def test_pod_status_is_kept_until_the_pod_reports() -> None:
     known = PodState(
         name="a",
         revision="new",
@@ -254,14 +254,14 @@ def test_pod_that_has_not_reported_to_us_keeps_its_figures() -> None:
     assert row == known
 
 
-def test_pod_whose_container_has_ended_loses_its_figures() -> None:
+def test_pod_status_is_reset_after_the_container_ended() -> None:
     known = PodState(name="a", revision="new", phase="Serving", gate=True, ready=True, warmup_percent=100)
     ended = view(pod("a", revision="new", state={"terminated": {"exitCode": 1}}))
     (row,) = status([ended], before=GaudiInferenceStatus(pods=(known,))).pods
     assert (row.warmup_percent, row.phase) == (0, "Ended")
 
 
-def test_figures_of_all_stay_while_nobody_has_reported() -> None:
+def test_status_values_are_kept_while_no_pod_has_reported() -> None:
     before = status([serving("a", said=captured(15, recompiles_since_ready=2))])
     after = status([serving("a")], before=before)
     keys = ("captured_percent", "buckets", "recompiles", "memory")
@@ -280,11 +280,11 @@ def test_figures_of_all_stay_while_nobody_has_reported() -> None:
         ([serving("a", "old"), warming("b")], None, "RollingOut"),
     ],
 )
-def test_phase_is_one_word(pods: list[PodView], step: Any, phase: str) -> None:
+def test_phase_summarizes_pods_and_rollout(pods: list[PodView], step: Any, phase: str) -> None:
     assert status(pods, step=step).phase == phase
 
 
-def test_phase_of_a_pod_before_its_container_ran_is_forgotten() -> None:
+def test_phase_before_the_container_start_is_not_kept() -> None:
     before = status([view(gated("a.example/quota"))])
     (row,) = status([view(pod())], before=before).pods
     assert (row.name, row.phase) == (before.pods[0].name, "Starting")
@@ -294,7 +294,7 @@ EARLIER = GaudiInferenceStatus(warmup=WarmupProgress(percent=10, phase="Compilin
 FURTHER = GaudiInferenceStatus(warmup=WarmupProgress(percent=11, phase="Compiling"))
 
 
-def test_change_waits_for_what_follows_in_a_moment() -> None:
+def test_status_change_is_delayed_to_batch_further_changes() -> None:
     deadlines = Deadlines(NOW)
     assert throttle_status(EARLIER, FURTHER, held(), deadlines) == (EARLIER, NOW)
     assert deadlines.requeue_after == pytest.approx(STATUS_DELAY_SECONDS + 0.1)
@@ -303,7 +303,7 @@ def test_change_waits_for_what_follows_in_a_moment() -> None:
     assert throttle_status(EARLIER, FURTHER, held(STATUS_DELAY_SECONDS), Deadlines(NOW)) == (FURTHER, None)
 
 
-def test_operator_that_starts_waits_for_the_first_reports() -> None:
+def test_starting_operator_waits_for_the_first_reports() -> None:
     deadlines, started = Deadlines(NOW), replace(held(), status_written=None)
     assert throttle_status(EARLIER, FURTHER, started, deadlines, reported=False) == (EARLIER, NOW)
     assert deadlines.requeue_after == pytest.approx(FIRST_REPORTS_SECONDS + 0.1)
@@ -319,12 +319,12 @@ def test_operator_that_starts_waits_for_the_first_reports() -> None:
         {"revisions": (RevisionStatus(name="new", number=1, phase=RevisionPhase.SERVING),)},
     ],
 )
-def test_what_later_reconciles_build_on_is_written_at_once(remembered: dict[str, Any]) -> None:
+def test_fields_required_by_later_reconciles_are_written_immediately(remembered: dict[str, Any]) -> None:
     answer = FURTHER.model_copy(update=remembered)
     assert throttle_status(EARLIER, answer, held(), Deadlines(NOW)) == (answer, None)
 
 
-def test_mark_that_a_revision_served_is_written_at_once() -> None:
+def test_served_mark_of_a_revision_is_written_immediately() -> None:
     row = RevisionStatus(name="new", number=1, phase=RevisionPhase.SERVING)
     before = EARLIER.model_copy(update={"revisions": (row,)})
     after = EARLIER.model_copy(update={"revisions": (row.model_copy(update={"served": True}),)})
@@ -332,7 +332,7 @@ def test_mark_that_a_revision_served_is_written_at_once() -> None:
 
 
 @pytest.mark.parametrize(("pods", "seconds"), [(1, STATUS_DELAY_SECONDS), (12, 3), (20, MANY_PODS_SECONDS), (1000, 5)])
-def test_status_of_many_pods_moves_less_often(pods: int, seconds: float) -> None:
+def test_status_of_many_pods_is_written_less_often(pods: int, seconds: float) -> None:
     def shown(long: float) -> GaudiInferenceStatus:
         return throttle_status(EARLIER, FURTHER, replace(held(long), pods=({},) * pods), Deadlines(NOW))[0]
 
@@ -341,7 +341,7 @@ def test_status_of_many_pods_moves_less_often(pods: int, seconds: float) -> None
 
 
 @pytest.mark.parametrize("ready", [True, False])
-def test_whether_the_resource_is_ready_waits_for_nothing(ready: bool) -> None:
+def test_change_of_the_ready_condition_is_written_immediately(ready: bool) -> None:
     def shown(is_ready: bool) -> GaudiInferenceStatus:
         when = "2026-01-01T00:00:00Z"
         verdict = Condition(
@@ -358,18 +358,18 @@ def held(seconds: float | None = None) -> Observed:
     return Observed({}, status_written=NOW, status_held=since)
 
 
-def test_unchanged_status_asks_for_no_other_look() -> None:
+def test_unchanged_status_does_not_requeue() -> None:
     deadlines = Deadlines(NOW)
     assert throttle_status(EARLIER, EARLIER, held(60), deadlines) == (EARLIER, None)
     assert deadlines.requeue_after is None
 
 
-def test_situation_without_a_revision_has_no_endpoint() -> None:
+def test_status_without_a_revision_has_no_endpoint() -> None:
     nothing: State = state_of([], current=None, step=None)
     assert make_status(nothing).endpoint is None
 
 
-def test_vision_is_told_of_the_same_pod() -> None:
+def test_vision_counts_are_in_buckets_recompiles_and_plan() -> None:
     seen = VisionProgress(planned=4, warmed=3)
     served = Served(vision=ServedVision(misses=2, recompiles=2))
     found = status([serving("a", said=captured(24, vision=seen, served=served, recompiles_since_ready=2))])

@@ -26,7 +26,7 @@ SMALL = [each for each in STARTS if each[0] < 3]
     [(*each, 0) for each in STARTS]
     + [(*each, waited) for each in SMALL for waited in (UNSCHEDULED_SECONDS, DEADLINE_SECONDS)],
 )
-def test_conditions_of_replicas_are_those_of_the_table(wanted: int, before: int, waited: int) -> None:
+def test_conditions_of_replicas_equal_the_truth_table(wanted: int, before: int, waited: int) -> None:
     start = started(wanted, before)
     for found in slots(wanted, before):
         cluster = filled(start, found, waited=waited)
@@ -37,7 +37,7 @@ def test_conditions_of_replicas_are_those_of_the_table(wanted: int, before: int,
 
 
 @pytest.mark.parametrize(("wanted", "before"), SMALL)
-def test_conditions_of_a_refused_spec_are_those_of_the_table(wanted: int, before: int) -> None:
+def test_conditions_of_a_refused_spec_equal_the_truth_table(wanted: int, before: int) -> None:
     start = started(wanted, before)
     for found in slots(wanted, before):
         cluster = filled(start, found, refused=True)
@@ -45,7 +45,7 @@ def test_conditions_of_a_refused_spec_are_those_of_the_table(wanted: int, before
 
 
 @pytest.mark.parametrize(("wanted", "before"), SMALL)
-def test_conditions_of_pods_that_serve_below_the_thresholds(wanted: int, before: int) -> None:
+def test_conditions_of_pods_below_thresholds_equal_the_truth_table(wanted: int, before: int) -> None:
     start = started(wanted, before, readiness={"onShortfall": "ServeAndWarn"})
     for found in slots(wanted, before):
         if Slot.BELOW in found:
@@ -61,7 +61,7 @@ def _facts(cluster: Cluster, before: int, cause: str, lasting: bool) -> Facts:
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["ending", "ended"])
-def test_conditions_of_no_replicas_are_those_of_the_table(ended: bool) -> None:
+def test_conditions_of_zero_replicas_equal_the_truth_table(ended: bool) -> None:
     cluster = served(replicas=2)
     cluster.change(replicas=0)
     cluster.operate()

@@ -36,7 +36,7 @@ def upgrading(wanted: int, **rollout: Any) -> Cluster:
     return cluster
 
 
-def canary_is(start: Cluster, slot: Slot, **turn: Any) -> Iterator[tuple[int, Cluster]]:
+def canary_states(start: Cluster, slot: Slot, **turn: Any) -> Iterator[tuple[int, Cluster]]:
     """Yield the cluster with its canary in this state, and with none, one or all of its old pods lost."""
     old = [each["metadata"]["name"] for each in start.kind("Pod") if each["status"]["containerStatuses"][0]["ready"]]
     (canary,) = {each["metadata"]["name"] for each in start.kind("Pod")} - set(old)
@@ -61,27 +61,27 @@ def rollout_facts(cluster: Cluster, **given: Any) -> Facts:
 @pytest.mark.parametrize("paused", [False, True], ids=["moving", "paused"])
 @pytest.mark.parametrize("unavailable", [None, 0, 1])
 @pytest.mark.parametrize("wanted", [1, 2, 3])
-def test_conditions_of_a_rollout_are_those_of_the_table(
+def test_conditions_of_a_rollout_equal_the_truth_table(
     wanted: int, unavailable: int | None, paused: bool, refused: bool
 ) -> None:
     start = upgrading(wanted, maxUnavailable=unavailable)
     given = {"cause": "SettingsWrong", "lasting": True} if refused else {}
     for slot in NEW:
-        for lost, cluster in canary_is(start, slot, refused=refused, paused=paused):
+        for lost, cluster in canary_states(start, slot, refused=refused, paused=paused):
             assert wrong(cluster, rollout_facts(cluster, paused=paused, **given)) == [], (slot, lost)
 
 
 @pytest.mark.parametrize("slot", FAILS)
 @pytest.mark.parametrize("does", ["Rollback", "Pause", "paused"])
 @pytest.mark.parametrize("wanted", [1, 2, 3])
-def test_conditions_of_a_failed_canary(wanted: int, does: str, slot: Slot) -> None:
+def test_conditions_of_a_failed_canary_equal_the_truth_table(wanted: int, does: str, slot: Slot) -> None:
     start = upgrading(wanted, onFailure="Rollback" if does == "paused" else does)
     given: Any = {
         "Rollback": {"rolled_back": True},
         "Pause": {"cause": "RevisionFailed", "lasting": True},
         "paused": {"cause": FAILS[slot], "lasting": True, "paused": True},
     }[does]
-    for lost, cluster in canary_is(start, slot, paused=does == "paused"):
+    for lost, cluster in canary_states(start, slot, paused=does == "paused"):
         assert wrong(cluster, rollout_facts(cluster, **given)) == [], lost
 
 
@@ -89,7 +89,9 @@ def test_conditions_of_a_failed_canary(wanted: int, does: str, slot: Slot) -> No
 @pytest.mark.parametrize("asked", [WAIT, {"maxUnavailable": 0}, {"whenNoRoom": "ReplaceInPlace"}])
 @pytest.mark.parametrize("slot", HELD)
 @pytest.mark.parametrize("wanted", [1, 2, 3])
-def test_conditions_of_a_canary_without_room(wanted: int, slot: Slot, asked: dict[str, Any], waited: int) -> None:
+def test_conditions_of_a_canary_without_room_equal_the_truth_table(
+    wanted: int, slot: Slot, asked: dict[str, Any], waited: int
+) -> None:
     start = upgrading(wanted, **asked, surgeTimeoutSeconds=DEADLINE_SECONDS + SURGE_SECONDS)
     soon = {Slot.GATED: "SchedulingGated", Slot.UNSCHEDULED: "Unschedulable"}[slot]
     given = (
@@ -97,13 +99,13 @@ def test_conditions_of_a_canary_without_room(wanted: int, slot: Slot, asked: dic
         if asked.get("whenNoRoom") == "ReplaceInPlace"
         else {"cause": "UpgradeBlocked", "lasting": waited >= DEADLINE_SECONDS}
     )
-    for lost, cluster in canary_is(start, slot, waited=waited):
+    for lost, cluster in canary_states(start, slot, waited=waited):
         assert wrong(cluster, rollout_facts(cluster, **given)) == [], lost
 
 
 @pytest.mark.parametrize("queue", [False, True], ids=["no card", "gated"])
 @pytest.mark.parametrize("wanted", [1, 2, 3])
-def test_conditions_of_a_rollout_in_place(wanted: int, queue: bool) -> None:
+def test_conditions_of_a_rollout_in_place_equal_the_truth_table(wanted: int, queue: bool) -> None:
     cluster = served(replicas=wanted, rollout={"whenNoRoom": "ReplaceInPlace"})
     cluster.cards, cluster.queue = wanted, queue
     cluster.change(model={"maxModelLen": 512})
@@ -117,12 +119,12 @@ def test_conditions_of_a_rollout_in_place(wanted: int, queue: bool) -> None:
         assert wrong(cluster, rollout_facts(cluster, in_place=True)) == []
         cluster.controllers()
     for slot in (Slot.PULLING, Slot.WARMING, Slot.SERVING, Slot.MISSING):
-        for lost, found in canary_is(cluster, slot):
+        for lost, found in canary_states(cluster, slot):
             assert wrong(found, rollout_facts(found, in_place=True)) == [], (slot, lost)
 
 
 @pytest.mark.parametrize("wanted", [1, 2, 3])
-def test_whole_rollout_in_place_reports_no_loss(wanted: int) -> None:
+def test_rollout_in_place_reports_no_lost_replica(wanted: int) -> None:
     cluster = served(replicas=wanted, rollout={"whenNoRoom": "ReplaceInPlace"})
     cluster.cards = wanted
     cluster.change(model={"maxModelLen": 512})

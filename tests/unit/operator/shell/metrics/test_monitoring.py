@@ -23,14 +23,14 @@ DOCUMENT = Path(__file__).parents[5] / "docs" / "reference" / "metrics.md"
         ("GET", "/apis", False, "get", "other"),
     ],
 )
-def test_request_is_counted_under(method: str, path: str, watch: bool, verb: str, resource: str) -> None:
+def test_request_is_counted_by_verb_and_resource(method: str, path: str, watch: bool, verb: str, resource: str) -> None:
     metrics = Metrics()
     metrics.count_request(method, path, 200, watch)
     labels = {"verb": verb, "resource": resource, "code": "200"}
     assert metrics.registry.get_sample_value("gaudi_operator_api_requests_total", labels) == 1
 
 
-def test_every_metric_is_documented_and_nothing_else() -> None:
+def test_documented_metrics_equal_the_exported_ones() -> None:
     named = {
         name.removesuffix("_total") for name in re.findall(r"^\| `(gaudi_operator_\w+)`", DOCUMENT.read_text(), re.M)
     }

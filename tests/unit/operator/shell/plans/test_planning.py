@@ -110,12 +110,12 @@ QUESTIONS: dict[str, AnyPlanQuestion] = {
 }
 
 
-async def test_answer_equals_the_one_computed_in_this_process(planner: Planner) -> None:
+async def test_answer_equals_the_directly_computed_one(planner: Planner) -> None:
     for name, question in QUESTIONS.items():
         assert await answer_of(planner, question) == compute_answer(question), name
 
 
-async def test_missing_forecast_is_an_answer(planner: Planner) -> None:
+async def test_answer_for_an_impossible_forecast_is_none(planner: Planner) -> None:
     impossible = BucketPolicy(strategy="file", file="nothing")
     assert (
         await answer_of(planner, ForecastQuestion(impossible, forecast_question(inference()).inputs, None, 9)) is None
@@ -140,7 +140,7 @@ async def test_impossible_plan_has_its_message(planner: Planner) -> None:
     ],
     ids=["time", "memory", "killed", "fault", "type", "defect"],
 )
-async def test_question_that_cannot_be_answered_is_too_expensive(
+async def test_failed_question_raises_plan_too_expensive(
     planner: Planner, question: AnyPlanQuestion, sentence: str
 ) -> None:
     with pytest.raises(PlanTooExpensive, match=sentence):
@@ -148,7 +148,7 @@ async def test_question_that_cannot_be_answered_is_too_expensive(
     assert isinstance(await answer_of(planner, FIGURES), AdmissionFigures)
 
 
-async def test_question_in_work_is_known_while_others_wait(planner: Planner) -> None:
+async def test_known_answer_is_returned_during_another_question(planner: Planner) -> None:
     await answer_of(planner, FIGURES)
     planner.ask(Key("others", "endless"), Endless(), lambda _: None)
     assert isinstance(planner.answers.get(FIGURES), AdmissionFigures)
@@ -156,7 +156,7 @@ async def test_question_in_work_is_known_while_others_wait(planner: Planner) -> 
         planner.answers.get(Endless())
 
 
-async def test_planner_stops_during_a_question() -> None:
+async def test_stopped_planner_kills_its_process() -> None:
     async with Planner(MEMORY, 60) as planner:
         await answer_of(planner, FIGURES)
         planner.ask(Key("models", "endless"), Endless(), lambda _: None)
@@ -165,7 +165,7 @@ async def test_planner_stops_during_a_question() -> None:
     assert process.returncode == -signal.SIGKILL
 
 
-def turns(*keys: str) -> list[str]:
+def serving_order(*keys: str) -> list[str]:
     """Return the order in which the resources `namespace/name` are served."""
     queue = QuestionQueue()
     for number, key in enumerate(keys):
@@ -176,13 +176,13 @@ def turns(*keys: str) -> list[str]:
     return found
 
 
-def test_namespaces_take_turns() -> None:
-    assert turns("a/1", "a/2", "a/3", "b/1", "c/1", "b/2") == ["a/1", "b/1", "c/1", "a/2", "b/2", "a/3"]
+def test_namespaces_are_served_round_robin() -> None:
+    assert serving_order("a/1", "a/2", "a/3", "b/1", "c/1", "b/2") == ["a/1", "b/1", "c/1", "a/2", "b/2", "a/3"]
 
 
-def test_resource_waits_only_for_its_last_question() -> None:
-    assert turns("a/1", "a/1", "a/1", "b/1") == ["a/1", "b/1"]
+def test_only_the_last_question_of_a_resource_is_queued() -> None:
+    assert serving_order("a/1", "a/1", "a/1", "b/1") == ["a/1", "b/1"]
 
 
 def test_empty_queue_has_no_next_resource() -> None:
-    assert turns() == []
+    assert serving_order() == []

@@ -90,7 +90,7 @@ def report(sequence: int = 1, phase: Phase = Phase.COMPILING, instance: str = "i
 
 
 @pytest.mark.parametrize(("phase", "urgent"), [(Phase.COMPILING, False), (Phase.SERVING, True)])
-def test_first_report_wakes_the_operator(pods: Pods, phase: Phase, urgent: bool) -> None:
+def test_first_report_starts_a_reconcile(pods: Pods, phase: Phase, urgent: bool) -> None:
     pods.answers["c1"] = report(phase=phase)
     pods.follow(pod())
     pods.pass_time(1)
@@ -126,7 +126,7 @@ def test_every_report_of_a_serving_pod_is_urgent(pods: Pods) -> None:
     assert [urgent for _, urgent in pods.woken] == [True, True]
 
 
-def test_unchanged_report_is_refreshed_without_a_wake_up(pods: Pods) -> None:
+def test_unchanged_report_is_refreshed_without_a_reconcile(pods: Pods) -> None:
     pods.answers["c1"] = report()
     pods.follow(pod())
     pods.pass_time(2 * WAIT + 1)
@@ -171,7 +171,7 @@ def test_report_of_another_instance_is_ignored(pods: Pods) -> None:
     assert pods.reports.latest["u"].report is None
 
 
-def test_restarted_container_may_be_another_instance(pods: Pods) -> None:
+def test_report_of_a_restarted_container_replaces_the_old_one(pods: Pods) -> None:
     pods.answers |= {"c1": report(), "c2": report(instance="i2")}
     pods.follow(pod("c1"))
     pods.pass_time(1)
@@ -213,7 +213,7 @@ def test_pod_answering_immediately_is_polled_twenty_times_a_second(pods: Pods) -
     assert len(pods.polls) <= 21
 
 
-def test_pod_answering_immediately_is_polled_less_and_less(pods: Pods) -> None:
+def test_pod_answering_immediately_is_rate_limited(pods: Pods) -> None:
     numbers = itertools.count(1)
 
     async def answer_immediately(*_: object) -> WarmupReport:
@@ -278,7 +278,7 @@ def test_warming_pods_beyond_the_connections_are_polled_within_seconds(pods: Pod
     assert max(seconds_until_received(pods, name) for name in names) <= REQUEST_INTERVAL_SECONDS + 0.5
 
 
-def test_serving_pods_leave_connections_to_a_warming_pod(pods: Pods) -> None:
+def test_serving_pods_do_not_delay_a_warming_pod(pods: Pods) -> None:
     follow_many(pods, 4, a=Phase.SERVING, b=Phase.SERVING, c=Phase.SERVING, d=Phase.SERVING, warms=Phase.COMPILING)
     assert seconds_until_received(pods, "warms") <= 0.5
 
@@ -289,7 +289,7 @@ def test_serving_pod_beyond_the_connections_is_polled_within_one_poll(pods: Pods
     assert max(seconds_until_received(pods, name) for name in names) <= WAIT + 1
 
 
-def test_unreachable_pod_is_polled_less_and_less(pods: Pods) -> None:
+def test_unreachable_pod_is_polled_with_increasing_delays(pods: Pods) -> None:
     pods.answers["c1"] = PodUnreachable("no answer")
     pods.follow(pod())
     pods.pass_time(300)
@@ -297,7 +297,7 @@ def test_unreachable_pod_is_polled_less_and_less(pods: Pods) -> None:
 
 
 @pytest.mark.parametrize(("phase", "seconds"), [(Phase.COMPILING, STARTING_WAIT_SECONDS), (Phase.SERVING, WAIT)])
-def test_poll_of_a_starting_pod_is_shorter(pods: Pods, phase: Phase, seconds: float) -> None:
+def test_starting_pod_is_polled_with_a_shorter_wait(pods: Pods, phase: Phase, seconds: float) -> None:
     pods.answers["c1"] = report(phase=phase)
     pods.follow(pod())
     pods.pass_time(100)
@@ -315,7 +315,7 @@ def test_renewal_reads_the_current_report(pods: Pods) -> None:
     assert last.since_progress_seconds == 900
 
 
-def test_renewal_accepts_no_other_instance(pods: Pods) -> None:
+def test_renewal_ignores_another_instance(pods: Pods) -> None:
     pods.answers["c1"] = report()
     pods.follow(pod())
     pods.pass_time(1)

@@ -75,7 +75,7 @@ async def test_report_with_control_characters_in_identifiers_is_unusable(ports: 
         await fetch_answered_with(ports, respond(json.dumps(spoilt).encode()))
 
 
-async def test_query_has_the_last_sequence_and_the_wait(ports: StatusPortClient) -> None:
+async def test_query_has_the_last_sequence_and_the_wait_time(ports: StatusPortClient) -> None:
     queries: list[dict[str, str]] = []
 
     async def answer(request: web.Request) -> web.Response:

@@ -72,7 +72,7 @@ def test_status_write_is_delayed_from_the_first_difference(operator: Operator) -
     assert held == [None, moment(0), moment(0), None]
 
 
-def test_start_is_over_when_all_resources_are_reconciled(operator: Operator) -> None:
+def test_operator_is_ready_after_all_resources_were_reconciled(operator: Operator) -> None:
     operator.memory.store.unlisted = {(RESOURCE, None)}
     operator.memory.answers = [AWAY]
     assert operator.controller.why_not_ready() is None
@@ -160,7 +160,7 @@ def test_snapshot_is_taken_when_the_reconcile_starts(operator: Operator) -> None
     assert pictures == [moment(10)]
 
 
-def test_reports_are_renewed_for_a_spec_changed_meanwhile(operator: Operator) -> None:
+def test_reports_are_renewed_if_the_spec_changed_while_queued(operator: Operator) -> None:
     operator.observe_objects(operator.resource)
     operator.pass_time(10)
     occupy_all_slots(operator)
@@ -178,7 +178,7 @@ def test_reports_are_renewed_for_a_spec_changed_meanwhile(operator: Operator) ->
     assert renewed == [KEY]
 
 
-def test_own_write_seen_first_in_a_watch_starts_no_reconcile(operator: Operator) -> None:
+def test_own_write_observed_before_its_response_starts_no_reconcile(operator: Operator) -> None:
     """A watch is often faster than the answer."""
     operator.observe_objects(operator.resource)
     operator.wanted = (made(),)

@@ -11,7 +11,7 @@ from tests.unit.operator.shell.memory import KEY, manifest
 from tests.unit.operator.shell.reconciled import AWAY, Operator, made
 
 
-def test_refusal_stops_the_actions_and_is_shown(operator: Operator) -> None:
+def test_refusal_stops_the_actions_and_is_in_the_status(operator: Operator) -> None:
     operator.memory.exists(manifest(SERVICE, "tiny"), seen=False)
     operator.wanted = (made(), made("other"))
     operator.observe_objects(operator.resource)
@@ -28,7 +28,7 @@ def test_refused_request_is_not_repeated_with_the_next_change(operator: Operator
     assert operator.memory.requests.count(("GET", SERVICE.path(*KEY))) == looks
 
 
-def test_refused_request_causes_no_hot_loop(operator: Operator) -> None:
+def test_refused_request_causes_no_tight_loop(operator: Operator) -> None:
     operator.memory.exists(manifest(SERVICE, "tiny"), seen=False)
     operator.wanted, operator.requeue_after = (made(),), 0.2
     operator.observe_objects(operator.resource)

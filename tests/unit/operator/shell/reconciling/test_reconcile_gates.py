@@ -74,7 +74,7 @@ def test_unanswered_gate_is_written_again(operator: Operator) -> None:
     assert gates_written(operator) == 2
 
 
-def test_report_during_a_reconcile_leads_to_another(operator: Operator) -> None:
+def test_report_during_a_reconcile_starts_another_one(operator: Operator) -> None:
     opens_gate(operator)
     decide, operator.decide = operator.decide, operator._decide
     operator.status = GaudiInferenceStatus(replicas=2)

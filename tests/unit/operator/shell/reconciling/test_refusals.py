@@ -29,7 +29,7 @@ def apply(port: int) -> Apply:
     return Apply({"kind": "Service", "metadata": {"name": "tiny"}, "spec": {"port": port}}, "it does not exist")
 
 
-def test_refused_action_is_held_back() -> None:
+def test_refused_action_is_remembered() -> None:
     refusals = Refusals()
     refusals.add(apply(1), REFUSED)
     assert refusals.find(apply(1)) is REFUSED

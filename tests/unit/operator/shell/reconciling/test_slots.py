@@ -67,7 +67,7 @@ def test_gate_reconciles_need_no_slot(line: Queue) -> None:
     assert line.began == ["a", "gate"]
 
 
-def test_resources_in_motion_go_first(line: Queue) -> None:
+def test_resources_during_a_rollout_have_precedence(line: Queue) -> None:
     line.wait("a")
     line.wait("b")
     line.wait("moves", Rank.MOTION)
@@ -75,7 +75,7 @@ def test_resources_in_motion_go_first(line: Queue) -> None:
     assert line.began == ["a", "moves", "b"]
 
 
-def test_resource_with_a_pod_change_moves_ahead(line: Queue) -> None:
+def test_resource_with_a_pod_change_has_precedence(line: Queue) -> None:
     for name in ("a", "b", "c"):
         line.wait(name)
     line.slots.promote_to_gates(Key("blue", "c"))
@@ -83,7 +83,7 @@ def test_resource_with_a_pod_change_moves_ahead(line: Queue) -> None:
     assert line.began == ["a", "c"]
 
 
-def test_hurry_without_a_waiting_reconcile_changes_nothing(line: Queue) -> None:
+def test_promotion_without_a_waiting_reconcile_has_no_effect(line: Queue) -> None:
     line.wait("a")
     line.slots.promote_to_gates(Key("blue", "a"))
     line.slots.promote_to_gates(Key("green", "b"))
@@ -91,7 +91,7 @@ def test_hurry_without_a_waiting_reconcile_changes_nothing(line: Queue) -> None:
     assert line.began == ["a"]
 
 
-def test_namespaces_take_turns(line: Queue) -> None:
+def test_slots_are_assigned_to_namespaces_round_robin(line: Queue) -> None:
     for name in ("a", "b", "c"):
         line.wait(name)
     line.wait("other", namespace="green")
@@ -100,7 +100,7 @@ def test_namespaces_take_turns(line: Queue) -> None:
 
 
 @pytest.mark.parametrize("handed_out", [False, True])
-def test_slot_of_a_cancelled_reconcile_is_not_lost(line: Queue, handed_out: bool) -> None:
+def test_slot_of_a_cancelled_reconcile_is_released(line: Queue, handed_out: bool) -> None:
     line.wait("a")
     line.wait("b")
     if handed_out:

@@ -40,11 +40,11 @@ def test_pod_changes_are_reconciled_sooner_during_a_rollout(phase: str, seconds:
 
 
 @pytest.mark.parametrize(("gate", "seconds"), [("True", 0), ("False", PODS_SECONDS)])
-def test_new_container_may_close_an_open_gate(gate: str, seconds: float) -> None:
+def test_new_container_behind_an_open_gate_is_reconciled_immediately(gate: str, seconds: float) -> None:
     assert after_change(pod(gate), pod(gate, "2"), resource(phase="Serving")) == seconds
 
 
-def test_same_container_is_not_urgent() -> None:
+def test_pod_change_with_the_same_container_is_batched() -> None:
     assert after_change(pod("True"), pod("True"), resource(phase="Serving")) == PODS_SECONDS
 
 
@@ -53,5 +53,5 @@ def test_decisive_report_is_reconciled_immediately() -> None:
 
 
 @pytest.mark.parametrize(("replicas", "seconds"), [(1, STATUS_DELAY_SECONDS), (1000, MANY_PODS_SECONDS)])
-def test_progress_is_reconciled_as_often_as_it_is_shown(replicas: int, seconds: float) -> None:
+def test_progress_is_reconciled_as_often_as_the_status_is_written(replicas: int, seconds: float) -> None:
     assert after_report(False, resource(replicas=replicas)) == seconds

@@ -35,7 +35,7 @@ def test_urgent_change_ends_the_wait() -> None:
     assert waited(60, lambda worker: worker.wake(0)) == 0
 
 
-def test_own_write_alone_ends_no_wait() -> None:
+def test_own_write_alone_does_not_end_the_wait() -> None:
     assert waited(60, lambda worker: worker.wake(0, 7), lambda worker: worker.ignore([7])) == 60
 
 

@@ -110,7 +110,7 @@ JSON = st.recursive(
     st.booleans(),
     st.sampled_from([None, 1]),
 )
-async def test_streamed_list_equals_one_parsed_at_once(
+async def test_streamed_list_equals_the_completely_parsed_one(
     items: list[Any], fields: Object, size: int, first: bool, indent: int | None
 ) -> None:
     whole = {"items": items, **fields} if first else {**fields, "items": items}

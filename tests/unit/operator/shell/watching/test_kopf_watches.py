@@ -18,7 +18,7 @@ def session() -> WatchSession:
     return WatchSession(Metrics(), lambda _: None, lambda *_: None)
 
 
-def test_nothing_is_idle_before_the_first_watch() -> None:
+def test_idle_time_is_zero_before_the_first_watch() -> None:
     assert session().idle_seconds() == 0
 
 

@@ -126,7 +126,7 @@ async def test_pages_are_joined_into_one_list() -> None:
     assert "labelSelector" in server.requests[0]
 
 
-def test_retries_slow_down_and_never_end() -> None:
+def test_retry_delays_increase_to_two_seconds_and_never_end() -> None:
     assert list(islice(RetryDelays(), 6)) == [0.2, 0.5, 1.0, 2.0, 2.0, 2.0]
 
 

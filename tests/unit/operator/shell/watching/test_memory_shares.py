@@ -35,7 +35,7 @@ def test_full_share_is_logged_once_until_it_is_empty(caplog: pytest.LogCaptureFi
     assert caplog.messages[1:] == [ignored("16", "ConfigMap")]
 
 
-def test_pods_have_their_own_share(caplog: pytest.LogCaptureFixture) -> None:
+def test_pods_have_a_separate_share(caplog: pytest.LogCaptureFixture) -> None:
     shares = MemoryShares()
     assert shares.take(KEY, POD, "a", PODS_BYTES)
     assert shares.take(KEY, SERVICE, "b", SHARE_BYTES)
@@ -43,7 +43,7 @@ def test_pods_have_their_own_share(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.messages == [ignored("64", "Pod")]
 
 
-def test_uncounted_object_gives_nothing_back() -> None:
+def test_uncounted_object_does_not_free_memory() -> None:
     shares = MemoryShares()
     shares.give_back(SERVICE, "unknown")
     assert not shares.take(None, SERVICE, "a", SHARE_BYTES + 1)
@@ -73,7 +73,7 @@ def test_deletions_of_ten_thousand_objects_are_remembered() -> None:
     assert store.put(manifest(SERVICE, "0", 1, "r")) == KEY
 
 
-def large(name: str, owner: str, version: int = 1) -> dict[str, Any]:
+def large_object(name: str, owner: str, version: int = 1) -> dict[str, Any]:
     """Return an object with a quarter of a resource's share."""
     return manifest(CONTROLLER_REVISION, name, version, owner, data={"x": "x" * (SHARE_BYTES // 4 - 5000)})
 
@@ -85,7 +85,7 @@ def revisions(store: Store) -> set[str]:
 
 
 def test_objects_beyond_the_share_of_a_resource_are_dropped() -> None:
-    store = store_of(manifest(RESOURCE, "r", 1), *(large(name, "r") for name in "abcde"))
+    store = store_of(manifest(RESOURCE, "r", 1), *(large_object(name, "r") for name in "abcde"))
     assert revisions(store) == set("abcd")
     # Pods and other resources have separate shares, so they are still accepted.
     assert store.put(manifest(POD, "p", 1, "mine")) == KEY
@@ -97,36 +97,40 @@ def test_object_outgrowing_the_share_is_dropped() -> None:
     assert revisions(store) == set()
 
 
-def test_new_resource_takes_its_objects_from_the_common_share() -> None:
-    store = store_of(*(large(name, "r") for name in "abcd"), manifest(RESOURCE, "r", 1))
-    stray = large("stray", "forged")
+def test_objects_of_a_new_resource_free_the_common_share() -> None:
+    store = store_of(*(large_object(name, "r") for name in "abcd"), manifest(RESOURCE, "r", 1))
+    stray = large_object("stray", "forged")
     assert store.put(stray) == KEY
     assert store.find(stray) is not None
 
 
-def test_object_is_counted_once_and_given_back() -> None:
-    store = store_of(manifest(RESOURCE, "r", 1), *(large(name, "r") for name in "abcd"), large("a", "r", 2))
+def test_object_is_counted_once_and_freed_after_deletion() -> None:
+    store = store_of(
+        manifest(RESOURCE, "r", 1), *(large_object(name, "r") for name in "abcd"), large_object("a", "r", 2)
+    )
     assert revisions(store) == set("abcd")
-    store.remove(large("b", "r", 3))
-    store.put(large("e", "r"))
+    store.remove(large_object("b", "r", 3))
+    store.put(large_object("e", "r"))
     assert revisions(store) == set("acde")
 
 
 def test_objects_without_a_resource_share_one_share() -> None:
     store = Store()
     for number in range(8):
-        stray = large(str(number), "r")
+        stray = large_object(str(number), "r")
         stray["metadata"]["labels"][NAME_LABEL] = f"nothing-{number}"
         assert bool(store.put(stray)) is (number < 4)
 
 
 def test_objects_with_another_owner_do_not_use_the_resources_share() -> None:
-    store = store_of(manifest(RESOURCE, "r", 1), *(large(name, "forged") for name in "abcde"), large("mine", "r"))
+    store = store_of(
+        manifest(RESOURCE, "r", 1), *(large_object(name, "forged") for name in "abcde"), large_object("mine", "r")
+    )
     assert revisions(store) == {"mine"}
 
 
 def test_object_seen_before_its_resource_belongs_to_it() -> None:
-    store = store_of(*(large(name, "r") for name in "abcd"), manifest(RESOURCE, "r", 1))
+    store = store_of(*(large_object(name, "r") for name in "abcd"), manifest(RESOURCE, "r", 1))
     assert revisions(store) == set("abcd")
     store.put(manifest(CONTROLLER_REVISION, "stray", 1, "forged"))
     assert store.get(KEY, CONTROLLER_REVISION, "controllerrevisions-stray") is not None
@@ -138,7 +142,7 @@ def test_objects_outliving_their_resources_share_one_share() -> None:
         resource = manifest(RESOURCE, name, 1)
         store.put(resource)
         for number in range(4):
-            store.put(large(f"{name}{number}", name))
+            store.put(large_object(f"{name}{number}", name))
         store.remove({**resource, "metadata": {**resource["metadata"], "resourceVersion": "2"}})
-    left = (store.find(large(f"{name}{number}", name)) for name in "abc" for number in range(4))
+    left = (store.find(large_object(f"{name}{number}", name)) for name in "abc" for number in range(4))
     assert sum(each is not None for each in left) == 4

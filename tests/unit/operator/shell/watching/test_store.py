@@ -46,7 +46,7 @@ def take_list(store: Store, kind: Kind, namespace: str | None, objects: list[dic
     return news | set(store.end_list(kind, namespace, {each["metadata"]["uid"] for each in objects}, version))
 
 
-def test_newer_version_replaces_and_wakes_the_resource() -> None:
+def test_newer_version_replaces_the_object_and_requeues_its_resource() -> None:
     store = store_of(manifest(SERVICE, "s", 1, "r"))
     assert store.put(manifest(SERVICE, "s", 2, "r", spec="new")) == KEY
     service = store.get(KEY, SERVICE, "services-s")
@@ -95,7 +95,7 @@ def test_relabelled_object_moves_to_the_other_resource() -> None:
     assert store.get(Key("ns", "other"), SERVICE, "services-s") is not None
 
 
-def test_version_without_changes_wakes_no_resource() -> None:
+def test_version_without_changes_requeues_no_resource() -> None:
     store = store_of(manifest(REPLICA_SET, "s", 9, "r", status={"replicas": 1}))
     assert store.put(manifest(REPLICA_SET, "s", 10, "r", status={"replicas": 2})) is None
     assert store.put(manifest(REPLICA_SET, "s", 9, "r", spec="old")) is None
@@ -142,7 +142,7 @@ def test_sweep_of_one_namespace_keeps_objects_of_others() -> None:
     assert store.sweep(POD, "elsewhere", set(), version=10) == set()
 
 
-def test_no_resource_is_woken_before_every_kind_is_listed() -> None:
+def test_no_resource_is_requeued_before_every_kind_is_listed() -> None:
     store = Store()
     store.unlisted = {(RESOURCE, None), (SERVICE, None)}
     assert not take_list(store, RESOURCE, None, [manifest(RESOURCE, "r", 1)], version=10)
@@ -151,28 +151,28 @@ def test_no_resource_is_woken_before_every_kind_is_listed() -> None:
     assert not store.unlisted
 
 
-def test_empty_last_list_wakes_all_resources() -> None:
+def test_empty_last_list_requeues_all_resources() -> None:
     store = Store()
     store.unlisted = {(RESOURCE, None), (SERVICE, None)}
     take_list(store, RESOURCE, None, [manifest(RESOURCE, "r", 1)], version=10)
     assert list(take_list(store, SERVICE, None, [], version=10)) == [KEY]
 
 
-def test_every_namespace_has_its_own_list() -> None:
+def test_every_namespace_has_a_separate_list() -> None:
     store = Store()
     store.unlisted = {(RESOURCE, "ns"), (RESOURCE, "other")}
     assert not take_list(store, RESOURCE, "ns", [manifest(RESOURCE, "r", 1)], version=10)
     assert list(take_list(store, RESOURCE, "other", [], version=10)) == [KEY]
 
 
-def test_same_list_again_completes_nothing() -> None:
+def test_repeated_list_does_not_complete_the_first_lists() -> None:
     store = Store()
     store.unlisted = {(RESOURCE, None), (SERVICE, None)}
     for version in (10, 11):
         assert not take_list(store, RESOURCE, None, [manifest(RESOURCE, "r", 1)], version=version)
 
 
-def test_later_list_wakes_only_changed_resources() -> None:
+def test_later_list_requeues_only_changed_resources() -> None:
     store = store_of(manifest(RESOURCE, "r", 1), manifest(POD, "gone", 3, "mine"))
     assert take_list(store, RESOURCE, None, [manifest(RESOURCE, "r", 1)], version=10) == set()
     assert take_list(store, RESOURCE, None, [manifest(RESOURCE, "r", 2, spec="new")], version=11) == {KEY}

@@ -181,30 +181,30 @@ def test_version_without_other_changes_is_recognized() -> None:
 
 
 @pytest.mark.parametrize("field", ["status", "data", "immutable"])
-def test_change_of_any_field_is_a_difference(field: str) -> None:
+def test_change_of_any_field_is_detected(field: str) -> None:
     one, other = read(RESOURCE, 1, **{field: {"a": "b"}}), read(RESOURCE, 2, **{field: {"a": "c"}})
     assert not same_but_for_version(trim_object(RESOURCE, one), trim_object(RESOURCE, other))
 
 
-def test_another_annotation_is_a_difference() -> None:
+def test_change_of_an_annotation_is_detected() -> None:
     one, two = read(RESOURCE, 1), read(RESOURCE, 2)
     two["metadata"]["annotations"] = {"a": "b"}
     assert not same_but_for_version(trim_object(RESOURCE, one), trim_object(RESOURCE, two))
 
 
-def as_sent(manifest: dict[str, Any]) -> bytes:
+def api_server_json(manifest: dict[str, Any]) -> bytes:
     """Return the JSON of the API server, which has no spaces."""
     return json.dumps(manifest, separators=(",", ":")).encode()
 
 
 def test_trimmed_json_equals_the_trimmed_object() -> None:
     pod = read(POD, spec={"containers": [_PROBE], "nodeName": "n"}, status={"phase": "Running"})
-    assert read_trimmed(POD, as_sent(pod)) == trim_object(POD, pod)
+    assert read_trimmed(POD, api_server_json(pod)) == trim_object(POD, pod)
 
 
 def test_malformed_object_is_kept_unchanged() -> None:
     strange = read(POD, spec={"containers": "none"})
-    assert read_trimmed(POD, as_sent(strange)) == trim_object(POD, strange) == strange
+    assert read_trimmed(POD, api_server_json(strange)) == trim_object(POD, strange) == strange
 
 
 @pytest.mark.parametrize("text", [b"{", b"5", b"\xff"])
@@ -225,7 +225,7 @@ def test_content_of_a_config_map_is_a_digest() -> None:
     assert len(found["data"]["other"]) == 64
 
 
-def test_unread_annotation_of_a_resource_is_a_change() -> None:
+def test_change_of_an_unread_annotation_is_detected() -> None:
     kept = []
     for value in ("now", "again"):
         resource = read(RESOURCE)

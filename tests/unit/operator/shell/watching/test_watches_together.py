@@ -119,7 +119,7 @@ async def watching(server: Server, namespaces: Collection[str], kinds: Collectio
             await asyncio.gather(task, return_exceptions=True)
 
 
-def some(kind: Kind, name: str, version: int, namespace: str = "blue") -> dict[str, Any]:
+def object_in(kind: Kind, name: str, version: int, namespace: str = "blue") -> dict[str, Any]:
     metadata = {"name": name, "namespace": namespace, "uid": f"uid-of-{name}", "resourceVersion": str(version)}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
 
@@ -127,7 +127,7 @@ def some(kind: Kind, name: str, version: int, namespace: str = "blue") -> dict[s
 async def test_children_are_listed_after_resources_and_all_are_watched() -> None:
     server, kinds = Server(), (RESOURCE, SERVICE, CLASS)
     for kind, path in ((RESOURCE, RESOURCE.path("blue")), (SERVICE, SERVICE.path("blue")), (CLASS, CLASS.path(None))):
-        server.lists[path].append(some(kind, "tiny", 5))
+        server.lists[path].append(object_in(kind, "tiny", 5))
     async with watching(server, ("blue",), kinds) as shown:
         await shown.until(("started", None))
         async with asyncio.timeout(20):
@@ -137,11 +137,11 @@ async def test_children_are_listed_after_resources_and_all_are_watched() -> None
         await shown.until(("listed", "GaudiInference tiny 5"), ("end", (RESOURCE, "blue", ["uid-of-tiny"], 7)))
         ends = [("end", (SERVICE, "blue", {"uid-of-tiny"}, 7)), ("end", (CLASS, None, {"uid-of-tiny"}, 7))]
         await shown.until(*ends, ("seen", "Service tiny 5"), ("seen", "GaudiInferenceClass tiny 5"))
-        server.send(RESOURCE.path("blue"), "MODIFIED", some(RESOURCE, "tiny", 8))
-        server.send(SERVICE.path("blue"), "ADDED", some(SERVICE, "new", 9))
+        server.send(RESOURCE.path("blue"), "MODIFIED", object_in(RESOURCE, "tiny", 8))
+        server.send(SERVICE.path("blue"), "ADDED", object_in(SERVICE, "new", 9))
         await shown.until(("seen", "GaudiInference tiny 8"), ("seen", "Service new 9"))
-        server.send(RESOURCE.path("blue"), "DELETED", some(RESOURCE, "tiny", 10))
-        server.send(SERVICE.path("blue"), "DELETED", some(SERVICE, "new", 11))
+        server.send(RESOURCE.path("blue"), "DELETED", object_in(RESOURCE, "tiny", 10))
+        server.send(SERVICE.path("blue"), "DELETED", object_in(SERVICE, "new", 11))
         await shown.until(("deleted", "GaudiInference tiny 10"), ("deleted", "Service new 11"))
     watches = {path: query for path, query in server.requests if "watch" in query}
     assert {path: query["resourceVersion"] for path, query in watches.items()} == {
@@ -152,7 +152,7 @@ async def test_children_are_listed_after_resources_and_all_are_watched() -> None
     assert {query["timeoutSeconds"] for query in watches.values()} == {"300"}
 
 
-async def test_without_namespaces_each_kind_is_watched_in_all() -> None:
+async def test_each_kind_is_watched_in_all_namespaces_by_default() -> None:
     server = Server()
     server.resources_may_be_listed.set()
     async with watching(server, (), (RESOURCE, SERVICE)) as shown:

@@ -64,7 +64,7 @@ def cost(pod: Object, removed_first: bool) -> SetDeletionCost:
     return SetDeletionCost(pod["metadata"]["name"], pod["metadata"]["uid"], "r", removed_first, "it goes")
 
 
-def asking_for(port: int) -> Apply:
+def apply_port(port: int) -> Apply:
     return Apply(manifest(SERVICE, "tiny", spec={"port": port}), "another port")
 
 
@@ -80,7 +80,7 @@ async def test_missing_object_is_removed_from_the_store(memory: Memory, writer: 
     assert memory.store.get(KEY, SERVICE, "tiny") is None
 
 
-async def test_deletion_keeps_a_successor_with_the_same_name(memory: Memory, writer: Writer, service: Object) -> None:
+async def test_deletion_keeps_a_new_object_with_the_same_name(memory: Memory, writer: Writer, service: Object) -> None:
     successor = memory.replace(service)
     with pytest.raises(Transient):
         await writer.perform(KEY, deletion(service))
@@ -93,7 +93,7 @@ async def test_object_missing_from_the_store_is_deleted(memory: Memory, writer: 
     assert memory.api.get("Service", "tiny") is None
 
 
-async def test_deletion_leaves_pods_to_the_garbage_collector(memory: Memory, writer: Writer, service: Object) -> None:
+async def test_deletion_uses_background_propagation(memory: Memory, writer: Writer, service: Object) -> None:
     await writer.perform(KEY, deletion(service))
     [(_, options)] = memory.queries
     assert options["propagationPolicy"] == "Background"
@@ -165,13 +165,13 @@ async def test_deletion_cost_is_not_set_on_a_successor(memory: Memory, writer: W
 
 
 async def test_answer_is_stored_before_the_watch_event(memory: Memory, writer: Writer, service: Object) -> None:
-    await writer.perform(KEY, asking_for(2))
+    await writer.perform(KEY, apply_port(2))
     assert memory.store.get(KEY, SERVICE, "tiny") == memory.api.get("Service", "tiny")
     assert memory.api.objects["Service", "tiny"]["spec"] == {"port": 2}
 
 
 async def test_known_object_is_applied_without_a_read(memory: Memory, writer: Writer, service: Object) -> None:
-    await writer.perform(KEY, asking_for(2))
+    await writer.perform(KEY, apply_port(2))
     assert [method for method, _ in memory.requests] == ["PATCH"]
 
 
@@ -185,7 +185,7 @@ async def test_child_is_created_in_the_namespace_of_its_resource(memory: Memory,
 
 async def test_each_purpose_has_its_field_manager_with_force(memory: Memory, writer: Writer, pod: Object) -> None:
     resource = memory.resource()
-    await writer.perform(KEY, asking_for(1))
+    await writer.perform(KEY, apply_port(1))
     await writer.perform(KEY, gate(pod))
     await writer.perform(KEY, cost(pod, removed_first=True))
     await writer.show(resource, GaudiInferenceStatus(replicas=1))
@@ -206,7 +206,7 @@ async def test_write_has_kind_name_and_uid(memory: Memory, writer: Writer, pod: 
 
 async def test_foreign_fields_are_kept(memory: Memory, writer: Writer, service: Object) -> None:
     memory.exists({**service, "spec": {"port": 1, "clusterIP": "10.0.0.1"}})
-    await writer.perform(KEY, asking_for(2))
+    await writer.perform(KEY, apply_port(2))
     assert memory.api.objects["Service", "tiny"]["spec"] == {"port": 2, "clusterIP": "10.0.0.1"}
 
 
@@ -215,7 +215,7 @@ async def test_foreign_object_with_the_name_is_not_adopted(memory: Memory, write
     memory.resource()
     foreign = memory.exists(manifest(SERVICE, "tiny", spec={"port": 9}), seen=seen)
     with pytest.raises(Stalled) as refused:
-        await writer.perform(KEY, asking_for(1))
+        await writer.perform(KEY, apply_port(1))
     assert refused.value.reason == "NameTaken"
     assert memory.api.get("Service", "tiny") == foreign
 
@@ -223,7 +223,7 @@ async def test_foreign_object_with_the_name_is_not_adopted(memory: Memory, write
 async def test_successor_of_an_own_object_is_not_adopted(memory: Memory, writer: Writer, service: Object) -> None:
     successor = memory.replace(service, spec={"port": 9})
     with pytest.raises(Transient):
-        await writer.perform(KEY, asking_for(2))
+        await writer.perform(KEY, apply_port(2))
     assert memory.api.get("Service", "tiny") == successor
 
 
@@ -242,13 +242,13 @@ async def test_status_has_no_control_characters(memory: Memory, writer: Writer) 
 
 async def test_unobserved_own_object_is_applied(memory: Memory, writer: Writer) -> None:
     memory.exists(manifest(SERVICE, "tiny", memory.resource(), spec={"port": 9}), seen=False)
-    await writer.perform(KEY, asking_for(1))
+    await writer.perform(KEY, apply_port(1))
     assert memory.api.objects["Service", "tiny"]["spec"] == {"port": 1}
 
 
-async def test_new_object_takes_one_request(memory: Memory, writer: Writer) -> None:
+async def test_new_object_is_created_with_one_request(memory: Memory, writer: Writer) -> None:
     memory.resource()
-    await writer.perform(KEY, asking_for(1))
+    await writer.perform(KEY, apply_port(1))
     assert [method for method, _ in memory.requests] == ["PATCH"]
     assert memory.store.get(KEY, SERVICE, "tiny") == memory.api.get("Service", "tiny")
 
@@ -257,7 +257,7 @@ async def test_create_is_retried_when_the_name_is_free_again(memory: Memory, wri
     memory.resource()
     memory.answers = [ApiResponse(409, b'{"reason": "Conflict"}')]
     with pytest.raises(Transient):
-        await writer.perform(KEY, asking_for(1))
+        await writer.perform(KEY, apply_port(1))
     assert memory.api.get("Service", "tiny") is None
 
 
@@ -265,7 +265,7 @@ async def test_other_create_error_does_not_read_the_owner(memory: Memory, writer
     memory.resource()
     memory.answers = [ApiResponse(503, b"{}")]
     with pytest.raises(Transient):
-        await writer.perform(KEY, asking_for(1))
+        await writer.perform(KEY, apply_port(1))
     assert [method for method, _ in memory.requests] == ["PATCH"]
 
 
@@ -278,7 +278,7 @@ async def test_no_child_is_created_for_a_deleted_resource(memory: Memory, writer
     else:
         memory.api.remove(resource["kind"], "tiny")
     with pytest.raises(Waiting) as waiting:
-        await writer.check_still_exists(KEY, [asking_for(1)])
+        await writer.check_still_exists(KEY, [apply_port(1)])
     assert waiting.value.reason == "ResourceGone"
     assert waiting.value.seconds == GONE_SECONDS
     assert str(waiting.value).endswith(" was deleted: no more objects are created for it.")
@@ -287,26 +287,26 @@ async def test_no_child_is_created_for_a_deleted_resource(memory: Memory, writer
 async def test_no_child_is_created_after_an_unobserved_deletion(memory: Memory, writer: Writer) -> None:
     memory.store.remove(memory.resource())
     with pytest.raises(Waiting):
-        await writer.check_still_exists(KEY, [asking_for(1)])
+        await writer.check_still_exists(KEY, [apply_port(1)])
 
 
 async def test_resource_that_lost_a_child_is_read_once(memory: Memory, writer: Writer) -> None:
     memory.resource()
     memory.store.mark_maybe_deleted(SERVICE, KEY)
-    await writer.check_still_exists(KEY, [asking_for(1)])
-    await writer.check_still_exists(KEY, [asking_for(1)])
+    await writer.check_still_exists(KEY, [apply_port(1)])
+    await writer.check_still_exists(KEY, [apply_port(1)])
     assert [method for method, _ in memory.requests] == ["GET"]
 
 
 async def test_new_resource_is_not_read(memory: Memory, writer: Writer) -> None:
     memory.resource()
-    await writer.check_still_exists(KEY, [asking_for(1)])
+    await writer.check_still_exists(KEY, [apply_port(1)])
     assert not memory.requests
 
 
 async def test_resource_is_not_read_for_a_change(memory: Memory, writer: Writer, service: Object) -> None:
     memory.store.mark_maybe_deleted(SERVICE, KEY)
-    await writer.check_still_exists(KEY, [asking_for(2), deletion(service)])
+    await writer.check_still_exists(KEY, [apply_port(2), deletion(service)])
     assert not memory.requests
 
 

@@ -63,7 +63,7 @@ async def test_repeated_event_becomes_a_series(publishing: Publishing) -> None:
     assert event["series"]["count"] == 3
 
 
-async def test_different_event_starts_its_own_series(publishing: Publishing) -> None:
+async def test_different_event_starts_a_new_series(publishing: Publishing) -> None:
     assert len(await publishing.publish(STARTED, Event("Normal", "RolloutStarted", "revision c"))) == 2
 
 
@@ -160,14 +160,14 @@ def test_last_events_of_a_flood_are_published(flooded: Flooded) -> None:
     assert "word 99" in flooded.notes(flooded.flooding)
 
 
-def test_flood_of_one_resource_delays_no_other(flooded: Flooded) -> None:
+def test_flood_of_one_resource_does_not_delay_others(flooded: Flooded) -> None:
     flooded.flood(100)
     flooded.tell()
     flooded.pass_time(0.1)
     assert flooded.notes(flooded.other) == ["revision b"]
 
 
-async def test_long_names_fit_an_event() -> None:
+async def test_long_names_are_shortened_in_events() -> None:
     made = Publishing()
     long = "n" * 253
     made.resource = {**made.resource, "metadata": {**made.resource["metadata"], "name": long}}

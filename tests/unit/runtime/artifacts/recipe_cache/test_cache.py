@@ -60,7 +60,7 @@ async def test_first_start_reports_an_empty_cache(site: Site) -> None:
     )
 
 
-async def test_nothing_is_compiled_in_the_shared_folder(site: Site) -> None:
+async def test_shared_folder_contains_only_entries_marks_and_the_lock(site: Site) -> None:
     site.start("a")
     entry = Entry(site.shared, site.key())
     assert {each.name for each in site.shared.iterdir()} == {entry.folder.name, site.mark(entry).name, "lock"}
@@ -157,7 +157,7 @@ async def test_damaged_entry_leaves_no_files_on_the_pods_disk(site: Site) -> Non
     assert files_below(site.disk("b"), lambda _: False, lambda: None) == {}
 
 
-async def test_restarted_container_keeps_its_recipes_and_gets_new_ones(site: Site) -> None:
+async def test_restarted_container_adds_recipes_of_other_pods(site: Site) -> None:
     site.start("a")
     policy = site.config("b").bucketing
     wider = policy.model_copy(update={"prompt": policy.prompt.model_copy(update={"query": linear(64, 512)})})
@@ -166,7 +166,7 @@ async def test_restarted_container_keeps_its_recipes_and_gets_new_ones(site: Sit
     assert (again.prompt.cached, shared_recipes(again).outcome) == (8, HIT)
 
 
-async def test_second_start_with_the_same_plan_writes_nothing(site: Site) -> None:
+async def test_start_with_a_cached_plan_does_not_write_the_manifest(site: Site) -> None:
     site.start("a")
     site.start("b")
     manifest = Entry(site.shared, site.key()).folder / "manifest"
@@ -175,7 +175,7 @@ async def test_second_start_with_the_same_plan_writes_nothing(site: Site) -> Non
     assert (manifest.stat().st_mtime_ns, manifest.stat().st_ino) == before
 
 
-async def test_start_neither_waits_nor_writes_while_another_process_writes(site: Site) -> None:
+async def test_start_skips_the_write_if_the_volume_is_locked(site: Site) -> None:
     with (site.shared / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert shared_recipes(site.start("a")).outcome is RecipeOutcome.SEEDING
@@ -189,7 +189,7 @@ async def test_missing_folder_is_a_miss_with_a_reason(site: Site) -> None:
     assert f" {site.shared} (" in (shared_recipes(report).reason or "")
 
 
-async def test_recipes_that_exceed_the_disk_are_miss_with_reason(site: Site) -> None:
+async def test_other_recipes_in_use_above_the_limit_are_a_miss(site: Site) -> None:
     taken = site.put("used", b"x" * 50, days_ago=0)
     with site.mark(taken).open() as mark:
         fcntl.flock(mark, fcntl.LOCK_SH)
@@ -224,7 +224,7 @@ async def test_leftovers_of_a_killed_cleaner_are_removed(site: Site) -> None:
     assert not list(site.shared.glob("*.gone"))
 
 
-async def test_files_that_are_not_entries_are_kept(site: Site) -> None:
+async def test_folders_that_are_not_entries_are_kept(site: Site) -> None:
     for name in ("lost+found", "notes"):
         (site.shared / name).mkdir()
         os.utime(site.shared / name, (0, 0))
@@ -232,7 +232,7 @@ async def test_files_that_are_not_entries_are_kept(site: Site) -> None:
     assert {"lost+found", "notes"} <= {each.name for each in site.shared.iterdir()}
 
 
-async def test_image_recipes_are_used_if_the_volume_has_none(site: Site, tmp_path: Path) -> None:
+async def test_image_recipes_are_used_if_the_volume_is_empty(site: Site, tmp_path: Path) -> None:
     site.start("a")
     seed = site.shared.rename(tmp_path / "image")
     site.shared.mkdir()
@@ -267,7 +267,7 @@ async def test_long_reason_is_cut_to_the_limit_of_reports(site: Site) -> None:
     assert len(shared_recipes(site.start("a", seed="/missing" * 300)).reason or "") == 2048
 
 
-async def test_nothing_is_shared_without_warm_up(site: Site) -> None:
+async def test_disabled_warm_up_writes_no_recipes(site: Site) -> None:
     assert site.start("a", warmup=WarmupConfig(enabled=False)).shared_recipes is None
     assert list(site.shared.iterdir()) == []
 
@@ -280,7 +280,7 @@ async def test_stop_during_the_copy_ends_the_start(site: Site) -> None:
         start_engine(site.config("b"), ReportBoard("0" * 64), stop)
 
 
-async def test_recipes_that_exceed_the_volume_are_not_added_with_reason(site: Site) -> None:
+async def test_recipes_that_exceed_the_volume_are_reported_and_not_added(site: Site) -> None:
     site.start("a", limit=100)
     compiled(site, "b", "large", 101)
     other = site.put("other", b"y", days_ago=0.5)

@@ -41,7 +41,7 @@ def test_least_recently_used_entry_is_removed_first() -> None:
     assert found == ["c", "b"]
 
 
-def test_entry_needed_by_no_revision_is_removed_despite_free_space() -> None:
+def test_unneeded_entry_is_removed_despite_free_space() -> None:
     assert to_remove([entry("a", needed=False), entry("b")], room=100, max_age_seconds=30 * DAY) == ["a"]
 
 
@@ -49,7 +49,7 @@ def test_entry_without_a_revision_stays_while_in_use() -> None:
     assert to_remove([entry("a", needed=False, in_use=True)], room=100, max_age_seconds=30 * DAY) == []
 
 
-def test_entry_of_a_recent_start_stays_even_if_not_needed() -> None:
+def test_unneeded_entry_of_a_recent_start_is_kept() -> None:
     fresh = entry("a", days=SETTLING_SECONDS / DAY, needed=False)
     assert to_remove([fresh], room=100, max_age_seconds=30 * DAY) == []
 
@@ -60,7 +60,7 @@ def test_unneeded_entries_are_removed_before_older_needed_ones() -> None:
 
 
 @given(ENTRIES, st.integers(0, 400), st.floats(0, 100))
-def test_remaining_entries_fit_or_are_in_use(entries: list[Kept], room: int, max_age: float) -> None:
+def test_remaining_entries_fit_the_volume_or_are_in_use(entries: list[Kept], room: int, max_age: float) -> None:
     gone = to_remove(entries, room, max_age)
     left = [each for each in entries if each.name not in gone]
     assert not any(each.in_use for each in entries if each.name in gone)

@@ -32,11 +32,11 @@ def killed_at(step: int) -> Alive:
     """Raise Killed at the given call."""
     calls = iter(range(step))
 
-    def look() -> None:
+    def raise_when_killed() -> None:
         if next(calls, None) is None:
             raise Killed
 
-    return look
+    return raise_when_killed
 
 
 def make_recipes(folder: Path, **contents: str) -> Manifest:
@@ -73,7 +73,7 @@ def test_next_writer_removes_leftovers_of_a_killed_one(entry: Entry, tmp_path: P
     assert not list(entry.folder.glob("manifest.*"))
 
 
-def test_copied_files_are_executable(entry: Entry, tmp_path: Path) -> None:
+def test_copied_files_keep_their_mode(entry: Entry, tmp_path: Path) -> None:
     (tmp_path / "disk" / "code").mkdir(parents=True)
     (tmp_path / "disk" / "code" / "tool").touch(mode=0o755)
     manifest = make_recipes(tmp_path / "disk", a="one")
@@ -100,7 +100,7 @@ def test_manifest_above_the_size_limit_is_not_read(entry: Entry) -> None:
         entry.read()
 
 
-def test_links_are_not_recipes(tmp_path: Path) -> None:
+def test_symbolic_links_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("x")
     (tmp_path / "disk").mkdir()
     (tmp_path / "disk" / "link").symlink_to(tmp_path / "secret")

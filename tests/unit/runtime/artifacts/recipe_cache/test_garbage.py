@@ -73,9 +73,7 @@ async def test_unreadable_mark_keeps_only_its_entry(site: Site, monkeypatch: pyt
     assert (foreign.folder.exists(), forgotten.folder.exists()) == (True, False)
 
 
-async def test_pod_that_cannot_read_the_kept_revisions_removes_nothing(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_pod_with_unreadable_kept_revisions_removes_no_entry(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     forgotten = site.put("forgotten", b"x", HALF_A_DAY, OLD)
     site.kept_revisions.write_text("{")
     monkeypatch.setenv(REVISION_VARIABLE, "new")
@@ -98,7 +96,9 @@ async def test_start_without_a_revision_marks_its_entry_without_a_user(
 
 
 @pytest.mark.parametrize(("user", "days"), [(NEW, HALF_A_DAY), (OLD, A_MINUTE)], ids=["needed", "just now"])
-async def test_valid_mark_stays(site: Site, monkeypatch: pytest.MonkeyPatch, user: User, days: float) -> None:
+async def test_mark_of_a_needed_or_recent_entry_is_kept(
+    site: Site, monkeypatch: pytest.MonkeyPatch, user: User, days: float
+) -> None:
     entry = site.put("marked", b"x", days, user)
     start(site, monkeypatch, "new", "new")
     assert site.mark(entry, user).exists()

@@ -45,7 +45,7 @@ def test_manifest_reads_back_as_written(files: dict[str, StoredFile]) -> None:
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(RecipeKey)])
-def test_entry_of_another_key_is_foreign(field: str) -> None:
+def test_manifest_with_another_key_is_refused(field: str) -> None:
     text = manifest_text(manifest(), replace(KEY, **{field: "another"}))
     with pytest.raises(EntryUnusable, match=r"^it is for another software, card, model, dtype or parallelism$"):
         parse_manifest(text, KEY)
@@ -77,7 +77,7 @@ def test_any_text_is_a_manifest_or_unusable(text: str) -> None:
     [({"format": 2}, "its manifest has another form"), ({"journal": "no journal"}, "its journal is unusable")],
     ids=["form", "journal"],
 )
-def test_valid_json_that_is_no_manifest_gives_a_reason(changes: dict[str, object], why: str) -> None:
+def test_json_that_is_no_manifest_is_refused_with_a_reason(changes: dict[str, object], why: str) -> None:
     whole = json.loads(manifest_text(manifest(), KEY).partition("\n")[2])
     body = json.dumps({**whole, **changes})
     with pytest.raises(EntryUnusable, match=why):
@@ -93,7 +93,7 @@ def test_valid_json_that_is_no_manifest_gives_a_reason(changes: dict[str, object
     ],
     ids=["seconds", "content", "step"],
 )
-def test_only_new_files_and_steps_count_as_changes(other: Manifest, is_news: bool) -> None:
+def test_manifests_differ_by_files_and_steps_but_not_seconds(other: Manifest, is_news: bool) -> None:
     assert manifest(a=stored("a")).matches(other) is not is_news
 
 

@@ -85,7 +85,7 @@ async def test_entry_with_a_missing_file_is_read_twice(site: Site, store: StoreS
     assert sum(path.endswith("/manifest") for path, _ in store.requests) == 2
 
 
-async def test_recipes_of_another_key_under_our_digest_are_ignored(site: Site, store: StoreState) -> None:
+async def test_manifest_of_another_key_under_our_digest_is_ignored(site: Site, store: StoreState) -> None:
     foreign = Entry(site.shared, replace(site.key(), model="other"))
     mine = store.folder / site.key().digest
     site.put("other", b"x", days_ago=0)
@@ -158,7 +158,7 @@ async def test_requests_are_signed_for_a_region(site: Site, store: StoreState, m
 @pytest.mark.parametrize(
     "given", [(), (STORE_KEY_ID_VARIABLE,), (STORE_SECRET_VARIABLE,)], ids=["none", "id", "secret"]
 )
-async def test_store_of_a_region_is_not_contacted_without_both_keys(
+async def test_s3_store_is_not_contacted_without_key_id_and_secret(
     site: Site, store: StoreState, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...]
 ) -> None:
     for name in given:

@@ -44,7 +44,7 @@ def remote(store: StoreState, silence_seconds: float = SILENCE_SECONDS, **given:
     return RemoteEntry(HttpStore(store.url, silence_seconds=silence_seconds), KEY, **{**defaults, **given})
 
 
-def bring(entry: RemoteEntry, target: Path) -> None:
+def read_and_copy(entry: RemoteEntry, target: Path) -> None:
     manifest = entry.read()
     assert manifest is not None
     entry.copy(manifest.files.items(), target, alive)
@@ -56,7 +56,7 @@ def objects(store: StoreState) -> int:
 
 
 def test_files_arrive_unchanged_and_executable(store: StoreState, tmp_path: Path) -> None:
-    bring(remote(store), tmp_path / "target")
+    read_and_copy(remote(store), tmp_path / "target")
     found = {path: (tmp_path / "target" / path).read_bytes() for path in CONTENTS}
     assert found == CONTENTS
     assert (tmp_path / "target" / "code/a").stat().st_mode & 0o777 == 0o755
@@ -83,7 +83,7 @@ def test_manifest_that_is_not_text_is_damaged(store: StoreState) -> None:
         remote(store).read()
 
 
-def test_missing_entry_is_none(store: StoreState, tmp_path: Path) -> None:
+def test_missing_manifest_is_read_as_none(store: StoreState, tmp_path: Path) -> None:
     store.folder = tmp_path / "disk"
     assert remote(store).read() is None
 
@@ -92,7 +92,7 @@ def test_missing_entry_is_none(store: StoreState, tmp_path: Path) -> None:
 def test_damaged_object_is_fetched_again(store: StoreState, tmp_path: Path, fault: dict[str, int]) -> None:
     for name, count in fault.items():
         setattr(store, name, count)
-    bring(remote(store), tmp_path / "target")
+    read_and_copy(remote(store), tmp_path / "target")
     assert (tmp_path / "target" / "code/a").read_bytes() == CONTENTS["code/a"]
     assert objects(store) == len(CONTENTS) + 2
 
@@ -100,18 +100,18 @@ def test_damaged_object_is_fetched_again(store: StoreState, tmp_path: Path, faul
 def test_object_damaged_in_every_attempt_makes_the_entry_unusable(store: StoreState, tmp_path: Path) -> None:
     store.damage = 100
     with pytest.raises(EntryUnusable, match=r"^code/\S+ does not have its checksum$"):
-        bring(remote(store), tmp_path / "target")
+        read_and_copy(remote(store), tmp_path / "target")
 
 
 def test_missing_object_makes_the_entry_unusable(store: StoreState, tmp_path: Path) -> None:
     next(store.folder.glob("*/objects/*")).unlink()
     with pytest.raises(EntryUnusable, match=r"^code/\S+ is missing in it$"):
-        bring(remote(store), tmp_path / "target")
+        read_and_copy(remote(store), tmp_path / "target")
 
 
 def test_busy_store_is_retried(store: StoreState, tmp_path: Path) -> None:
     store.statuses = [503, 429]
-    bring(remote(store), tmp_path / "target")
+    read_and_copy(remote(store), tmp_path / "target")
 
 
 def test_busy_store_is_retried_after_a_delay(store: StoreState) -> None:
@@ -121,14 +121,14 @@ def test_busy_store_is_retried_after_a_delay(store: StoreState) -> None:
     assert time.monotonic() - begun >= 0.1
 
 
-def test_store_that_stays_busy_is_given_up(store: StoreState) -> None:
+def test_store_that_stays_busy_is_abandoned_after_three_requests(store: StoreState) -> None:
     store.statuses = [500] * 10
     with pytest.raises(EntryUnusable, match="it answers with HTTP 500"):
         remote(store).read()
     assert len(store.requests) == 3
 
 
-def test_refused_connection_is_an_error_sentence() -> None:
+def test_refused_connection_makes_the_entry_unusable() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         unheard = StoreState(Path(), url=f"http://127.0.0.1:{taken.getsockname()[1]}/recipes")
@@ -152,24 +152,24 @@ def test_store_with_an_untrusted_certificate_gets_no_request(secure: StoreState)
     assert secure.requests == []
 
 
-def test_own_authority_is_trusted_through_the_environment(
+def test_certificate_authority_is_read_from_ssl_cert_file(
     secure: StoreState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "tls" / "ca.crt"))
-    bring(remote(secure), tmp_path / "target")
+    read_and_copy(remote(secure), tmp_path / "target")
 
 
-def test_store_that_stops_sending_is_given_up(store: StoreState, tmp_path: Path) -> None:
+def test_store_that_stops_sending_is_abandoned(store: StoreState, tmp_path: Path) -> None:
     store.hold = threading.Event()
     with pytest.raises(EntryUnusable, match=r"it does not answer \(timed out\)"):
-        bring(remote(store, silence_seconds=0.05), tmp_path / "target")
+        read_and_copy(remote(store, silence_seconds=0.05), tmp_path / "target")
 
 
 def test_store_may_be_silent_for_ten_seconds() -> None:
     assert SILENCE_SECONDS == 10
 
 
-def test_entry_that_takes_too_long_is_given_up(store: StoreState) -> None:
+def test_entry_that_takes_too_long_is_abandoned(store: StoreState) -> None:
     times = iter((0.0, 1.0, 5.5))
     with pytest.raises(EntryUnusable, match="it was not read within 5 s"):
         remote(store, seconds=5, clock=lambda: next(times)).read()
@@ -177,15 +177,15 @@ def test_entry_that_takes_too_long_is_given_up(store: StoreState) -> None:
 
 def test_entry_beyond_the_limit_is_refused_before_its_files(store: StoreState, tmp_path: Path) -> None:
     with pytest.raises(EntryUnusable, match="which are more than 1000 B"):
-        bring(remote(store, limit_bytes=1000), tmp_path / "target")
+        read_and_copy(remote(store, limit_bytes=1000), tmp_path / "target")
     assert objects(store) == 0
 
 
-def test_entry_that_just_fits_is_taken(store: StoreState) -> None:
+def test_entry_of_exactly_the_limit_is_accepted(store: StoreState) -> None:
     assert remote(store, limit_bytes=sum(map(len, CONTENTS.values()))).read()
 
 
-def test_object_beyond_its_stated_size_does_not_fill_the_disk(store: StoreState, tmp_path: Path) -> None:
+def test_object_larger_than_its_size_in_the_manifest_is_refused(store: StoreState, tmp_path: Path) -> None:
     # The file is sent in pieces, and no single piece is too large.
     (tmp_path / "large").mkdir()
     (tmp_path / "large" / "recipe").write_bytes(b"x" * (PIECE_BYTES + 1))
@@ -193,7 +193,7 @@ def test_object_beyond_its_stated_size_does_not_fill_the_disk(store: StoreState,
     Entry(store.folder, KEY).write(manifest, tmp_path / "large", alive, again=False)
     store.endless = True
     with pytest.raises(EntryUnusable, match="is larger than"):
-        bring(remote(store, limit_bytes=10**7), tmp_path / "target")
+        read_and_copy(remote(store, limit_bytes=10**7), tmp_path / "target")
 
 
 def test_stop_ends_a_running_download(store: StoreState, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ KEPT = KeptRevisions(resource=OURS, revisions=("r1", "r2"))
 USERS = st.builds(User, resource=st.sampled_from((OURS, OTHERS)), revision=st.sampled_from(("r1", "r2", "r3", "r4")))
 
 
-def test_kept_revision_needs_its_entry() -> None:
+def test_entry_of_a_kept_revision_is_needed() -> None:
     assert is_needed([User(OURS, "r2")], KEPT)
 
 
@@ -21,7 +21,7 @@ def test_entry_of_only_deleted_revisions_is_not_needed() -> None:
     assert not is_needed([User(OURS, "r3"), User(OURS, "r4")], KEPT)
 
 
-def test_one_kept_revision_of_several_suffices() -> None:
+def test_entry_is_needed_if_one_of_its_revisions_is_kept() -> None:
     assert is_needed([User(OURS, "r3"), User(OURS, "r1")], KEPT)
 
 

@@ -15,7 +15,7 @@ def signature(url: str = URL, keys: Keys = KEYS, moment: datetime = MOMENT, regi
     return signed_headers(url, region, keys, moment)["authorization"].rsplit("=", 1)[1]
 
 
-def test_the_published_example_has_its_signature() -> None:
+def test_signature_equals_the_example_in_the_s3_documentation() -> None:
     found = signed_headers(URL, "us-east-1", KEYS, MOMENT, {"range": "bytes=0-9"})
     assert found["authorization"] == (
         "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request,"

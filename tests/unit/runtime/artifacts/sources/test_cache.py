@@ -49,18 +49,18 @@ def test_offline_variable_allows_a_cached_branch(site: Site, monkeypatch: pytest
     assert site.fetch("main") == folder
 
 
-def test_offline_variable_is_named_in_the_error(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_names_the_offline_variable(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(ConfigError) as raised:
         site.fetch()
     assert str(raised.value) == "HF_HUB_OFFLINE does not allow fetching repository tiny/model: unset it."
 
 
-def cut(file: Path) -> None:
+def truncate(file: Path) -> None:
     file.write_bytes(b"short")
 
 
-@pytest.mark.parametrize("harm", [Path.unlink, cut])
+@pytest.mark.parametrize("harm", [Path.unlink, truncate])
 def test_only_files_missing_from_the_snapshot_are_fetched(harm: Callable[[Path], None], site: Site) -> None:
     folder = site.fetch()
     site.hub.requests.clear()
@@ -114,7 +114,7 @@ def test_older_commit_stays_if_space_just_suffices(site: Site) -> None:
     assert commits(site) == {COMMIT, OTHER}
 
 
-def test_finished_files_need_no_more_space(site: Site) -> None:
+def test_finished_files_of_a_partial_download_need_no_more_space(site: Site) -> None:
     finished = site.root / "tiny--model" / f"{COMMIT}.partial" / "model.safetensors"
     finished.parent.mkdir(parents=True)
     finished.write_bytes(WEIGHTS)
@@ -153,7 +153,7 @@ def test_branch_is_resolved_again_but_files_are_fetched_once(site: Site) -> None
     assert [path for path, _, _ in site.hub.requests] == ["/api/models/tiny/model/revision/main"]
 
 
-def test_cached_branch_is_not_validated_again(site: Site) -> None:
+def test_second_fetch_of_a_branch_reports_no_progress(site: Site) -> None:
     site.fetch("main")
     site.progress.clear()
     site.fetch("main")

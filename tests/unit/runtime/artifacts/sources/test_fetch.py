@@ -21,7 +21,7 @@ def test_snapshot_is_named_by_its_commit(site: Site) -> None:
     assert site.fetch("main") == site.root / "tiny--model" / COMMIT
 
 
-def test_file_in_a_folder_of_a_folder_is_fetched(site: Site) -> None:
+def test_file_in_a_nested_folder_is_fetched(site: Site) -> None:
     site.hub.files["a/b/c.json"] = b"{}"
     assert (site.fetch() / "a" / "b" / "c.json").read_bytes() == b"{}"
 
@@ -46,7 +46,7 @@ def test_largest_file_is_fetched_first() -> None:
     assert [each.size for each in wanted("a/b", Listing(COMMIT, files))] == [3, 2, 1]
 
 
-def test_original_layout_is_fetched_if_it_is_the_only_one(site: Site) -> None:
+def test_consolidated_weights_are_fetched_if_no_others_exist(site: Site) -> None:
     site.hub.files["consolidated.safetensors"] = site.hub.files.pop("model.safetensors")
     assert (site.fetch() / "consolidated.safetensors").read_bytes() == WEIGHTS
 
@@ -58,7 +58,7 @@ def test_token_is_sent_to_the_hub_only(site: Site) -> None:
     assert seen == {False: "Bearer hf_secret", True: None}
 
 
-def test_only_the_snapshot_remains(site: Site) -> None:
+def test_only_the_snapshot_and_its_metadata_remain(site: Site) -> None:
     site.fetch()
     kept = {COMMIT, f"{COMMIT}.files", f"{COMMIT}.use", "holder", "lock"}
     assert {file.name for file in (site.root / "tiny--model").iterdir()} == kept

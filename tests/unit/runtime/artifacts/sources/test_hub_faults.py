@@ -47,13 +47,13 @@ def test_received_bytes_reset_the_retry_budget(site: Site) -> None:
     assert (site.fetch(tries=1) / "model.safetensors").read_bytes() == WEIGHTS
 
 
-def test_refused_connection_means_the_hub_is_unreachable(site: Site) -> None:
+def test_refused_connection_raises_hub_unreachable(site: Site) -> None:
     site.endpoint = "http://127.0.0.1:9"
     with pytest.raises(HubUnreachable, match=r"is not reachable \(.*Connection refused\)"):
         site.fetch(tries=0)
 
 
-def test_error_that_may_quote_addresses_is_reported_by_type(site: Site) -> None:
+def test_network_error_is_reported_by_its_type_only(site: Site) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
         pool.submit(lambda: listener.accept()[0].close())
         site.endpoint = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -61,14 +61,14 @@ def test_error_that_may_quote_addresses_is_reported_by_type(site: Site) -> None:
             site.fetch(tries=0)
 
 
-def test_page_of_a_proxy_is_not_a_hub(site: Site) -> None:
+def test_response_of_a_proxy_names_the_endpoint_variable(site: Site) -> None:
     site.hub.statuses = [200]
     with pytest.raises(HubUnreachable, match="check HF_ENDPOINT"):
         site.fetch(tries=0)
 
 
 @pytest.mark.parametrize("commit", ["../../elsewhere", "", "d" * 40], ids=["path", "nothing", "other"])
-def test_answer_about_another_commit_is_not_followed(commit: str, site: Site) -> None:
+def test_response_with_another_commit_is_refused(commit: str, site: Site) -> None:
     site.hub.commit = commit
     with pytest.raises(HubUnreachable, match="answers with commit"):
         site.fetch(tries=0)
@@ -163,7 +163,7 @@ REFUSED: list[tuple[Callable[[Site], None], type[RuntimeStartError], str]] = [
 
 
 @pytest.mark.parametrize(("case", "kind", "sentence"), REFUSED, ids=[case.__name__ for case, _, _ in REFUSED])
-def test_refusal_is_an_error_sentence(
+def test_each_refusal_raises_its_error_with_a_message(
     case: Callable[[Site], None], kind: type[RuntimeStartError], sentence: str, site: Site
 ) -> None:
     with pytest.raises(kind) as raised:

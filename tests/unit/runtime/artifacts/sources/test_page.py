@@ -29,7 +29,7 @@ def test_page_has_a_row_for_every_reason(kind: type[RuntimeStartError]) -> None:
     assert any(row.startswith(f"| `{kind.reason}` |") for row in ROWS)
 
 
-def test_page_states_the_pauses() -> None:
+def test_retry_delays_on_the_page_equal_the_code() -> None:
     assert "after 1, 2, 4 ... 60 s" in PAGE
     assert (PAUSES[:3], PAUSES[-1]) == ((1, 2, 4), 60)
     assert 600 <= sum(PAUSES) < 660

@@ -14,7 +14,7 @@ def test_progress_is_reported_for_every_thousandth_of_the_bytes() -> None:
     assert [each.done_bytes for each in reports] == list(range(0, 25_001, 1000))
 
 
-def test_nothing_is_reported_before_the_total_is_known() -> None:
+def test_no_progress_is_reported_before_the_total_is_known() -> None:
     reports: list[FetchProgress] = []
     progress = Progress(reports.append, lambda: None)
     assert progress.done == 0
@@ -30,7 +30,7 @@ def test_bytes_of_another_process_are_reported_when_they_change() -> None:
     assert reports == [FetchProgress(done_bytes=0, waiting=True), FetchProgress(done_bytes=5, waiting=True)]
 
 
-def test_progress_counts_bytes_from_nothing_to_all(site: Site) -> None:
+def test_progress_increases_from_zero_to_the_total_bytes(site: Site) -> None:
     site.fetch()
     done, total = [each.done_bytes for each in site.progress], sum(map(len, FILES.values()))
     assert (done[0], done[-1]) == (0, total)

@@ -11,7 +11,7 @@ from tests.unit.runtime.artifacts.sources.conftest import WEIGHTS, Site
 HALF = len(WEIGHTS) // 2
 
 
-def test_broken_download_resumes_where_it_broke(site: Site) -> None:
+def test_broken_download_resumes_at_the_last_received_byte(site: Site) -> None:
     site.hub.break_after = [HALF]
     folder = site.fetch()
     assert (folder / "model.safetensors").read_bytes() == WEIGHTS

@@ -54,7 +54,7 @@ def test_two_processes_fetch_each_file_once(site: Site, waiter: ThreadPoolExecut
     assert site.hub.downloads() == [("model.safetensors", None)]
 
 
-def test_killed_process_leaves_its_lock_to_the_next(site: Site, waiter: ThreadPoolExecutor) -> None:
+def test_lock_of_a_killed_process_can_be_acquired(site: Site, waiter: ThreadPoolExecutor) -> None:
     hold = threading.Event()
     with other_process(site, hold) as process:
         mine = start_waiting_fetch(site, waiter)

@@ -44,7 +44,7 @@ def test_commit_with_a_reader_stays_and_newer_ones_are_removed(three: Store) -> 
     assert three.is_whole(OLDEST)
 
 
-def test_branch_with_a_slash_is_remembered(three: Store) -> None:
+def test_branch_with_a_slash_is_stored_under_a_quoted_name(three: Store) -> None:
     three.remember("feature/x", OLD)
     assert three.known("feature/x") == three.snapshot(OLD)
     assert (three.folder / "refs" / "feature%2Fx.ref").read_text() == OLD
@@ -59,7 +59,7 @@ def test_commit_to_be_fetched_is_not_removed(three: Store) -> None:
     assert list(three.drop_unused(OLDEST, lambda: False)) == [OLD, YOUNG]
 
 
-def test_mark_without_a_snapshot_is_ignored(three: Store) -> None:
+def test_use_mark_without_a_snapshot_is_ignored(three: Store) -> None:
     (three.folder / f"{NEXT}.use").touch()
     assert list(three.drop_unused("", lambda: False)) == [OLDEST, OLD, YOUNG]
 
@@ -69,14 +69,14 @@ def test_snapshot_without_metadata_is_removed(three: Store) -> None:
     assert list(three.drop_unused(NEXT, lambda: False)) == [OLDEST, OLD, YOUNG]
 
 
-def test_files_of_a_snapshot_replace_leftovers_of_an_attempt(three: Store) -> None:
+def test_reopened_snapshot_replaces_an_earlier_partial_folder(three: Store) -> None:
     three.partial(OLD).mkdir()
     (three.partial(OLD) / "left").touch()
     three.reopen(OLD)
     assert [each.name for each in three.partial(OLD).iterdir()] == ["config.json"]
 
 
-def test_folder_counts_no_bytes_as_a_file(tmp_path: Path) -> None:
+def test_size_of_a_folder_is_none(tmp_path: Path) -> None:
     assert bytes_of(tmp_path) is None
 
 
@@ -85,14 +85,14 @@ def test_empty_file_counts_no_bytes(tmp_path: Path) -> None:
     assert bytes_below(tmp_path) == 0
 
 
-def test_folder_moved_during_the_count_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_removed_during_the_count_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a", "b", "c"):
         (tmp_path / "model" / name).mkdir(parents=True)
         (tmp_path / "model" / name / "file").write_bytes(b"1")
 
-    def gone_after_the_first(_: Path) -> int:
+    def remove_folder(_: Path) -> int:
         shutil.rmtree(tmp_path / "model", ignore_errors=True)
         return 1
 
-    monkeypatch.setattr(snapshots, "bytes_of", gone_after_the_first)
+    monkeypatch.setattr(snapshots, "bytes_of", remove_folder)
     assert snapshots.bytes_below(tmp_path / "model") == 1

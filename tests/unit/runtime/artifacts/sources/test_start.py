@@ -111,13 +111,15 @@ async def test_retry_is_a_warning_until_bytes_arrive(site: Site, board: Board) -
     assert board.warnings[-1] == ()
 
 
-async def test_simulation_fetches_nothing(site: Site, board: Board) -> None:
+async def test_simulation_sends_no_request_to_the_hub(site: Site, board: Board) -> None:
     plain = config(site, EngineName.SIM)
     assert with_model_here(plain, board, threading.Event()) is plain
     assert site.hub.requests == []
 
 
-async def test_image_without_the_library_is_reported(site: Site, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_image_without_the_hub_library_is_reported(
+    site: Site, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "gaudi_runtime.artifacts.sources.hub", None)
     with pytest.raises(ConfigError, match=r"^This image cannot fetch from a hub .*mount the checkpoint\.$"):
         with_model_here(config(site, EngineName.TORCH), board, threading.Event())
@@ -144,7 +146,7 @@ async def test_stop_ends_the_validation_of_a_mounted_checkpoint(board: Board, tm
         with_model_here(mounted_config(tmp_path), board, stop)
 
 
-async def test_only_space_within_the_pods_limit_counts(site: Site, board: Board) -> None:
+async def test_pod_limit_smaller_than_the_files_refuses_the_download(site: Site, board: Board) -> None:
     limited = config(site, EngineName.TORCH)
     limited = limited.model_copy(update={"model": limited.model.model_copy(update={"fetch_limit_bytes": 4096})})
     with pytest.raises(
@@ -154,7 +156,7 @@ async def test_only_space_within_the_pods_limit_counts(site: Site, board: Board)
     assert site.hub.downloads() == []
 
 
-async def test_files_in_the_folder_count_against_the_limit(site: Site, board: Board) -> None:
+async def test_existing_files_in_the_folder_reduce_the_pod_limit(site: Site, board: Board) -> None:
     (site.root / "of-others").write_bytes(bytes(4096))
     limit = sum(map(len, FILES.values())) + 4095
     limited = config(site, EngineName.TORCH)

@@ -46,7 +46,7 @@ def test_disk_that_fills_up_is_reported(site: Site, monkeypatch: pytest.MonkeyPa
         (errno.EIO, ConfigError, r"Nothing can be fetched into .* check its volume"),
     ],
 )
-def test_failing_volume_is_named(number: int, kind: type[RuntimeStartError], why: str, site: Site) -> None:
+def test_failing_volume_is_reported(number: int, kind: type[RuntimeStartError], why: str, site: Site) -> None:
     def fail(_: Path) -> int:
         raise OSError(number, os.strerror(number))
 
@@ -55,14 +55,14 @@ def test_failing_volume_is_named(number: int, kind: type[RuntimeStartError], why
         site.fetch()
 
 
-def test_read_only_folder_is_named(site: Site) -> None:
+def test_path_that_is_no_folder_is_reported(site: Site) -> None:
     site.root = site.root / "file"
     site.root.write_text("not a folder")
     with pytest.raises(ConfigError, match=r"file/tiny--model \(Not a directory\): mount a volume that"):
         site.fetch()
 
 
-def test_volume_without_file_locks_is_named(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_volume_without_file_locks_is_reported(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 

@@ -31,7 +31,7 @@ def test_complete_checkpoint_passes_with_progress_for_each_file(folder: Path) ->
     assert len(seen) == 2
 
 
-def test_file_missing_from_the_index_listing_is_named(folder: Path) -> None:
+def test_file_missing_from_the_index_listing_is_reported(folder: Path) -> None:
     (folder / TWO).unlink()
     with pytest.raises(ModelNotFound) as raised:
         check_weights(folder)
@@ -54,7 +54,7 @@ def test_truncated_file_is_reported_with_its_size(folder: Path) -> None:
     assert str(raised.value) == damaged(folder / TWO, cut_off(f"512 KiB ({MiB // 2} bytes)", len(whole)))
 
 
-def test_file_of_another_revision_lacks_tensors(folder: Path) -> None:
+def test_tensors_missing_from_a_file_are_reported(folder: Path) -> None:
     (folder / ONE).write_bytes(safetensors({"b": bytes(8)}))
     with pytest.raises(ModelUnreadable, match=r"lacks 1 tensor of .*, such as a: files of diff"):
         check_weights(folder)
@@ -102,7 +102,7 @@ UNREADABLE = "its header cannot be read"
     ],
     ids=["empty", "noise", "pointer", "cut", "list", "no_offsets", "backwards", "too_long"],
 )
-def test_damage_is_named(content: bytes, why: str, tmp_path: Path) -> None:
+def test_damaged_file_is_reported_with_its_damage(content: bytes, why: str, tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(content)
     with pytest.raises(ModelUnreadable) as raised:
         check_weights(tmp_path)
@@ -110,13 +110,13 @@ def test_damage_is_named(content: bytes, why: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"weight_map": []}'])
-def test_invalid_index_is_named(text: str, folder: Path) -> None:
+def test_invalid_index_is_reported(text: str, folder: Path) -> None:
     (folder / INDEX_FILE).write_text(text)
     with pytest.raises(ModelUnreadable, match=r"index\.json is not an index of safetensors files"):
         check_weights(folder)
 
 
-def test_unreadable_file_is_named(tmp_path: Path) -> None:
+def test_unreadable_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").mkdir()
     with pytest.raises(
         ModelUnreadable, match=r"cannot be read \(Is a directory\): .* and whether the user of the pod may read it\.$"
@@ -136,7 +136,7 @@ def test_truncation_at_any_byte_is_detected(end: int, tmp_path_factory: pytest.T
 
 
 @given(header=st.binary(max_size=64) | st.text(alphabet='{}[]":,0 data_offsets', max_size=64).map(str.encode))
-def test_any_header_passes_or_raises_a_sentence(header: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_header_passes_or_is_refused_as_unreadable(header: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.getbasetemp() / "model.safetensors"
     file.write_bytes(with_header(header))
     with suppress(ModelUnreadable):

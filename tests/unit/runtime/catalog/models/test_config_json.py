@@ -16,25 +16,25 @@ from gaudi_runtime.errors import ModelUnreadable, UnsupportedModel
 LLAMA: dict[str, Any] = known_models()["meta-llama/llama-3.1-8b"]["config"]
 
 
-def test_text_and_mapping_give_the_same_shape() -> None:
+def test_json_text_and_mapping_result_in_the_same_shape() -> None:
     assert parse_config(json.dumps(LLAMA)) == read_config(LLAMA)
 
 
-def test_null_counts_as_missing() -> None:
+def test_null_field_is_read_as_missing() -> None:
     assert read_config({**LLAMA, "head_dim": None}) == read_config(LLAMA)
 
 
-def test_without_key_value_heads_every_head_has_its_own() -> None:
+def test_key_value_heads_default_to_the_attention_heads() -> None:
     config = {key: value for key, value in LLAMA.items() if key != "num_key_value_heads"}
     assert read_config(config).layers[0].attention.kv_heads == 32  # type: ignore[union-attr]
 
 
-def test_dtype_is_read_by_its_new_name_as_well() -> None:
+def test_dtype_field_is_read_if_torch_dtype_is_missing() -> None:
     config = {key: value for key, value in LLAMA.items() if key != "torch_dtype"} | {"dtype": "float32"}
     assert read_config(config).dtype_bytes == 4
 
 
-def test_window_that_is_switched_off_is_none() -> None:
+def test_disabled_sliding_window_is_none() -> None:
     qwen = known_models()["qwen/qwen2.5-7b"]["config"]
     shape = read_config({**qwen, "sliding_window": 131_072, "use_sliding_window": False})
     assert shape.layers[0].attention.window is None  # type: ignore[union-attr]
@@ -59,7 +59,7 @@ NO_COUNT = "not a whole number from 1 to"
         ({"quantization_config": "fp8"}, "config.json: quantization_config is not an object"),
     ],
 )
-def test_wrong_value_is_refused_in_a_sentence(change: dict[str, Any], sentence: str) -> None:
+def test_wrong_value_is_refused_with_a_message(change: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ModelUnreadable) as refusal:
         read_config({**LLAMA, **change})
     assert str(refusal.value) == sentence
@@ -79,7 +79,7 @@ def test_text_that_is_no_config_is_refused(text: str, words: str) -> None:
         parse_config(text)
 
 
-def test_unknown_family_is_refused_with_the_known_ones() -> None:
+def test_unknown_family_is_refused_with_the_known_families() -> None:
     with pytest.raises(UnsupportedModel, match="model_type 'bert'; memory is calculated for deepseek_v2, deepseek_v3"):
         read_config({"model_type": "bert"})
 
@@ -92,13 +92,13 @@ def test_unknown_vision_tower_is_refused() -> None:
 QWEN_VL: dict[str, Any] = known_models()["qwen/qwen2.5-vl-7b-instruct"]["config"]
 
 
-def test_decoder_of_model_for_images_is_that_of_its_family() -> None:
+def test_vision_model_has_the_decoder_layers_of_its_text_model() -> None:
     shape, text = read_config(QWEN_VL), read_config(known_models()["qwen/qwen2.5-7b-instruct"]["config"])
     assert shape.layers == text.layers
     assert shape.extra_parameters == 676_550_144
 
 
-def test_config_with_text_config_gives_the_same_shape() -> None:
+def test_config_with_text_config_results_in_the_same_shape() -> None:
     """transformers 5 writes the decoder into text_config, and its type into vision_config, too."""
     outside = ("model_type", "vision_config", "torch_dtype")
     text = {key: value for key, value in QWEN_VL.items() if key not in outside} | {"model_type": "qwen2_5_vl_text"}
@@ -108,7 +108,7 @@ def test_config_with_text_config_gives_the_same_shape() -> None:
     assert (found.layers, found.extra_parameters) == (expected.layers, expected.extra_parameters)
 
 
-def test_tower_without_dimensions_has_those_of_its_class() -> None:
+def test_missing_vision_dimensions_have_the_defaults_of_their_class() -> None:
     assert read_config({**QWEN_VL, "vision_config": {"hidden_size": 1280}}) == read_config(QWEN_VL)
 
 
@@ -139,11 +139,11 @@ def test_tower_without_dimensions_has_those_of_its_class() -> None:
     ],
     ids=lambda value: value["quant_method"] if isinstance(value, dict) else "",
 )
-def test_quantization_is_read_in_its_own_words(config: dict[str, Any], expected: Quantization) -> None:
+def test_quantization_config_of_each_method_is_read(config: dict[str, Any], expected: Quantization) -> None:
     assert read_config({**LLAMA, "quantization_config": config}).quantization == expected
 
 
-def test_unknown_quantization_is_refused_with_the_known_ones() -> None:
+def test_unknown_quantization_is_refused_with_the_known_methods() -> None:
     with pytest.raises(UnsupportedModel, match="quant_method 'bitsandbytes'; memory is calculated for gptq, awq"):
         read_config({**LLAMA, "quantization_config": {"quant_method": "bitsandbytes"}})
 
@@ -157,13 +157,13 @@ JSON = st.recursive(
 
 @settings(max_examples=60)
 @given(st.sampled_from(sorted(known_models())), st.integers(0, 30), JSON)
-def test_any_value_anywhere_is_read_or_refused_in_a_sentence(repository: str, position: int, value: Any) -> None:
+def test_any_field_value_is_read_or_refused_with_a_message(repository: str, position: int, value: Any) -> None:
     config = dict(known_models()[repository]["config"])
     key = sorted(config)[position % len(config)]
-    assert layers_or_sentence({**config, key: value})
+    assert is_read_or_refused({**config, key: value})
 
 
-def layers_or_sentence(config: dict[str, Any]) -> bool:
+def is_read_or_refused(config: dict[str, Any]) -> bool:
     try:
         return len(read_config(config).layers) <= 1024
     except (ModelUnreadable, UnsupportedModel) as refusal:

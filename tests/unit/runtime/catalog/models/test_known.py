@@ -38,12 +38,12 @@ def shape_of(repository: str) -> ModelShape:
 
 
 @pytest.mark.parametrize(("repository", "published"), PUBLISHED.items())
-def test_published_parameters_follow_from_the_shape(repository: str, published: int) -> None:
+def test_parameters_of_the_shape_equal_the_published_count(repository: str, published: int) -> None:
     assert count_parameters(shape_of(repository)) == published
 
 
 @pytest.mark.parametrize("repository", sorted(known_models()))
-def test_table_and_shape_agree_on_the_parameters(repository: str) -> None:
+def test_parameters_of_the_shape_equal_those_in_the_table(repository: str) -> None:
     assert count_parameters(shape_of(repository)) == known_models()[repository]["parameters"]
 
 
@@ -52,7 +52,7 @@ def test_table_lists_each_repository_once() -> None:
     assert sum(len(entry["repositories"]) for entry in entries) == len(known_models())
 
 
-def test_repository_found_in_any_case_keeps_its_own_name() -> None:
+def test_repository_is_found_in_any_case_with_its_canonical_name() -> None:
     assert shape_of("META-LLAMA/llama-3.1-8b").name == "meta-llama/Llama-3.1-8B"
 
 
@@ -93,7 +93,7 @@ def test_deepseek_has_latent_attention() -> None:
     assert attention.kv_rank + attention.rope_dim == 576
 
 
-def test_llama_3_2_3b_has_the_head_dimension_that_it_states() -> None:
+def test_llama_3_2_3b_has_head_dimension_128() -> None:
     attention = shape_of("meta-llama/Llama-3.2-3B").layers[0].attention
     assert isinstance(attention, Attention)
     assert (attention.heads, attention.kv_heads, attention.head_dim) == (24, 8, 128)

@@ -63,16 +63,16 @@ def test_one_head_of_multi_query_attention_is_on_every_card() -> None:
     assert block(gemma, 1) == block(gemma, 4) == 2 * 128 * 1 * 256 * 2 * 26
 
 
-def test_latent_vector_is_on_every_card() -> None:
+def test_latent_vector_is_replicated_on_every_card() -> None:
     deepseek = shape_of("deepseek-ai/DeepSeek-V3")
     assert block(deepseek, 1) == block(deepseek, 8) == 128 * 576 * 2 * 61
 
 
-def test_fp8_cache_takes_half() -> None:
+def test_fp8_block_takes_half_the_bytes_of_bfloat16() -> None:
     assert stage_memory(LLAMA, Spread(1, 1, 2, 1), 128)[0].block == 8 * MIB
 
 
-def test_two_cards_hold_half_each_but_for_the_norms() -> None:
+def test_two_cards_divide_all_weights_except_norms() -> None:
     norms = 65 * 4096 * 2
     assert weights(LLAMA, spread(2)) == (count_parameters(LLAMA) * 2 - norms) // 2 + norms
 
@@ -91,7 +91,7 @@ def test_gptq_of_llama_3_1_8b_takes_5_74_gb_as_published() -> None:
     assert weights(LLAMA, spread(method=QuantizationMethod.GPTQ)) / 1e9 == pytest.approx(5.74, rel=0.005)
 
 
-def test_every_method_has_a_usual_form() -> None:
+def test_every_quantization_method_is_tested() -> None:
     assert set(ASKED_FOR) == set(QuantizationMethod)
 
 
@@ -113,13 +113,13 @@ def test_deepseek_r1_takes_the_bytes_of_its_fp8_checkpoint() -> None:
     assert count_parameters(deepseek) < one_card < count_parameters(deepseek) * 1.01
 
 
-def test_expert_parallel_cards_hold_whole_experts() -> None:
+def test_expert_parallel_cards_do_not_divide_experts() -> None:
     mixtral = shape_of("mistralai/Mixtral-8x7B-v0.1")
     assert weights(mixtral, spread(8, experts=8)) == weights(mixtral, spread(8))
     assert weights(mixtral, spread(8, experts=3)) > weights(mixtral, spread(8))
 
 
-def test_layers_that_cannot_be_divided_go_to_stages_before_last() -> None:
+def test_remaining_layers_are_added_before_the_last_stage() -> None:
     layers = LLAMA.layers[:14]
     assert [len(part) for part in stage_layers(layers, 4)] == [3, 4, 4, 3]
 
@@ -150,7 +150,7 @@ def test_more_stages_than_layers_are_refused() -> None:
     st.integers(1, 4),
     st.sampled_from([None, *ASKED_FOR]),
 )
-def test_no_parameter_is_lost_between_cards(
+def test_cards_together_have_at_least_the_whole_model(
     repository: str, tensor: int, pipeline: int, method: QuantizationMethod | None
 ) -> None:
     """All cards together hold the model at least once, and none holds more than the whole."""

@@ -41,7 +41,7 @@ async def text(engine: Engine, prompt: str, sampling: SamplingParams) -> str:
     return "".join([chunk.text async for chunk in engine.generate(engine.tokenizer.encode(prompt), sampling)])
 
 
-async def test_same_prompt_gives_the_same_answer() -> None:
+async def test_same_prompt_returns_the_same_answer() -> None:
     engine = serving()
     sampling = SamplingParams(max_tokens=20)
     assert await text(engine, "abc", sampling) == await text(engine, "abc", sampling) == "abc"
@@ -52,12 +52,12 @@ async def test_ignore_eos_generates_up_to_the_last_token() -> None:
     assert await text(engine, "abc", SamplingParams(max_tokens=7, ignore_eos=True)) == "abcabca"
 
 
-def test_unknown_script_key_is_named_with_valid_ones() -> None:
+def test_unknown_script_key_is_refused_with_the_valid_keys() -> None:
     with pytest.raises(ConfigError, match=r"engine\.simScript\.compileSecs: .* keys are card, model, timeScale"):
         read_script({"compileSecs": 1})
 
 
-def test_fault_needs_a_phase_and_a_number() -> None:
+def test_fault_without_a_bucket_number_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"engine\.simScript\.oomAtBucket"):
         read_script({"oomAtBucket": "prompt"})
 
@@ -67,7 +67,7 @@ def test_scripted_load_failure_raises_that_error() -> None:
         loaded(sim_config({"failLoad": "ModelUnreadable"}))
 
 
-def test_cache_larger_than_the_card_is_out_of_memory() -> None:
+def test_cache_larger_than_the_card_raises_out_of_memory() -> None:
     with pytest.raises(DeviceOutOfMemory):
         loaded(sim_config({"deviceMemoryBytes": 2**30, "weightBytes": 0, "blockBytes": 2**24}))
 
@@ -80,7 +80,7 @@ def test_serving_with_the_sim_engine_imports_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-async def test_every_second_request_may_meet_a_cold_shape() -> None:
+async def test_script_can_make_every_second_request_recompile() -> None:
     engine = serving({"recompileEvery": 2})
     for _ in range(4):
         await text(engine, "abc", SamplingParams(max_tokens=2))
@@ -114,7 +114,7 @@ async def test_batch_references_the_blocks_of_all_its_sequences() -> None:
     assert engine.load_now().used_blocks == 0
 
 
-def test_described_card_has_its_memory_and_the_models_bytes() -> None:
+def test_sizes_of_card_and_model_come_from_the_catalog() -> None:
     engine = loaded(sim_config({"card": "gaudi2", "model": "meta-llama/Llama-3.1-8B"}))
     assert engine.memory().total == int(94.62 * 2**30)
     assert engine.block_bytes() == 16 * 2**20
@@ -132,7 +132,7 @@ def test_configured_memory_overrides_that_of_the_card() -> None:
     assert loaded(config.model_copy(update={"engine": smaller})).memory().total == 64 * 2**30
 
 
-def test_sizes_without_a_card_are_round_shares_of_the_memory() -> None:
+def test_sizes_without_a_card_are_shares_of_device_memory() -> None:
     config = sim_config()
     small = config.engine.model_copy(update={"device_memory_bytes": 512 * 2**20})
     engine = loaded(config.model_copy(update={"engine": small}))
@@ -151,7 +151,7 @@ def test_sizes_without_a_card_are_round_shares_of_the_memory() -> None:
         ({"model": "meta-llama/Llama-3.1-8B"}, "engine.simScript.model needs a card: name one, such as gaudi2"),
     ],
 )
-def test_unknown_card_or_model_is_named(script: dict[str, str], sentence: str) -> None:
+def test_unknown_card_or_model_is_reported(script: dict[str, str], sentence: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(sentence)):
         SimEngine(sim_config(script))
 
@@ -173,7 +173,7 @@ def test_weights_that_do_not_fit_the_card_are_impossible_plan() -> None:
     ],
     ids=str,
 )
-def test_inputs_of_recipes_change_their_key(change: dict[str, dict[str, Any]]) -> None:
+def test_each_input_of_recipes_changes_the_recipe_key(change: dict[str, dict[str, Any]]) -> None:
     config = sim_config()
     parts = {name: getattr(config, name).model_copy(update=update) for name, update in change.items()}
     assert SimEngine(config.model_copy(update=parts)).recipe_key() != SimEngine(config).recipe_key()

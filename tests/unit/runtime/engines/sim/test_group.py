@@ -4,9 +4,9 @@ from gaudi_runtime.engine_protocol.engine import DeviceMemory
 from gaudi_runtime.engines.sim.group import least_memory, most
 
 
-def test_memory_of_a_group_is_what_every_rank_has() -> None:
+def test_memory_of_a_group_is_the_minimum_over_ranks() -> None:
     assert least_memory(DeviceMemory(50, 100), [(40, 120), (60, 90)]) == DeviceMemory(40, 90)
 
 
-def test_graph_of_group_is_as_large_as_its_largest_part() -> None:
+def test_graph_bytes_of_a_group_are_the_maximum_over_ranks() -> None:
     assert most(5, [7, 6]) == 7

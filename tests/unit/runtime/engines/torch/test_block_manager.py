@@ -67,7 +67,7 @@ def test_lowest_ids_are_allocated_first() -> None:
     assert (first, second, manager.allocate(3)) == ([0, 1], [2, 3], [0, 1, 4])
 
 
-def test_compact_below_the_threshold_moves_nothing() -> None:
+def test_compact_below_the_threshold_moves_no_block() -> None:
     manager = BlockManager(8)
     low, _ = manager.allocate(3), manager.allocate(1)
     manager.release(low)

@@ -39,17 +39,17 @@ def edit(folder: Path, **changes: Any) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
-def test_missing_folder_is_not_found(tmp_path: Path) -> None:
+def test_missing_folder_raises_model_not_found(tmp_path: Path) -> None:
     refuses(tmp_path / "nowhere", ModelNotFound, r"There is no folder .*nowhere")
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
-def test_missing_file_is_not_found(folder: Path, name: str) -> None:
+def test_missing_file_raises_model_not_found(folder: Path, name: str) -> None:
     (folder / name).unlink()
     refuses(folder, ModelNotFound, rf"{name} is missing")
 
 
-def test_missing_tokenizer_is_not_found(folder: Path) -> None:
+def test_missing_tokenizer_raises_model_not_found(folder: Path) -> None:
     (folder / "tokenizer.json").unlink()
     refuses(folder, ModelNotFound, "has no tokenizer")
 
@@ -116,7 +116,7 @@ def test_weights_beyond_the_budget_are_impossible(folder: Path) -> None:
     refuses(folder, PlanImpossible, "the weights do not fit", engine={"device_memory_bytes": 1_000_000})
 
 
-def test_cpu_without_a_budget_is_a_wrong_config(folder: Path) -> None:
+def test_cpu_without_device_memory_is_a_config_error(folder: Path) -> None:
     refuses(folder, ConfigError, "deviceMemoryBytes is missing", engine={"device_memory_bytes": None})
 
 

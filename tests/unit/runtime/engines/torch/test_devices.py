@@ -26,7 +26,7 @@ def test_budget_can_be_used_to_the_last_byte() -> None:
     assert device.memory().free == 0
 
 
-def test_one_byte_too_many_is_refused() -> None:
+def test_reservation_above_the_free_bytes_is_refused() -> None:
     device = ledger(100)
     device.reserve(60)
     with pytest.raises(DeviceOutOfMemory, match="41 bytes do not fit into 40 free bytes"):
@@ -35,5 +35,5 @@ def test_one_byte_too_many_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("mebibytes", "expected"), [(2, 1), (31, 1), (32, 2), (100, 4), (16_000, 8)])
-def test_threads_grow_with_the_model_up_to_the_cores(mebibytes: int, expected: int) -> None:
+def test_thread_count_grows_with_model_size_up_to_the_cores(mebibytes: int, expected: int) -> None:
     assert threads(mebibytes * 1024**2, cores=8) == expected

@@ -21,7 +21,7 @@ async def test_prompt_of_any_length_equals_generate(engine: TorchEngine, referen
     assert tokens == reference(prompt_of(length), 20)
 
 
-async def test_exact_fit_equals_generate(engine: TorchEngine, reference: Reference) -> None:
+async def test_prompt_that_fills_its_bucket_equals_generate(engine: TorchEngine, reference: Reference) -> None:
     prompts = [prompt_of(32, seed) for seed in range(4)]
     assert await answers(engine, prompts, greedy(32)) == [reference(prompt, 32) for prompt in prompts]
 
@@ -30,7 +30,7 @@ async def test_mixed_lengths_equal_generate(engine: TorchEngine, reference: Refe
     assert await answers(engine, MIXED, greedy(24)) == [reference(prompt, 24) for prompt in MIXED]
 
 
-async def test_arrivals_in_the_middle_equal_generate(engine: TorchEngine, reference: Reference) -> None:
+async def test_requests_that_arrive_during_decode_equal_generate(engine: TorchEngine, reference: Reference) -> None:
     first, *later = MIXED
     stream = engine.generate(first, greedy(60))
     tokens = [token for _ in range(10) for token in (await anext(stream)).token_ids]
@@ -55,7 +55,7 @@ async def test_gathered_blocks_equal_generate(checkpoint: Path, reference: Refer
 
 
 @pytest.mark.parametrize("budget", [32, 36], ids=["whole blocks", "no whole blocks"])
-async def test_prompt_in_parts_equals_generate(checkpoint: Path, reference: Reference, budget: int) -> None:
+async def test_split_prompt_equals_generate(checkpoint: Path, reference: Reference, budget: int) -> None:
     engine = start(torch_config(checkpoint, engine=EAGER, max_num_batched_tokens=budget))
     prompts = [prompt_of(100), prompt_of(33), prompt_of(65)]
     assert await answers(engine, prompts, greedy(20)) == [reference(prompt, 20) for prompt in prompts]

@@ -10,7 +10,7 @@ from gaudi_runtime.planning.planner import make_plan
 from tests.unit.runtime.engines.torch.engines import bursts, collect, count_cold_shapes, greedy, start, torch_config
 
 
-async def test_bursts_meet_no_cold_shape(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_bursts_run_no_cold_shape_with_fewer_graphs(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = {"gapless": True, "splits_prompts": True}
     config = torch_config(checkpoint, policy=BucketPolicy(strategy=Strategy.OPTIMAL), **limits)
     exponential = make_plan(BucketPolicy(strategy=Strategy.EXPONENTIAL), config.limits, 65)

@@ -43,7 +43,7 @@ def start_up(config: RuntimeConfig) -> tuple[TorchEngine, WarmupReport]:
 
 
 @pytest.mark.parametrize("contiguous", [True, False])
-async def test_budget_that_ends_early_leaves_no_request_cold(
+async def test_requests_run_no_cold_shape_after_a_partial_warm_up(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch, contiguous: bool
 ) -> None:
     warmup = WarmupConfig(time_budget_seconds=6)
@@ -61,7 +61,7 @@ async def test_budget_that_ends_early_leaves_no_request_cold(
     await engine.close()
 
 
-async def test_partial_warm_up_gives_the_same_answers(checkpoint: Path) -> None:
+async def test_partial_warm_up_does_not_change_answers(checkpoint: Path) -> None:
     config = torch_config(checkpoint, gapless=True)
     part = config.model_copy(update={"warmup": WarmupConfig(time_budget_seconds=6)})
     tokens = []

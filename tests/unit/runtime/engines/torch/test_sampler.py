@@ -28,7 +28,7 @@ def test_top_k_keeps_the_k_best() -> None:
     assert reachable(SamplingParams(temperature=2.0, top_k=3)) == set(LOGITS.topk(3).indices[0].tolist())
 
 
-def test_tiny_top_p_keeps_the_best() -> None:
+def test_tiny_top_p_keeps_only_the_best_token() -> None:
     assert reachable(SamplingParams(temperature=2.0, top_p=1e-6)) == {int(LOGITS.argmax())}
 
 
@@ -50,7 +50,7 @@ def test_frequencies_follow_the_probabilities() -> None:
 
 
 @given(st.floats(0, 2), st.floats(0, 1), st.integers(0, 100), st.integers(0, 2**24 - 1), st.integers(0, 2**31))
-def test_token_never_has_probability_zero(temperature: float, top_p: float, top_k: int, number: int, seed: int) -> None:
+def test_token_is_always_among_the_top_k(temperature: float, top_p: float, top_k: int, number: int, seed: int) -> None:
     logits = torch.randn(1, 40, generator=torch.Generator().manual_seed(seed)) * 20
     params = SamplingParams(temperature=temperature, top_p=top_p, top_k=top_k)
     token = int(choose(logits, choice([(params, number / 2**24)], 1, CPU)))
@@ -58,14 +58,14 @@ def test_token_never_has_probability_zero(temperature: float, top_p: float, top_
     assert rank < (top_k or 40)
 
 
-def test_padding_rows_change_nothing() -> None:
+def test_padding_rows_do_not_change_the_token() -> None:
     row = (SamplingParams(seed=1), 0.7)
     alone = choose(LOGITS, choice([row], 1, CPU))
     padded = choose(LOGITS.expand(4, 40), choice([row], 4, CPU))
     assert alone[0] == padded[0]
 
 
-def test_greedy_batch_needs_no_settings() -> None:
+def test_sampling_tensors_of_a_greedy_batch_are_none() -> None:
     assert choice([(SamplingParams(temperature=0), 0.5)] * 3, 4, CPU) is None
 
 

@@ -17,12 +17,12 @@ BLOCKS = 17
 """Sixteen usable blocks, just enough for one sequence of 64 tokens."""
 
 
-def everything(_: BucketPhase, __: Bucket) -> bool:
+def every_shape_is_warm(_: BucketPhase, __: Bucket) -> bool:
     return True
 
 
 def new_scheduler(limits: Limits = LIMITS, blocks: int = BLOCKS) -> Scheduler:
-    return Scheduler(limits, BlockManager(blocks), everything)
+    return Scheduler(limits, BlockManager(blocks), every_shape_is_warm)
 
 
 def sequence(prompt: int, answer: int = 1) -> Sequence:
@@ -67,7 +67,7 @@ def check(batch: Batch, limits: Limits) -> None:
     st.lists(st.tuples(st.integers(1, 40), st.integers(1, 24)), min_size=1, max_size=12),
     st.booleans(),
 )
-def test_any_load_ends_within_the_limits(sizes: list[tuple[int, int]], contiguous: bool) -> None:
+def test_all_sequences_finish_in_batches_within_the_limits(sizes: list[tuple[int, int]], contiguous: bool) -> None:
     limits = LIMITS.model_copy(update={"contiguous_paged_attention": contiguous})
     scheduler = new_scheduler(limits)
     sequences = [sequence(prompt, answer) for prompt, answer in sizes]
@@ -110,7 +110,7 @@ def test_prompts_without_a_common_bucket_run_separately() -> None:
     assert [batch.shape for batch in run(scheduler)] == [Bucket(1, 2, 0)] * 2
 
 
-def test_long_prompt_runs_in_parts_with_its_context() -> None:
+def test_long_prompt_is_split_into_batches_with_context() -> None:
     scheduler = new_scheduler()
     scheduler.add(sequence(35))
     batches = list(run(scheduler))
@@ -129,14 +129,14 @@ def test_youngest_sequence_is_preempted() -> None:
     assert (old.generated, young.generated) == (16, 16)
 
 
-def test_decode_of_gathered_blocks_counts_only_its_own() -> None:
+def test_decode_shape_without_contiguous_attention_counts_used_blocks() -> None:
     scheduler = new_scheduler(LIMITS.model_copy(update={"contiguous_paged_attention": False}))
     scheduler.add(sequence(5, answer=2))
     scheduler.add(sequence(3, answer=2))
     assert [tuple(batch.shape) for batch in run(scheduler)] == [(2, 5, 0), (2, 1, 3)]
 
 
-def test_full_batch_reads_no_block_beyond_its_own() -> None:
+def test_largest_batch_reads_only_the_blocks_of_its_sequences() -> None:
     """The padding block is not below the sequences' blocks, so the largest batch fits the largest planned bucket."""
     scheduler = new_scheduler(blocks=100)
     for _ in range(3):

@@ -49,7 +49,7 @@ async def test_cancelled_request_frees_its_blocks(engine: TorchEngine) -> None:
     assert engine.load_now().used_blocks == 0
 
 
-async def test_cancelled_task_frees_its_blocks(engine: TorchEngine) -> None:
+async def test_cancelled_asyncio_task_frees_its_blocks(engine: TorchEngine) -> None:
     task = asyncio.ensure_future(collect(engine, prompt_of(40), greedy(80)))
     await until(lambda: engine.load_now().running == 1)
     task.cancel()
@@ -68,7 +68,7 @@ async def test_cancelled_request_does_not_change_others(engine: TorchEngine) -> 
     assert await together == alone
 
 
-async def test_load_counts_running_and_waiting(engine: TorchEngine) -> None:
+async def test_load_has_the_running_and_waiting_sequences(engine: TorchEngine) -> None:
     tasks = [asyncio.ensure_future(collect(engine, prompt_of(8, seed), greedy(40))) for seed in range(6)]
     await until(lambda: engine.load_now().running == 4)
     load = engine.load_now()
@@ -78,7 +78,7 @@ async def test_load_counts_running_and_waiting(engine: TorchEngine) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 11])
-async def test_same_seed_gives_the_same_answer(engine: TorchEngine, seed: int) -> None:
+async def test_same_seed_returns_the_same_answer(engine: TorchEngine, seed: int) -> None:
     sampling = SamplingParams(temperature=1.0, top_p=0.95, top_k=50, seed=seed, max_tokens=30, ignore_eos=True)
     _, alone, _ = await collect(engine, prompt_of(12), sampling)
     assert await answers(engine, [prompt_of(12), prompt_of(25), prompt_of(12)], sampling) == [
@@ -88,7 +88,7 @@ async def test_same_seed_gives_the_same_answer(engine: TorchEngine, seed: int) -
     ]
 
 
-async def test_other_seeds_give_other_answers(engine: TorchEngine) -> None:
+async def test_different_seeds_return_different_answers(engine: TorchEngine) -> None:
     params = [SamplingParams(seed=seed, max_tokens=30, ignore_eos=True) for seed in (1, 2)] + [
         SamplingParams(max_tokens=30, ignore_eos=True) for _ in range(2)
     ]
@@ -96,7 +96,7 @@ async def test_other_seeds_give_other_answers(engine: TorchEngine) -> None:
     assert len({tuple(tokens) for _, tokens, _ in outcomes}) == 4
 
 
-async def test_preempted_answer_keeps_its_seed(engine: TorchEngine, checkpoint: Path) -> None:
+async def test_preempted_sequence_returns_the_same_seeded_answer(engine: TorchEngine, checkpoint: Path) -> None:
     sampling = SamplingParams(seed=5, max_tokens=50, ignore_eos=True)
     prompts = [prompt_of(10, seed) for seed in range(3)]
     expected = await answers(engine, prompts, sampling)
@@ -105,7 +105,7 @@ async def test_preempted_answer_keeps_its_seed(engine: TorchEngine, checkpoint: 
     await small.close()
 
 
-async def test_max_tokens_ends_with_length(engine: TorchEngine) -> None:
+async def test_max_tokens_ends_the_answer_with_reason_length(engine: TorchEngine) -> None:
     _, tokens, reason = await collect(engine, prompt_of(5), greedy(3))
     assert (len(tokens), reason) == (3, "length")
 
@@ -119,7 +119,9 @@ async def test_stop_string_ends_the_answer_and_is_excluded(engine: TorchEngine) 
     assert len(fewer) < 40
 
 
-async def test_end_of_sequence_token_ends_with_stop(checkpoint: Path, reference: Reference, tmp_path: Path) -> None:
+async def test_end_of_sequence_token_ends_the_answer_with_reason_stop(
+    checkpoint: Path, reference: Reference, tmp_path: Path
+) -> None:
     """The checkpoint's list of end tokens gets a token that the model is known to generate."""
     folder, expected = shutil.copytree(checkpoint, tmp_path / "model"), reference(prompt_of(5), 20)
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, expected[9]]}))
@@ -131,7 +133,7 @@ async def test_end_of_sequence_token_ends_with_stop(checkpoint: Path, reference:
     await engine.close()
 
 
-async def test_inadmissible_request_is_refused_with_a_sentence(engine: TorchEngine) -> None:
+async def test_inadmissible_request_is_refused_with_a_message(engine: TorchEngine) -> None:
     assert engine.admissible(64, 64) is None
     with pytest.raises(ValueError, match="together 129, but the model serves at most 128"):
         engine.generate(prompt_of(65), greedy(64))
@@ -163,7 +165,7 @@ async def test_closed_engine_ends_its_requests(checkpoint: Path) -> None:
         _ = [chunk async for chunk in stream]
 
 
-def test_one_block_is_not_enough(checkpoint: Path) -> None:
+def test_cache_of_a_single_block_is_an_impossible_plan(checkpoint: Path) -> None:
     with pytest.raises(PlanImpossible, match="memory for 1 KV blocks"):
         start(torch_config(checkpoint), kv_blocks=1)
 

@@ -37,14 +37,14 @@ def pieces(tokens: list[int], *stop: str) -> list[str]:
 
 
 @given(st.lists(st.integers(0, 511), max_size=40))
-def test_pieces_of_any_tokens_are_the_decoded_text(tokens: list[int]) -> None:
+def test_joined_pieces_equal_the_decoded_tokens(tokens: list[int]) -> None:
     assert "".join(pieces(tokens)) == decode(tokens)
 
 
 # Leave out texts with special tokens, because the tokenizer removes such tokens from the output. Hypothesis would try
 # them, because it takes string constants from imported modules.
 @given(st.text(max_size=30).filter(lambda text: not set(encode(text)) & set(TOKENIZER.all_special_ids)))
-def test_pieces_of_text_are_the_text(text: str) -> None:
+def test_joined_pieces_equal_the_encoded_text(text: str) -> None:
     assert "".join(pieces(encode(text))) == text
 
 
@@ -53,11 +53,11 @@ def test_text_ends_before_the_stop_string(text: str, stop: str) -> None:
     assert "".join(pieces(encode(text), stop)) == text.split(stop)[0]
 
 
-def test_first_complete_stop_string_counts() -> None:
+def test_text_ends_at_the_first_complete_stop_string() -> None:
     assert pieces(letters("axyzb"), "axyzb", "y") == ["", "", "ax"]
 
 
-def test_character_of_several_tokens_comes_out_whole() -> None:
+def test_character_of_several_tokens_is_returned_in_one_piece() -> None:
     tokens = encode("𝄞")
     assert len(tokens) > 1
     assert pieces(tokens) == [""] * (len(tokens) - 1) + ["𝄞", ""]
@@ -71,11 +71,11 @@ def test_stop_string_across_tokens_ends_the_text() -> None:
     assert pieces(letters("axyzb"), "xyz") == ["a", "", "", ""]
 
 
-def test_stop_string_not_finished_comes_out_at_the_end() -> None:
+def test_incomplete_stop_string_is_returned_at_the_end() -> None:
     assert pieces(letters("axy"), "xyz") == ["a", "", "", "xy"]
 
 
-def test_chat_template_opens_the_answer(checkpoint: Path) -> None:
+def test_chat_template_ends_with_the_assistant_header(checkpoint: Path) -> None:
     tokenizer = TransformersTokenizer(checkpoint)
     tokens = tokenizer.apply_chat_template([{"role": "user", "content": "Hi"}])
     assert TOKENIZER.decode(tokens) == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"

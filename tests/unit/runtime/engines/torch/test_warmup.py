@@ -44,7 +44,7 @@ def loaded(folder: Path, kv_blocks: int = 9, **engine: object) -> TorchEngine:
 
 
 @given(st.sampled_from(list(BucketPhase)), st.builds(Bucket, st.integers(1, 4), st.integers(1, 9), st.integers(0, 9)))
-def test_bytes_of_a_bucket_are_those_of_its_buffers(phase: BucketPhase, bucket: Bucket) -> None:
+def test_bytes_of_a_bucket_are_the_sum_of_its_buffers(phase: BucketPhase, bucket: Bucket) -> None:
     buffers = empty_buffers(GEOMETRY, phase, bucket, torch.device("cpu"))
     assert buffer_bytes(GEOMETRY, phase, bucket) == sum(tensor.nbytes for tensor in buffers)
 
@@ -54,7 +54,7 @@ def test_block_bytes_follow_the_formula(checkpoint: Path) -> None:
     assert loaded(checkpoint).block_bytes() == 2 * block_size * kv_heads * head_dim * float32 * layers
 
 
-def test_capture_takes_the_reported_bytes(checkpoint: Path) -> None:
+def test_capture_reduces_free_memory_by_the_reported_bytes(checkpoint: Path) -> None:
     engine = loaded(checkpoint)
     engine.warm(PROMPT, BUCKET)
     before = engine.memory().free
@@ -62,7 +62,7 @@ def test_capture_takes_the_reported_bytes(checkpoint: Path) -> None:
     assert taken == before - engine.memory().free > 32 * 128 * 4
 
 
-def test_capture_without_room_takes_nothing(checkpoint: Path) -> None:
+def test_capture_without_room_leaves_the_free_memory_unchanged(checkpoint: Path) -> None:
     engine = loaded(checkpoint)
     free = engine.memory().free
     with pytest.raises(DeviceOutOfMemory, match="do not fit"):
@@ -83,7 +83,7 @@ def test_profile_reserves_memory_for_the_largest_prompt(checkpoint: Path) -> Non
     assert engine.profile().free < loaded_free
 
 
-async def test_planned_but_not_captured_is_served_cold(checkpoint: Path, reference: Reference) -> None:
+async def test_bucket_without_a_graph_is_served_cold(checkpoint: Path, reference: Reference) -> None:
     engine = start(torch_config(checkpoint), warm=False)
     engine.warm(PROMPT, BUCKET)
     engine.warm(BucketPhase.DECODE, Bucket(2, 1, 16))
@@ -101,7 +101,7 @@ async def test_without_warm_up_every_shape_compiles_once(checkpoint: Path, refer
     await engine.close()
 
 
-async def test_eager_mode_captures_nothing_and_compiles_nothing(checkpoint: Path) -> None:
+async def test_eager_mode_captures_no_graph_and_does_not_recompile(checkpoint: Path) -> None:
     engine = start(torch_config(checkpoint, engine=EAGER))
     await collect(engine, prompt_of(20), greedy(8))
     assert (engine.captures_graphs, engine.counters.hits, engine.counters.recompiles) == (False, 8, 0)
@@ -109,7 +109,7 @@ async def test_eager_mode_captures_nothing_and_compiles_nothing(checkpoint: Path
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
-async def test_inductor_gives_the_same_answers(checkpoint: Path, reference: Reference) -> None:
+async def test_inductor_returns_the_answers_of_generate(checkpoint: Path, reference: Reference) -> None:
     config = torch_config(checkpoint, engine={"compile_backend": CompileBackend.INDUCTOR})
     engine = start(config, warm=False)
     engine.capture(PROMPT, BUCKET)
@@ -143,7 +143,7 @@ def test_sampler_runs_twelve_times_per_batch_size(checkpoint: Path, batch_size: 
     assert len(runs) == 12
 
 
-def test_defragmenter_runs_every_size(checkpoint: Path) -> None:
+def test_defragmenter_warm_up_runs_every_swap_size(checkpoint: Path) -> None:
     runs: list[None] = []
     loaded(checkpoint).warm_defragmenter(lambda: runs.append(None))
     assert len(runs) == len(warmup_swaps()) == 8

@@ -41,7 +41,7 @@ def traces(environment: dict[str, str], **engine: Any) -> list[str]:
     return [each for each in engine_arguments(vllm_config(engine=engine), None, environment) if "otlp" in each]
 
 
-def test_vllm_sends_traces_to_our_collector() -> None:
+def test_configured_collector_is_passed_to_vllm() -> None:
     assert traces(COLLECTOR) == ["--otlp-traces-endpoint=http://collector.test:4317"]
     assert traces({}) == []
 
@@ -65,7 +65,7 @@ def test_trace_protocol_is_set_unless_configured() -> None:
 
 
 @pytest.mark.parametrize("device", WORKERS)
-def test_worker_class_exists_under_its_name(device: str) -> None:
+def test_worker_module_defines_the_configured_class(device: str) -> None:
     """The worker module can only be imported by vLLM's processes, so its source is parsed."""
     module, _, name = WORKERS[device].rpartition(".")
     source = Path(__file__).parents[5] / "runtime" / f"{module.replace('.', '/')}.py"
@@ -76,7 +76,7 @@ def test_cache_of_a_cpu_is_set_in_bytes(tmp_path: Path) -> None:
     assert "--kv-cache-memory-bytes=4096" in extra_arguments(cpu_config(tmp_path), 4096)
 
 
-def test_compiling_cpu_leaves_warm_up_to_us(tmp_path: Path) -> None:
+def test_compiling_cpu_disables_the_warm_up_of_vllm(tmp_path: Path) -> None:
     assert extra_arguments(cpu_config(tmp_path), 1)[-1] == "--enforce-eager"
 
 

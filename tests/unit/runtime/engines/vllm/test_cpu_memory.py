@@ -23,7 +23,7 @@ def test_two_cards_share_weights_and_cache(tmp_path: Path) -> None:
     assert half.split.free > forecast(cpu_config(model)).split.free
 
 
-def test_numbers_of_another_format_take_other_bytes(tmp_path: Path) -> None:
+def test_float32_doubles_the_bytes_of_weights_and_blocks(tmp_path: Path) -> None:
     memory = forecast(cpu_config(checkpoint(tmp_path), model={"dtype": "float32"}))
     assert (memory.total - memory.split.free, memory.block_bytes) == (4 * PARAMETERS, 2 * BLOCK)
 
@@ -60,7 +60,7 @@ def test_missing_budget_names_the_field(tmp_path: Path) -> None:
         forecast(cpu_config(checkpoint(tmp_path), memory=None))
 
 
-def test_folder_without_a_model_is_named(tmp_path: Path) -> None:
+def test_folder_without_a_model_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFound, match="does not contain a complete checkpoint"):
         forecast(cpu_config(tmp_path))
 

@@ -35,16 +35,16 @@ def test_exit_code_is_reported_with_a_remedy(code: int, expected: str) -> None:
     assert str(died(ended(Core=code), "while it served")) == f"{DIED} while it served: {expected}"
 
 
-def test_cores_with_the_same_exit_code_are_named_together() -> None:
+def test_cores_with_the_same_exit_code_are_reported_together() -> None:
     message = str(died(ended(Core_0=-9, Core_1=-9, Core_2=1), "while it served"))
     assert "Core_0 and Core_1 were ended by SIGKILL" in message
 
 
-def test_release_with_other_process_attributes_is_no_error() -> None:
+def test_missing_process_attributes_are_no_error() -> None:
     assert str(died(SimpleNamespace(), "at once")) == f"{DIED} at once: its log has the reason."
 
 
-def test_process_of_another_pod_is_reported_by_that_pod() -> None:
+def test_dead_worker_is_reported_by_its_own_pod() -> None:
     process = SimpleNamespace(name="VllmWorker-1", exitcode=-7)
     found = str(died_here(SimpleNamespace(workers=[SimpleNamespace(proc=process)])))
     assert found == (

@@ -113,14 +113,14 @@ async def start_engine_on(
     return begun.engine, board.report()
 
 
-async def test_bucket_bytes_are_those_of_the_largest_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_graph_bytes_are_the_maximum_over_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster([Card(), Card(per_prompt_token=2 * MIB)])
     _, report = await start_engine_on(cluster, monkeypatch)
     assert report.prompt.captured == report.prompt.planned == 4
     assert report.prompt.graph_bytes == 2 * MIB * (128 + 256 + 384 + 512)
 
 
-async def test_report_names_the_pair_in_use(monkeypatch: pytest.MonkeyPatch, pair: Pair) -> None:
+async def test_report_has_the_description_of_the_installed_pair(monkeypatch: pytest.MonkeyPatch, pair: Pair) -> None:
     _, report = await start_engine_on(Cluster([Card(), Card()]), monkeypatch)
     assert str(report.releases).startswith(f"The card is driven by {pair.description}: ")
 
@@ -134,11 +134,11 @@ async def test_bucket_is_captured_if_every_rank_has_its_graph(monkeypatch: pytes
     ]
 
 
-async def test_only_the_bucket_that_runs_as_another_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_the_bucket_that_runs_with_another_shape_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster([Card(), Card()])
     for runner in cluster.runners:
         other = runner._prepare_dummy_scenario
-        runner._prepare_dummy_scenario = partial(_as_another, other, (1, 384, 0), (1, 512, 0))
+        runner._prepare_dummy_scenario = partial(_run_as_another_shape, other, (1, 384, 0), (1, 512, 0))
     file = "(1, [128, 256, 384, 512], 0)\n([2, 4], 1, [8, 16])"
     _, report = await start_engine_on(cluster, monkeypatch, two_cards(bucketing={"strategy": "file", "file": file}))
     assert (report.prompt.planned, report.prompt.warmed, report.prompt.captured) == (4, 3, 3)
@@ -146,7 +146,7 @@ async def test_only_the_bucket_that_runs_as_another_is_skipped(monkeypatch: pyte
     assert (left.bucket, left.reason.partition(":")[0]) == (Bucket(1, 384, 0), "vllm-gaudi runs it as (1, 512, 0)")
 
 
-def _as_another(run: Any, odd: Any, other: Any, prompt_cfg: Any, decode_cfg: Any) -> None:
+def _run_as_another_shape(run: Any, odd: Any, other: Any, prompt_cfg: Any, decode_cfg: Any) -> None:
     run(other if prompt_cfg == odd else prompt_cfg, decode_cfg)
 
 
@@ -167,7 +167,7 @@ async def test_rank_without_memory_stops_capture_on_every_rank(monkeypatch: pyte
     assert "capture" not in [verb for verb, _ in cluster.vllm.calls]
 
 
-async def test_memory_is_that_of_the_fullest_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reported_memory_is_that_of_the_rank_with_least_free(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fake's margin is 1 GiB, and its KV cache has 6 GiB."""
     _, report = await start_engine_on(Cluster([Card(), Card(free=12 * GIB)]), monkeypatch)
     assert report.memory is not None
@@ -266,13 +266,13 @@ async def test_core_that_runs_out_of_memory_ends_the_phase(monkeypatch: pytest.M
     assert report.prompt.captured < report.prompt.planned
 
 
-async def test_memory_is_that_of_the_fullest_core(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reported_memory_is_that_of_the_core_with_least_free(monkeypatch: pytest.MonkeyPatch) -> None:
     _, report = await start_engine_on(Cluster([Card(), Card(free=12 * GIB)], cores=2), monkeypatch, two_cores())
     assert report.memory is not None
     assert report.memory.graphs == 11 * GIB
 
 
-async def test_plan_is_for_the_core_with_fewest_blocks_with_note(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_buckets_are_planned_for_the_fewest_blocks_of_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster([Card(), Card()], cores=2)
     cluster.runners[1].bucketing_manager.num_hpu_blocks = 1000
     engine, report = await start_engine_on(cluster, monkeypatch, two_cores())
@@ -284,7 +284,7 @@ async def test_plan_is_for_the_core_with_fewest_blocks_with_note(monkeypatch: py
     )
 
 
-async def test_counts_of_every_core_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hits_and_cold_shapes_of_all_cores_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
     @asynccontextmanager
     async def application(parsed: object, engine: object) -> AsyncIterator[object]:
         yield None

@@ -30,6 +30,6 @@ def test_installed_git_is_used(programs: Path, tmp_path: Path) -> None:
     assert stand_in_for_git(tmp_path, {"PATH": str(programs)}) == {}
 
 
-def test_replacement_comes_last_in_path(programs: Path, tmp_path: Path) -> None:
+def test_replacement_for_git_is_the_last_folder_in_path(programs: Path, tmp_path: Path) -> None:
     path = stand_in_for_git(tmp_path, {"PATH": str(programs)})["PATH"]
     assert path.split(os.pathsep) == [str(programs), str(tmp_path)]

@@ -34,6 +34,6 @@ def test_greedy_request_is_answered() -> None:
         ({"prompt_logprobs": 2}, "logprobs"),
     ],
 )
-def test_other_requests_are_refused_before_the_answer_starts(body: dict[str, Any], found: str) -> None:
+def test_requests_that_are_not_greedy_are_refused(body: dict[str, Any], found: str) -> None:
     with pytest.raises(ValueError, match=f"does not accept {found}. Leave it out, and set temperature to 0"):
         guarded().generate("hello", SimpleNamespace(**{**GREEDY, **body}), "1")

@@ -120,7 +120,7 @@ async def test_failed_request_frees_its_place() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(GENERATING))
-async def test_every_generating_path_is_counted(path: str) -> None:
+async def test_every_generating_path_is_refused_when_full(path: str) -> None:
     held = HoldingApp()
     app = guarded_app(held)
     with two_pending(held, app):

@@ -35,7 +35,7 @@ def test_device_selects_the_kind_of_memory(tmp_path: Path) -> None:
     assert isinstance(memory_of(cpu_config(tmp_path)), CpuLedger)
 
 
-def test_vllm_sizes_its_own_cache_on_a_card() -> None:
+def test_no_cache_size_is_set_on_a_card() -> None:
     assert memory_of(vllm_config()).before_start() is None
 
 
@@ -54,31 +54,33 @@ def test_graphs_on_a_card_get_free_memory_above_the_margin() -> None:
     ],
     ids=["card", "cpu", "unknown card"],
 )
-def test_known_figures_are_weights_and_device(tmp_path: Path, engine: dict[str, Any], device: str | None) -> None:
+def test_known_figures_name_weight_files_and_device_memory(
+    tmp_path: Path, engine: dict[str, Any], device: str | None
+) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.safetensors").write_bytes(bytes(3 * MIB))
     config = vllm_config(engine=engine, model={"path": str(tmp_path)}, parallelism={"tensor": 2})
     assert figures(config) == " and ".join(filter(None, ("the weight files have 6 MiB for 2 ranks", device)))
 
 
-def test_unknown_figures_are_empty(tmp_path: Path) -> None:
+def test_figures_without_weight_files_are_empty(tmp_path: Path) -> None:
     assert figures(vllm_config(engine={"card": None}, model={"path": str(tmp_path / "missing")})) == ""
 
 
-def test_blocks_of_a_hybrid_are_those_of_the_plugin() -> None:
+def test_hybrid_model_has_the_block_sizes_of_the_plugin() -> None:
     hybrid = {"block_size": 768, "decode_block_size": 128, "bounded": False, "query_step": 256}
     assert card(hybrid).divided()[1] == DeviceBlocks(1500, 768, 128, bounded=False, query_step=256)
 
 
 @pytest.mark.parametrize("free", [0, 5 * GIB, 8 * GIB, 50 * GIB])
-def test_split_adds_up(free: int) -> None:
+def test_parts_of_the_split_add_up_to_free_memory(free: int) -> None:
     split, _ = card({"free": free}).divided()
     assert split.free == split.usable + split.margin
     assert split.usable == split.graphs + split.kv_cache
     assert split.graphs >= 0
 
 
-def test_fullest_rank_and_common_blocks_count_on_cards() -> None:
+def test_split_on_cards_uses_least_memory_and_fewest_blocks() -> None:
     split, blocks = card({"kv_blocks": 1400}, {"free": 10 * GIB}).divided()
     assert (split.graphs, blocks.count) == (2 * GIB, 1400)
 
@@ -97,7 +99,7 @@ def test_free_memory_on_cards_is_the_least_of_all_ranks() -> None:
     ],
     ids=["what sequences can fill, and vLLM's own block", "all, for prefixes", "all, for sequences could fill more"],
 )
-def test_cache_on_a_cpu_is_limited_to_what_sequences_use(
+def test_cpu_cache_is_limited_to_blocks_that_sequences_can_fill(
     tmp_path: Path, limits: dict[str, Any], blocks: int | None
 ) -> None:
     cache_bytes = CpuLedger(cpu_config(checkpoint(tmp_path), limits=limits)).before_start()

@@ -65,7 +65,7 @@ def test_container_without_a_termination_log_still_ends(tmp_path: Path) -> None:
         assert process.wait() == 1
 
 
-def test_immediate_exit_is_no_failure_and_ends_all_processes(tmp_path: Path) -> None:
+def test_immediate_exit_ends_all_processes_without_a_failure_message(tmp_path: Path) -> None:
     message = tmp_path / "termination-log"
     with python(LEAVES, str(message), "at once") as process:
         [child] = pids(process, 1)

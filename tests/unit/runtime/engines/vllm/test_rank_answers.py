@@ -8,7 +8,7 @@ from gaudi_runtime.errors import EngineLost, RankFailed
 GRAPH = {"bytes": 5, "graph": True, "out_of_memory": None}
 
 
-def test_bucket_takes_the_bytes_of_the_largest_rank() -> None:
+def test_bytes_of_a_bucket_are_the_maximum_over_ranks() -> None:
     assert fold_outcomes([GRAPH, {**GRAPH, "bytes": 9}]) == {"bytes": 9, "graph": True, "out_of_memory": None}
 
 
@@ -16,7 +16,7 @@ def test_bucket_has_a_graph_if_every_rank_has_one() -> None:
     assert not fold_outcomes([GRAPH, {**GRAPH, "graph": False}, GRAPH])["graph"]
 
 
-def test_out_of_memory_on_one_rank_counts_for_all() -> None:
+def test_first_out_of_memory_of_a_rank_is_returned() -> None:
     short = [{**GRAPH, "graph": False, "out_of_memory": reason} for reason in ("first", "second")]
     assert fold_outcomes([GRAPH, *short])["out_of_memory"] == "first"
 
@@ -34,13 +34,13 @@ def test_answers_are_unwrapped_in_the_order_of_ranks() -> None:
     assert unwrapped([[{"answer": 1}, {"answer": 2}]], "memory") == [[1, 2]]
 
 
-def test_first_failed_rank_is_named_with_its_reason() -> None:
+def test_first_failed_rank_is_reported_with_its_reason() -> None:
     answers = [{"answer": 1}, {"reason": "UnsupportedModel", "message": "no images."}, {"reason": "x", "message": "y"}]
     with pytest.raises(RankFailed, match=r"^Rank 1 failed at describe: no images\.$") as failed:
         unwrapped([answers], "describe")
     assert failed.value.reason == "UnsupportedModel"
 
 
-def test_no_ranks_means_a_lost_engine() -> None:
+def test_call_without_ranks_raises_engine_lost() -> None:
     with pytest.raises(EngineLost, match="No rank of vLLM answered the call plan"):
         unwrapped([[]], "plan")

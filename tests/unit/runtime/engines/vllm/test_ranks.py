@@ -35,12 +35,12 @@ async def test_verb_can_be_called_on_the_event_loop() -> None:
     assert await call_verb(FakeVllm(echo)).ask("memory", deadline=LONG) == [["memory"], ["memory"]]
 
 
-async def test_missed_deadline_is_a_lost_engine_that_names_the_bucket() -> None:
+async def test_missed_deadline_raises_engine_lost_with_the_bucket() -> None:
     with pytest.raises(EngineLost, match=r"^vLLM did not answer warm prompt \(1, 128, 0\) within 0 s\.$"):
         await from_thread(FakeVllm(never), "warm", "prompt", [1, 128, 0], deadline=0.02)
 
 
-async def test_rank_with_a_note_is_named(tmp_path: Path) -> None:
+async def test_missed_deadline_names_the_rank_that_left_a_note(tmp_path: Path) -> None:
     loop, note = asyncio.get_running_loop(), Note(1, str(tmp_path))
     note.leave(1, "the device ran out of memory at prompt bucket (1, 128, 0)")
     message = (
@@ -77,7 +77,7 @@ async def test_death_is_detected_while_waiting_for_an_answer() -> None:
         await from_thread(engine, "plan")
 
 
-async def test_dead_engine_is_a_lost_engine() -> None:
+async def test_dead_engine_raises_engine_lost() -> None:
     async def reply(verb: str) -> Answers:
         raise EngineDeadError("EngineCore encountered an issue.")
 
@@ -137,7 +137,7 @@ async def test_end_of_the_event_loop_ends_the_call() -> None:
         (("sampler", 4), "sampler 4"),
     ],
 )
-def test_call_is_described_in_readable_form(words: tuple[Any, ...], text: str) -> None:
+def test_description_of_a_call_has_the_verb_and_arguments(words: tuple[Any, ...], text: str) -> None:
     assert describe_call(*words) == text
 
 
@@ -162,7 +162,7 @@ async def test_answers_are_grouped_by_core() -> None:
     assert answers == [[["memory"], ["memory"]]] * 2
 
 
-async def test_unresponsive_core_is_a_lost_engine_that_names_it() -> None:
+async def test_unresponsive_core_raises_engine_lost_with_its_number() -> None:
     with pytest.raises(EngineLost, match=r"^Engine core 1 of vLLM did not answer memory within 0 s\.$"):
         await ranks_over_cores(FakeVllm(echo, never)).ask("memory", deadline=0.02)
 

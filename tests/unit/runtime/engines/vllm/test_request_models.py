@@ -29,7 +29,7 @@ print(Request.model_validate({"items": [{"role": "a", "tokens": ["b"]}, 1, {"a":
 """
 
 
-def test_model_stops_at_the_first_invalid_item_of_a_container() -> None:
+def test_validation_stops_at_the_first_invalid_item_of_a_container() -> None:
     run = subprocess.run([sys.executable, "-c", COUNT], capture_output=True, text=True, check=True)
     *counts, taken = run.stdout.splitlines()
     assert [int(count) for count in counts] == [3, 4, 1, 1]

@@ -34,7 +34,7 @@ def test_every_pod_gets_its_leader_and_its_rank() -> None:
 
 
 @pytest.mark.parametrize(("leader", "expected"), [("127.0.0.2", "127.0.0.1"), ("::1", "::1")])
-def test_own_address_is_on_the_route_to_the_leader(leader: str, expected: str) -> None:
+def test_own_address_is_the_source_address_towards_the_leader(leader: str, expected: str) -> None:
     set_own_address(Meeting(leader, 4567))
     assert os.environ[HOST_VARIABLE] == expected
 

@@ -124,7 +124,7 @@ def test_message_of_vllm_is_mapped_to_our_error(kind: str, message: str, expecte
     assert type(error_of(kind, message)) is expected
 
 
-def test_every_row_is_needed() -> None:
+def test_every_row_provides_advice_for_a_message() -> None:
     """Each row provides the advice for some message of vLLM."""
     given = [str(error_of(kind, message)) for kind, message, _ in SAID]
     assert [row.advice for row in KNOWN if not any(row.advice in each for each in given)] == []
@@ -184,7 +184,7 @@ def test_unknown_message_is_reported_verbatim() -> None:
     )
 
 
-def test_own_error_is_unchanged() -> None:
+def test_error_of_the_runtime_is_unchanged() -> None:
     ours = ConfigError("engine.settings: wrong.")
     assert why_not_started(ours, StartFailure(step="", kind="MemoryError", message="")) is ours
 
@@ -221,7 +221,7 @@ def test_step_kind_and_message_are_kept_and_error_propagates(tmp_path: Path) -> 
     assert (failure.step, failure.kind, failure.message) == ("memory was measured", "MemoryError", "no room")
 
 
-def test_first_failure_is_kept(tmp_path: Path) -> None:
+def test_first_recorded_failure_is_kept(tmp_path: Path) -> None:
     file = tmp_path / "failure.json"
     record_failure(file, "the device was opened", ValueError("first"))
     record_failure(file, "the model was loaded", ValueError("second"))
@@ -230,7 +230,7 @@ def test_first_failure_is_kept(tmp_path: Path) -> None:
     assert failure.message == "first"
 
 
-def test_exiting_worker_also_leaves_its_reason(tmp_path: Path) -> None:
+def test_exit_of_a_worker_is_recorded(tmp_path: Path) -> None:
     record_failure(tmp_path / "failure.json", "the model was loaded", SystemExit("stop"))
     assert read_failure(tmp_path / "failure.json") is not None
 

@@ -39,7 +39,7 @@ def test_released_pair_is_supported_on_a_card(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("built", ["0.26.0+empty", "0.26.0.post1", "0.26.1.dev0+g568afb3a1.d20260803.empty"])
-def test_build_of_a_release_counts_as_the_release(built: str) -> None:
+def test_build_of_a_supported_release_is_accepted(built: str) -> None:
     check_release(installed_on_card(built, "0.26.0"), {})
     check_release(installed_on_card("0.26.0", built), {})
 
@@ -114,7 +114,7 @@ def test_override_does_not_accept_missing_packages(found: Installed) -> None:
         check_release(found, {ANY_RELEASE: "1"})
 
 
-def test_other_value_of_the_override_keeps_the_check() -> None:
+def test_override_with_the_value_0_keeps_the_check() -> None:
     with pytest.raises(EngineUnsupported):
         check_release(installed_on_cpu("0.31.0"), {ANY_RELEASE: "0"})
 

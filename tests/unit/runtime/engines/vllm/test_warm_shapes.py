@@ -15,16 +15,16 @@ def test_graph_serves_steps_up_to_its_tokens() -> None:
     assert not shapes.is_warm(DECODE, Bucket(257, 1, 900))
 
 
-def test_nothing_is_warm_before_the_first_graph() -> None:
+def test_no_shape_is_warm_before_the_first_graph() -> None:
     assert not WarmShapes(captures_graphs=True).is_warm(DECODE, Bucket(1, 1, 1))
 
 
-def test_smaller_graph_keeps_shapes_warm() -> None:
+def test_later_smaller_graph_keeps_earlier_shapes_warm() -> None:
     shapes = WarmShapes(captures_graphs=True)
     shapes.add(BUCKET)
     shapes.add(Bucket(1, 1, 1))
     assert shapes.is_warm(PROMPT, BUCKET)
 
 
-def test_without_graphs_no_shape_is_ever_cold() -> None:
+def test_every_shape_is_warm_without_graphs() -> None:
     assert WarmShapes(captures_graphs=False).is_warm(PROMPT, Bucket(64, 4096, 0))

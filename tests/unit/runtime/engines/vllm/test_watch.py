@@ -73,7 +73,7 @@ async def test_death_is_reported_with_the_note_of_a_rank(tmp_path: Path) -> None
     )
 
 
-async def test_processes_without_answer_and_work_are_hanging() -> None:
+async def test_processes_that_neither_answer_nor_work_are_hanging() -> None:
     assert (await watch_until_lost(FakeVllm(never), pulses=repeat(7))).startswith(HANGS)
 
 
@@ -103,7 +103,7 @@ async def test_late_answer_of_working_processes_is_no_hang() -> None:
     assert absorbed == [MET]
 
 
-async def test_no_step_exceeds_the_deadline_even_if_it_works() -> None:
+async def test_working_processes_must_answer_within_the_deadline() -> None:
     assert " counters within " in await watch_until_lost(FakeVllm(never), longest=0.05, pulses=count())
 
 

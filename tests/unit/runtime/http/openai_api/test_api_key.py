@@ -54,13 +54,13 @@ async def test_other_credentials_than_a_bearer_token_are_refused(protected: Serv
 @pytest.mark.parametrize(
     "key", [f"{KEY}x", KEY[:-1], f"{KEY[:-1]}x", f"x{KEY[1:]}", KEY[1:], KEY.upper(), f"{KEY} {KEY}"]
 )
-async def test_key_that_differs_in_one_character_is_refused(protected: Served, key: str) -> None:
+async def test_similar_key_is_refused(protected: Served, key: str) -> None:
     answer = await protected.http.get("/v1/models", headers={"authorization": f"Bearer {key}"})
     assert answer.status_code == 401
 
 
 @pytest.mark.parametrize("header", [f"bearer {KEY}", f"Bearer  {KEY}"])
-async def test_bearer_token_may_be_written_as_the_standard_allows(protected: Served, header: str) -> None:
+async def test_bearer_scheme_is_case_insensitive(protected: Served, header: str) -> None:
     assert (await protected.http.get("/v1/models", headers={"authorization": header})).status_code == 200
 
 
@@ -75,7 +75,7 @@ async def test_refusal_names_the_required_header(protected: Served) -> None:
     }
 
 
-async def test_path_that_does_not_exist_needs_the_key_too(protected: Served) -> None:
+async def test_unknown_path_requires_the_key(protected: Served) -> None:
     assert (await protected.http.get("/docs")).status_code == 401
 
 
@@ -106,7 +106,7 @@ async def test_websocket_without_the_key_is_closed_before_it_opens() -> None:
     assert said == [{"type": "websocket.close", "code": 1008}]
 
 
-async def test_lifespan_of_the_application_needs_no_key() -> None:
+async def test_lifespan_events_require_no_key() -> None:
     begun: list[str] = []
 
     async def keep(message: Message) -> None:
@@ -147,7 +147,7 @@ def test_blank_key_is_refused(value: str) -> None:
         asked_key({"VLLM_API_KEY": value})
 
 
-def test_port_without_a_key_is_open() -> None:
+def test_no_key_is_required_if_none_is_configured() -> None:
     assert asked_key({}) is None
 
 

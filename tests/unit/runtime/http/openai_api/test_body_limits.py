@@ -47,7 +47,7 @@ def refusal_of(document: Any, path: str = GENERATING) -> bool:
         b"[" * 500,
     ],
 )
-def test_long_prompts_and_invalid_json_pass(document: Any) -> None:
+def test_long_prompts_and_invalid_json_are_accepted(document: Any) -> None:
     assert not refusal_of(document)
 
 
@@ -67,7 +67,7 @@ def test_token_ids_are_unlimited_only_in_their_field(path: str, field: str) -> N
 
 
 @pytest.mark.parametrize("item", [1, None, "a", [], [{}]])
-def test_items_of_a_response_must_be_objects(item: Any) -> None:
+def test_input_items_of_the_responses_api_must_be_objects(item: Any) -> None:
     with pytest.raises(InvalidRequest, match=r"^input\[1\] is not an object") as error:
         check_body(RESPONSES, json.dumps({"input": [{}, item]}).encode())
     assert error.value.param == "input"
@@ -124,7 +124,7 @@ def test_body_that_is_nested_too_deeply_is_refused() -> None:
         json.dumps({"prompt": "a"}).encode("utf-16"),
     ],
 )
-def test_many_values_elsewhere_are_refused(document: Any) -> None:
+def test_many_values_outside_of_prompts_are_refused(document: Any) -> None:
     assert refusal_of(document)
 
 
@@ -137,7 +137,7 @@ def test_message_names_the_limit_and_its_exceptions() -> None:
 
 
 @given(JSON)
-def test_no_document_of_more_values_than_allowed_passes(document: Any) -> None:
+def test_accepted_documents_have_at_most_the_allowed_values(document: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bodies, "MOST_VALUES", 5)
         if not refusal_of(document):
@@ -213,7 +213,7 @@ async def test_json_is_accepted(kind: str) -> None:
         "application/vnd.api+json",
     ],
 )
-async def test_other_types_do_not_reach_the_application(kind: str | None) -> None:
+async def test_content_types_other_than_json_are_refused(kind: str | None) -> None:
     answer = await send_body(GENERATING, kind, b"[]," * MANY)
     assert (answer.status_code, answer.json()["error"]["message"]) == (
         415,
@@ -237,7 +237,9 @@ async def test_audio_is_accepted_in_a_form(path: str) -> None:
         (Message, "content", {"type": "text", "text": "a"}, 16_384),
     ],
 )
-def test_number_of_parts_of_a_request_is_limited(kind: type[BaseModel], field: str, entry: Any, most: int) -> None:
+def test_number_of_prompts_messages_and_parts_is_limited(
+    kind: type[BaseModel], field: str, entry: Any, most: int
+) -> None:
     common = {"model": "echo", "role": "user"}
     assert kind.model_validate({**common, field: [entry] * most})
     with pytest.raises(ValidationError, match="at most"):
@@ -247,7 +249,7 @@ def test_number_of_parts_of_a_request_is_limited(kind: type[BaseModel], field: s
     assert refused.value.error_count() <= 4, "not one of every entry"
 
 
-async def test_endless_body_is_cut_off(api: Served) -> None:
+async def test_body_above_the_limit_is_refused_with_413(api: Served) -> None:
     answer = await api.http.post(
         "/v1/completions", content=b'"' + b" " * 17 * 1024 * 1024, headers={"content-type": "application/json"}
     )

@@ -19,13 +19,13 @@ async def test_complete_answer_echoes_the_conversation(api: Served) -> None:
     assert answer.choices[0].finish_reason == "stop"
 
 
-async def test_usage_counts_prompt_and_answer(api: Served) -> None:
+async def test_usage_has_prompt_and_completion_tokens(api: Served) -> None:
     answer = await api.openai.chat.completions.create(model="echo", messages=HELLO, max_tokens=4)
     assert answer.usage is not None
     assert (answer.usage.prompt_tokens, answer.usage.completion_tokens, answer.usage.total_tokens) == (19, 4, 23)
 
 
-async def test_max_completion_tokens_ends_with_length(api: Served) -> None:
+async def test_max_completion_tokens_ends_the_answer_with_reason_length(api: Served) -> None:
     answer = await api.openai.chat.completions.create(model="echo", messages=HELLO, max_completion_tokens=4)
     assert (answer.choices[0].message.content, answer.choices[0].finish_reason) == ("user", "length")
 
@@ -67,7 +67,7 @@ async def test_each_streamed_choice_is_complete(api: Served) -> None:
     assert texts == {0: ECHO, 1: ECHO}
 
 
-async def test_text_parts_are_joined_and_developer_is_system(api: Served) -> None:
+async def test_text_parts_are_joined_and_developer_becomes_system(api: Served) -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     answer = await api.openai.chat.completions.create(model="echo", messages=[{"role": "developer", "content": parts}])
     assert answer.choices[0].message.content == "system: ab\nassistant:"
@@ -92,7 +92,7 @@ async def test_images_are_refused(api: Served) -> None:
         await api.openai.chat.completions.create(model="echo", messages=[{"role": "user", "content": image}])
 
 
-async def test_answer_without_a_limit_uses_the_free_cache() -> None:
+async def test_answer_without_a_token_limit_is_limited_by_the_cache() -> None:
     small = {"deviceMemoryBytes": 2**30, "weightBytes": 0, "blockBytes": 2**28, "graphBytesPerToken": 1}
     async with served(sim_config(small)) as api:
         assert api.engine.load_now().total_blocks == 3
@@ -101,13 +101,13 @@ async def test_answer_without_a_limit_uses_the_free_cache() -> None:
     assert answer.usage.total_tokens == 3 * 128
 
 
-async def test_newer_name_of_the_limit_has_precedence(api: Served) -> None:
+async def test_max_completion_tokens_has_precedence_over_max_tokens(api: Served) -> None:
     answer = await api.openai.chat.completions.create(
         model="echo", messages=HELLO, max_completion_tokens=4, max_tokens=9
     )
     assert answer.choices[0].message.content == "user"
 
 
-def test_every_choice_has_its_own_seed() -> None:
+def test_each_choice_has_the_next_seed() -> None:
     body = CompletionRequest(model="echo", prompt="hi", n=3, seed=7)
     assert [body.sampling(choice, 4).seed for choice in range(3)] == [7, 8, 9]

@@ -22,7 +22,7 @@ async def test_health_is_ok(api: Served) -> None:
 
 
 @pytest.mark.parametrize("prompt", ["abc", [97, 98, 99]])
-async def test_text_and_token_ids_are_the_same_prompt(api: Served, prompt: str | list[int]) -> None:
+async def test_text_and_token_ids_return_the_same_completion(api: Served, prompt: str | list[int]) -> None:
     answer = await api.openai.completions.create(model="echo-alias", prompt=prompt)
     assert (answer.choices[0].text, answer.choices[0].finish_reason) == ("abc", "stop")
 
@@ -39,12 +39,12 @@ async def test_default_length_is_sixteen_tokens(api: Served) -> None:
     assert (answer.choices[0].text, answer.choices[0].finish_reason) == ("x" * 16, "length")
 
 
-async def test_stop_cuts_before_the_stop_string(api: Served) -> None:
+async def test_text_ends_before_the_stop_string(api: Served) -> None:
     answer = await api.openai.completions.create(model="echo", prompt="one two three", stop=[" th", "wo"])
     assert (answer.choices[0].text, answer.choices[0].finish_reason) == ("one t", "stop")
 
 
-async def test_echo_puts_the_prompt_first(api: Served) -> None:
+async def test_echo_returns_the_prompt_before_the_completion(api: Served) -> None:
     answer = await api.openai.completions.create(model="echo", prompt="ab", echo=True)
     assert answer.choices[0].text == "abab"
     assert answer.usage is not None

@@ -53,7 +53,9 @@ async def test_overloaded_server_sends_retry_after() -> None:
     ],
     ids=["a wrong method keeps its detail", "a crash shows nothing of the exception"],
 )
-async def test_other_errors_have_the_same_form(error: Exception, status: int, message: str, kind: str) -> None:
+async def test_http_and_unexpected_errors_have_the_form_of_openai(
+    error: Exception, status: int, message: str, kind: str
+) -> None:
     answer = await answer_to(error)
     assert answer.status_code == status
     assert answer.json() == {"error": {"message": message, "type": kind, "param": None, "code": None}}
@@ -150,13 +152,13 @@ async def test_invalid_json_is_a_bad_request(api: Served) -> None:
     assert answer.json()["error"]["message"].startswith("The body is not JSON: ")
 
 
-async def test_unknown_path_is_not_found_in_openai_form(api: Served) -> None:
+async def test_unknown_path_returns_404_with_the_openai_error_type(api: Served) -> None:
     answer = await api.http.get("/v1/engines")
     assert answer.status_code == 404
     assert answer.json()["error"]["type"] == "invalid_request_error"
 
 
-async def test_as_many_choices_as_places_are_served() -> None:
+async def test_request_may_have_as_many_choices_as_places() -> None:
     async with served(sim_config(max_num_seqs=2, serving={"max_queued_requests": 1})) as api:
         answer = await api.openai.completions.create(model="echo", prompt="a", n=3)
         assert len(answer.choices) == 3
@@ -175,18 +177,18 @@ async def test_body_that_is_no_object_is_refused(api: Served) -> None:
     assert (answer.status_code, error["param"], error["message"].split(":")[0]) == (400, None, "body")
 
 
-async def test_wrong_field_within_a_message_is_named_by_its_path(api: Served) -> None:
+async def test_wrong_field_within_a_message_is_reported_by_its_path(api: Served) -> None:
     body = {"model": "echo", "messages": [{"role": "user", "content": "a"}, {"role": "unknown"}]}
     answer = await api.http.post("/v1/chat/completions", json=body)
     assert answer.json()["error"]["param"] == "messages.1.role"
 
 
-async def test_chat_beyond_the_model_leaves_room_for_one_token(api: Served) -> None:
+async def test_chat_that_leaves_no_room_for_one_token_is_refused(api: Served) -> None:
     with pytest.raises(openai.BadRequestError, match="and 1 token for the answer exceed"):
         await api.openai.chat.completions.create(model="echo", messages=[{"role": "user", "content": "x" * 510}])
 
 
-async def test_error_of_the_template_names_the_messages(api: Served) -> None:
+async def test_error_of_the_template_names_the_messages_parameter(api: Served) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
         await api.openai.chat.completions.create(model="echo", messages=[{"role": "assistant", "content": "me"}])
     assert refused.value.param == "messages"
@@ -202,7 +204,7 @@ async def test_refusal_has_every_field_of_openai(api: Served) -> None:
     }
 
 
-async def test_unknown_path_has_the_form_of_a_refusal(api: Served) -> None:
+async def test_unknown_path_has_an_openai_error_body(api: Served) -> None:
     body = (await api.http.get("/v1/engines")).json()
     assert body["error"] == {
         "message": "This path does not exist. The page OpenAI API of the manual lists the paths of this server.",
@@ -212,6 +214,6 @@ async def test_unknown_path_has_the_form_of_a_refusal(api: Served) -> None:
     }
 
 
-async def test_wrong_method_lists_the_allowed_ones(api: Served) -> None:
+async def test_wrong_method_returns_the_allowed_methods(api: Served) -> None:
     answer = await api.http.get("/v1/completions")
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")

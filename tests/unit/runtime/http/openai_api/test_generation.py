@@ -23,7 +23,7 @@ async def test_time_to_first_token_is_from_arrival_to_first_tokens(api: Served) 
     assert registry.get_sample_value("gaudi_time_to_first_token_seconds_sum") == 2.5
 
 
-async def test_failure_of_one_choice_ends_waiting_choices() -> None:
+async def test_failure_of_one_choice_ends_the_waiting_choices() -> None:
     async with served(sim_config({"failAtToken": 2}, max_num_seqs=1)) as api:
         choices = [Choice(index, [97, 98, 99], SamplingParams(max_tokens=3)) for index in range(3)]
         metrics = RequestMetrics(CollectorRegistry())

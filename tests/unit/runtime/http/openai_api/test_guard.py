@@ -79,7 +79,7 @@ async def test_request_beyond_capacity_is_refused_until_one_ends() -> None:
     assert (await server.client.post(GENERATING, json={})).text == "theirs"
 
 
-async def test_page_is_answered_when_full() -> None:
+async def test_model_list_is_answered_when_full() -> None:
     slow = HoldingApp()
     server = GuardedApp(slow)
     first = asyncio.create_task(server.client.post(GENERATING, json={}))
@@ -89,14 +89,14 @@ async def test_page_is_answered_when_full() -> None:
     await first
 
 
-async def test_application_that_fails_before_it_answers_counts_as_failed() -> None:
+async def test_error_before_the_first_byte_is_a_failed_request() -> None:
     server = GuardedApp(failing_app)
     await server.client.post(GENERATING, json={})
     assert server.answered(GENERATING, 500) == 1
     assert server.metrics.report() == Requests(answered=1, failed=1)
 
 
-async def test_failed_page_does_not_count_as_failed_request() -> None:
+async def test_failed_page_is_not_reported_as_a_failed_request() -> None:
     server = GuardedApp(failing_app)
     await server.client.get("/v1/models")
     assert server.answered("/v1/models", 500) == 1
@@ -104,7 +104,7 @@ async def test_failed_page_does_not_count_as_failed_request() -> None:
 
 
 @pytest.mark.parametrize(("path", "running"), [(GENERATING, 1), ("/v1/models", 0)])
-async def test_only_generating_requests_count_as_running(path: str, running: int) -> None:
+async def test_only_generating_requests_are_reported_as_running(path: str, running: int) -> None:
     seen: list[Requests] = []
 
     async def looks(scope: Scope, receive: Receive, send: Send) -> None:
@@ -122,14 +122,14 @@ async def test_truncated_answer_is_counted_once() -> None:
     assert (server.answered(GENERATING, 200), server.answered(GENERATING, 500)) == (1, None)
 
 
-async def test_other_method_is_refused_with_the_allowed_one() -> None:
+async def test_wrong_method_is_refused_with_the_allowed_method() -> None:
     answer = await GuardedApp(healthy_app).client.get(GENERATING)
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
     error = answer.json()["error"]
     assert (error["message"], error["type"]) == ("/v1/completions requires POST.", "invalid_request_error")
 
 
-async def test_unknown_paths_are_counted_together() -> None:
+async def test_unknown_paths_share_one_metric_label() -> None:
     server = GuardedApp(healthy_app)
     for path in ("/a", "/b"):
         await server.client.get(path)
@@ -146,7 +146,7 @@ async def test_application_reads_the_body_of_a_request(monkeypatch: pytest.Monke
     assert (await GuardedApp(echo).client.post(path, content=b"abc", headers=headers)).text == "abc"
 
 
-async def test_application_reads_the_body_for_a_page() -> None:
+async def test_application_reads_the_body_of_a_get_request() -> None:
     async def echo(scope: Scope, receive: Receive, send: Send) -> None:
         await PlainTextResponse(await Request(scope, receive).body())(scope, receive, send)
 

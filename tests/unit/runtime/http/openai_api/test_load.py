@@ -118,7 +118,7 @@ async def test_disconnect_frees_all_choices_of_a_complete_answer() -> None:
         await until(lambda: api.metric("gaudi_requests_total", endpoint="/v1/completions", code="499") == 1)
 
 
-async def test_more_requests_than_places_are_all_answered() -> None:
+async def test_requests_above_max_num_seqs_are_all_answered() -> None:
     async with served(sim_config(max_num_seqs=2)) as api:
         answers = await asyncio.gather(
             *(api.openai.completions.create(model="echo", prompt=f"request {number}") for number in range(20))
@@ -167,7 +167,7 @@ async def test_engine_failure_ends_the_stream_with_an_error_event() -> None:
         assert api.metrics.report() == Requests(answered=1, failed=1)
 
 
-async def test_failed_stream_reports_it_in_its_last_event(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_stream_ends_with_an_error_event_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     body = {"model": "echo", "prompt": "abc", "stream": True}
     async with served(sim_config({"failAtToken": 3})) as api:
         answer = await api.http.post("/v1/completions", json=body)
@@ -181,14 +181,14 @@ async def test_failed_stream_reports_it_in_its_last_event(caplog: pytest.LogCapt
     assert "A streamed answer failed after its beginning." in caplog.messages
 
 
-async def test_failed_answer_does_not_reveal_the_reason() -> None:
+async def test_failed_answer_does_not_contain_the_reason() -> None:
     async with served(sim_config({"failAtToken": 1})) as api:
         answer = await api.http.post("/v1/completions", json={"model": "echo", "prompt": "abc"})
     error = {"message": "The server failed to answer. Its log has the reason.", "type": "server_error", "param": None}
     assert (answer.status_code, answer.json()) == (500, {"error": error | {"code": None}})
 
 
-async def test_request_counts_as_running_until_its_answer_ended() -> None:
+async def test_request_is_reported_as_running_until_its_answer_ended() -> None:
     async with served(sim_config(SLOW)) as api:
         stream = await endless_stream(api)
         await anext(stream)
@@ -199,6 +199,6 @@ async def test_request_counts_as_running_until_its_answer_ended() -> None:
         await until(lambda: api.metrics.report() == Requests(answered=1))
 
 
-async def test_refusal_is_no_failure(api: Served) -> None:
+async def test_refused_request_is_not_counted_as_failed(api: Served) -> None:
     await api.http.post("/v1/completions", json={})
     assert api.metrics.report() == Requests(answered=1)

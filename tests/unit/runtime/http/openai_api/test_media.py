@@ -55,7 +55,7 @@ def test_sizes_of_images_are_added(kind: str) -> None:
 SQUARE, LARGE = picture(100, 100), picture(101, 100)
 
 
-def test_source_without_text_is_passed_to_the_application() -> None:
+def test_image_source_without_text_is_accepted() -> None:
     assert not refusal_of(chat({"type": "image", "source": {"type": "base64", "data": 7}}))
 
 
@@ -74,7 +74,7 @@ def test_source_without_text_is_passed_to_the_application() -> None:
         ("/score", lambda data: {"queries": {"content": [image(data)]}}),
     ],
 )
-def test_images_are_found_in_every_field_of_the_apis(path: str, within: Any) -> None:
+def test_large_image_is_refused_in_every_field_of_the_apis(path: str, within: Any) -> None:
     assert not refusal_of(within(SQUARE), path=path)
     assert refusal_of(within(LARGE), path=path)
 
@@ -102,14 +102,14 @@ def test_number_of_images_is_limited() -> None:
     assert refusal_of(chat(image("," * 257)))
 
 
-def test_image_size_is_found_behind_other_metadata() -> None:
+def test_image_size_is_read_behind_large_metadata() -> None:
     file = BytesIO()
     Image.new("L", (101, 100)).save(file, "JPEG", exif=b"Exif" + b"\0" * 60_000)
     assert refusal_of(chat(image(b64encode(file.getvalue()).decode())))
 
 
 @pytest.mark.parametrize("data", ["", "a", "%%%", "AAAA", b64encode(b"\x89PNG\r\n\x1a\n").decode(), "\u00e9"])
-def test_data_that_is_no_image_is_passed_to_the_application(data: str) -> None:
+def test_data_that_is_no_image_is_accepted(data: str) -> None:
     assert not refusal_of(chat(image(data)), most=1)
 
 
@@ -141,5 +141,5 @@ async def test_media_options_pass_if_the_resource_allows_them() -> None:
     ("value", "most"),
     [(None, MOST_PIXELS), ("1000", 1000), ("0", 0), ("-1", 0), ("many", MOST_PIXELS)],
 )
-def test_limit_of_a_request_follows_that_of_an_image(value: str | None, most: int) -> None:
+def test_pixel_limit_of_a_request_follows_the_image_limit(value: str | None, most: int) -> None:
     assert most_pixels({"VLLM_MAX_IMAGE_PIXELS": value} if value else {}) == IMAGES * most

@@ -59,7 +59,7 @@ class BlockedTokenizer(ByteTokenizer):
         return super().encode(text)
 
 
-async def test_request_without_all_its_places_is_not_tokenized(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_with_more_choices_than_places_is_not_tokenized(monkeypatch: pytest.MonkeyPatch) -> None:
     texts: list[str] = []
 
     def keep(_: ByteTokenizer, text: str) -> list[int]:
@@ -90,7 +90,7 @@ async def test_tokenizing_ends_at_its_timeout() -> None:
 
 
 @pytest.mark.parametrize("prompts", [["x" * 65], ["x", "y" * 65]])
-async def test_text_that_cannot_fit_is_not_tokenized(prompts: Sequence[str]) -> None:
+async def test_text_longer_than_the_model_length_is_not_tokenized(prompts: Sequence[str]) -> None:
     tokenizer = BlockedTokenizer()
     tokenizer.end.set()
     with pytest.raises(
@@ -101,6 +101,6 @@ async def test_text_that_cannot_fit_is_not_tokenized(prompts: Sequence[str]) -> 
     assert tokenizer.texts == []
 
 
-async def test_length_of_the_whole_conversation_counts() -> None:
+async def test_characters_of_all_messages_are_added() -> None:
     with pytest.raises(InvalidRequest, match=r"^66 characters"):
         await Tokenizing(ByteTokenizer(), 64).chat([{"role": "user", "content": "x" * 33}] * 2)

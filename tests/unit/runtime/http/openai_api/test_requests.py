@@ -16,15 +16,15 @@ def test_sampling_has_the_requested_parameters() -> None:
     )
 
 
-def test_default_sampling_is_that_of_openai() -> None:
+def test_default_sampling_equals_the_openai_defaults() -> None:
     assert CompletionRequest(model="echo", prompt="hi").sampling(0, 4) == SamplingParams(max_tokens=4)
 
 
-def test_top_k_of_minus_one_filters_nothing() -> None:
+def test_top_k_of_minus_one_disables_the_filter() -> None:
     assert CompletionRequest(model="echo", prompt="hi", top_k=-1).sampling(0, 4).top_k == 0
 
 
-def test_stop_may_be_one_string() -> None:
+def test_stop_may_be_a_single_string() -> None:
     assert CompletionRequest(model="echo", prompt="hi", stop="abc").sampling(0, 4).stop == ("abc",)
 
 
@@ -32,7 +32,7 @@ def test_stop_may_be_one_string() -> None:
     ("prompt", "prompts"),
     [("ab", ["ab"]), (["a", "b"], ["a", "b"]), ([1, 2], [[1, 2]]), ([[1], [2, 3]], [[1], [2, 3]])],
 )
-def test_prompt_has_four_forms(prompt: object, prompts: list[object]) -> None:
+def test_prompt_may_be_text_token_ids_or_lists_of_both(prompt: object, prompts: list[object]) -> None:
     assert CompletionRequest.model_validate({"model": "echo", "prompt": prompt}).prompts() == prompts
 
 
@@ -44,7 +44,9 @@ def test_prompt_has_four_forms(prompt: object, prompts: list[object]) -> None:
         ({"role": "tool", "content": [{"type": "text", "text": "a"}]}, {"role": "tool", "content": "a"}),
     ],
 )
-def test_template_gets_plain_text(message: dict[str, object], seen: dict[str, object]) -> None:
+def test_messages_are_converted_to_plain_text_for_the_template(
+    message: dict[str, object], seen: dict[str, object]
+) -> None:
     assert Message.model_validate(message).for_template() == seen
 
 

@@ -60,7 +60,7 @@ def _decodes(space: Space) -> list[tuple[int, int, int]]:
 
 
 @given(SPACES)
-def test_space_equals_the_scan(space: Space) -> None:
+def test_admitted_shapes_equal_those_of_a_scan(space: Space) -> None:
     grid = map(Bucket._make, product(range(7), range(MOST), range(-1, 50)))
     assert {shape for shape in grid if space.admits(shape)} == set(scan(space))
 
@@ -71,7 +71,7 @@ def test_bounds_are_minimum_and_maximum_of_all_shapes(space: Space) -> None:
 
 
 @given(SPACES)
-def test_corners_are_largest_sizes_of_each_longest_query(space: Space) -> None:
+def test_corners_have_the_largest_batch_of_each_longest_query(space: Space) -> None:
     shapes = scan(space)
     longest = {size: max(each.query_len for each in shapes if each.batch_size == size) for size, _, _ in shapes}
     largest = {query: size for size, query in sorted(longest.items())}
@@ -80,12 +80,12 @@ def test_corners_are_largest_sizes_of_each_longest_query(space: Space) -> None:
 
 
 @given(SPACES)
-def test_batch_sizes_before_the_last_corner_are_forced(space: Space) -> None:
+def test_forced_batch_sizes_are_those_of_all_corners_but_last(space: Space) -> None:
     assert list(space.forced()) == [corner.batch_size for corner in space.corners()[:-1]]
 
 
 @given(SPACES, st.data())
-def test_span_covers_the_row_of_sizes(space: Space, data: st.DataObject) -> None:
+def test_span_is_the_range_of_queries_of_a_batch_row(space: Space, data: st.DataObject) -> None:
     shapes = scan(space)
     top = data.draw(st.integers(1, max(shapes).batch_size))
     low = data.draw(st.integers(1, top))
@@ -102,7 +102,7 @@ def test_span_of_a_prompt_row_ends_with_its_most_context(space: PromptSpace, dat
 
 
 @given(DECODES, st.data())
-def test_span_of_a_decode_row_begins_at_possible_blocks(space: DecodeSpace, data: st.DataObject) -> None:
+def test_span_of_a_decode_row_begins_with_the_fewest_blocks(space: DecodeSpace, data: st.DataObject) -> None:
     top = data.draw(st.integers(1, space.bounds()[0].top))
     most = max(each.num_blocks for each in scan(space) if each.batch_size == top)
     least = 1 if space.limits.contiguous_paged_attention else top

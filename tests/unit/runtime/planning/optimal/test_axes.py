@@ -78,7 +78,7 @@ def test_thinned_values_have_the_least_padding(weights: dict[int, int], count: i
     assert padded(chosen, tens) == min(padded(each, tens) for each in choices)
 
 
-def test_weight_on_the_largest_value_keeps_only_that_value() -> None:
+def test_weight_on_the_largest_value_does_not_change_the_axis() -> None:
     traffic = {Bucket(1, 7, 0): 1.0, Bucket(1, 77, 0): 100.0}
     assert choose_axes(prompts(80, 80, block=10), traffic, {1: (2,)})[1] == [10, 80]
 

@@ -49,7 +49,7 @@ def optimal(tokens: int, graphs: int) -> BucketPlan:
 
 
 @pytest.mark.parametrize(("tokens", "graphs", "share"), [(8192, 12, 0.66), (14_080, 13, 0.58), (16_384, 14, 0.52)])
-def test_optimal_pads_a_share_of_exponential_with_as_many_graphs(tokens: int, graphs: int, share: float) -> None:
+def test_optimal_pads_less_than_exponential_with_as_many_graphs(tokens: int, graphs: int, share: float) -> None:
     rival = exponential(tokens)
     assert len(rival.prompt) == graphs
     assert padding(optimal(tokens, graphs)) - 1 <= share * (padding(rival) - 1)
@@ -63,10 +63,10 @@ def test_optimal_pads_less_with_three_quarters_of_the_graphs(tokens: int, graphs
 
 
 @pytest.mark.parametrize(("tokens", "plain"), [(8192, 1.1392), (14_080, 1.1281), (16_384, 1.1240)])
-def test_smoothing_pads_less_than_the_plain_optimum_of_first_half(tokens: int, plain: float) -> None:
+def test_plan_with_smoothing_pads_less_than_without(tokens: int, plain: float) -> None:
     graphs = len(exponential(tokens).prompt)
     assert padding(optimal(tokens, graphs)) < plain - 0.004
 
 
-def test_exponential_with_12_graphs_pads_by_a_fifth() -> None:
+def test_padding_of_exponential_with_12_graphs_is_1_2153() -> None:
     assert padding(exponential(8192)) == pytest.approx(1.2153, abs=5e-5)

@@ -25,11 +25,11 @@ ROOFLINE = Roofline(
 SHAPES = st.builds(Bucket, st.integers(1, 64), st.integers(1, 4096), st.integers(0, 64))
 
 
-def test_prompt_tokens_are_new_ones_and_those_of_cached_context() -> None:
+def test_cost_of_a_prompt_is_its_new_and_cached_tokens() -> None:
     assert token_cost(128)(PROMPT, Bucket(2, 256, 3)) == 2 * (256 + 3 * 128)
 
 
-def test_decode_tokens_are_one_sequence_and_those_of_kv_blocks() -> None:
+def test_cost_of_a_decode_step_is_sequences_plus_block_tokens() -> None:
     assert token_cost(128)(DECODE, Bucket(4, 1, 10)) == 4 + 10 * 128
 
 
@@ -47,7 +47,7 @@ SEQUENCES = {PROMPT: 3, DECODE: 1}
 
 
 @pytest.mark.parametrize("phase", SEQUENCES)
-def test_arithmetic_is_of_weights_and_of_all_tokens_seen(phase: BucketPhase) -> None:
+def test_compute_seconds_include_weights_and_attended_tokens(phase: BucketPhase) -> None:
     """Context counts for each sequence of a prompt batch, blocks count for the whole decode batch."""
     tokens, cached = 3 * 40, SEQUENCES[phase] * 5 * 128
     operations = 2 * 8e9 * tokens + 4 * 32 * 32 * 128 * (cached * 40 + tokens * 40)
@@ -55,19 +55,19 @@ def test_arithmetic_is_of_weights_and_of_all_tokens_seen(phase: BucketPhase) -> 
 
 
 @pytest.mark.parametrize("phase", SEQUENCES)
-def test_reading_is_of_weights_and_of_cached_tokens(phase: BucketPhase) -> None:
+def test_read_seconds_include_weights_and_cached_tokens(phase: BucketPhase) -> None:
     read = 16e9 + 131_072 * (SEQUENCES[phase] * 5 * 128 + 3 * 40)
     assert READING(phase, Bucket(3, 40, 5)) == pytest.approx(read / 2.45e12)
 
 
-def test_graph_bytes_go_by_prompt_tokens_and_decode_sequences() -> None:
+def test_graph_bytes_scale_with_prompt_tokens_and_decode_sequences() -> None:
     price = graph_bytes(block_size=128)
     per_token, per_sequence = GAUDI2_RATES.prompt_graph_bytes_per_token, GAUDI2_RATES.decode_graph_bytes_per_sequence
     assert price(PROMPT, Bucket(2, 256, 3)) == per_token.value * 2 * (256 + 3 * 128)
     assert price(DECODE, Bucket(8, 1, 90)) == per_sequence.value * 8
 
 
-def test_warmup_seconds_are_those_of_compile_and_capture() -> None:
+def test_warmup_seconds_are_the_sum_of_compile_and_capture() -> None:
     shape = Bucket(2, 256, 3)
     assert warmup_seconds(PROMPT, shape) == pytest.approx(13 / 24 + 7 / 15)
     assert warmup_seconds(DECODE, shape) == pytest.approx(16 / 48 + 14 / 48)

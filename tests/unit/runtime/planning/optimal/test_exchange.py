@@ -50,7 +50,7 @@ def best_step(plan: Buckets, cells: dict[Bucket, float], slack: float) -> tuple[
 
 
 @given(CELLS, st.integers(1, 12))
-def test_plan_grows_by_the_bucket_with_most_savings_per_price(cells: dict[Bucket, float], budget: int) -> None:
+def test_plan_grows_by_the_most_saving_bucket_per_price(cells: dict[Bucket, float], budget: int) -> None:
     plan: Buckets = (CORNER,)
     while step := best_step(plan, cells, budget - sum(map(price, plan))):
         plan = tuple(sorted((*plan, step[1])))
@@ -64,7 +64,7 @@ def test_bucket_without_savings_is_not_added() -> None:
     assert grow_plan(plenty) == (Bucket(2, 1, 0), CORNER)
 
 
-def once_exchanged(plan: Buckets, cells: dict[Bucket, float], budget: float) -> Buckets | None:
+def exchange_once(plan: Buckets, cells: dict[Bucket, float], budget: float) -> Buckets | None:
     """Return the plan after the best exchange of one of the three least useful buckets."""
     losses = []
     for given_up in plan:
@@ -80,16 +80,16 @@ def once_exchanged(plan: Buckets, cells: dict[Bucket, float], budget: float) -> 
 
 @given(CELLS, st.lists(st.sampled_from(GRID), max_size=5))
 @settings(max_examples=60)
-def test_least_useful_bucket_is_exchanged_while_that_saves(cells: dict[Bucket, float], some: list[Bucket]) -> None:
+def test_buckets_are_exchanged_until_no_exchange_saves_cost(cells: dict[Bucket, float], some: list[Bucket]) -> None:
     plan: Buckets = tuple(sorted({*some, CORNER}))
     budget = sum(map(price, plan))
     found = exchange_buckets(market(cells, budget), plan)
-    while better := once_exchanged(plan, cells, budget):
+    while better := exchange_once(plan, cells, budget):
         plan = better
     assert found == plan
 
 
-def test_cell_without_a_bucket_is_an_error() -> None:
+def test_traffic_shape_without_a_bucket_is_an_error() -> None:
     with pytest.raises(AssertionError, match=r"^\(2, 3, 1\) has no bucket$"):
         market({CORNER: 1.0}, 9).cost_of((Bucket(2, 3, 0),))
 
@@ -108,7 +108,7 @@ def better(traffic: dict[Bucket, float], budget: float, plan: Buckets) -> Bucket
 TRAFFIC = {Bucket(1, 2, 0): 9.0, Bucket(1, 2, 5): 1.0, Bucket(2, 3, 1): 5.0}
 
 
-def test_bucket_is_exchanged_for_one_that_saves_more() -> None:
+def test_bucket_is_exchanged_for_a_bucket_that_saves_more() -> None:
     poor = tuple(sorted((*NEEDED, Bucket(1, 7, 1))))
     found = better(TRAFFIC, 3, poor)
     assert found == tuple(sorted((*NEEDED, Bucket(1, 2, 0))))

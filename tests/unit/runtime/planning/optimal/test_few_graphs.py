@@ -6,14 +6,14 @@ from tests.benchmarks.brute_force import FEWEST, SPACES, excesses, gaps
 
 
 @pytest.mark.parametrize("name", SPACES)
-def test_plan_is_close_to_the_best_and_never_cheaper(name: str) -> None:
+def test_cost_of_the_plan_is_close_to_brute_force(name: str) -> None:
     found = gaps(name)
     assert min(found) > -1e-9
     assert sum(found) / len(found) < 0.02
 
 
 @pytest.mark.parametrize(("name", "mean"), list(zip(FEWEST, (0.25, 1.0), strict=True)))
-def test_graphs_without_a_budget_are_close_to_the_fewest(name: str, mean: float) -> None:
+def test_number_of_graphs_without_budget_is_close_to_the_minimum(name: str, mean: float) -> None:
     found = excesses(name)
     assert min(found) >= 0
     assert max(found) <= 2

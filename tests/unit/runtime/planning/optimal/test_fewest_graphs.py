@@ -43,14 +43,14 @@ def padding(plan: BucketPlan, phase: BucketPhase, kind: Kind) -> float:
 
 @pytest.mark.parametrize("with_context", [False, True])
 @pytest.mark.parametrize("phase", list(BucketPhase))
-def test_every_kind_of_traffic_is_padded_at_most_like_exponential(with_context: bool, phase: BucketPhase) -> None:
+def test_each_kind_of_traffic_pads_at_most_as_with_exponential(with_context: bool, phase: BucketPhase) -> None:
     plan, rival = plans(with_context)
     for kind in prior(phase, WITH_CONTEXT if with_context else LIMITS, KV_BLOCKS, COST):
         assert padding(plan, phase, kind) <= padding(rival, phase, kind) * (1 + TOLERANCE), kind.name
 
 
 @pytest.mark.parametrize("with_context", [False, True])
-def test_graphs_are_at_most_three_fifths_of_those_of_exponential(with_context: bool) -> None:
+def test_plan_has_at_most_60_percent_of_the_exponential_graphs(with_context: bool) -> None:
     plan, rival = plans(with_context)
     assert len(plan.prompt) + len(plan.decode) <= 0.6 * (len(rival.prompt) + len(rival.decode))
 
@@ -66,7 +66,7 @@ def test_traffic_of_a_single_shape_needs_three_graphs() -> None:
 
 
 @pytest.mark.parametrize("phase", list(BucketPhase))
-def test_unknown_traffic_is_padded_within_bounds(phase: BucketPhase) -> None:
+def test_unobserved_traffic_pads_at_most_1_25_times_as_exponential(phase: BucketPhase) -> None:
     learned = OptimalSettings(traffic="prompt 1 700 0 1\ndecode 2 1 9 1")
     plan = make_plan(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=learned), LIMITS, KV_BLOCKS)
     rival = make_plan(BucketPolicy(), LIMITS, KV_BLOCKS)
@@ -74,13 +74,13 @@ def test_unknown_traffic_is_padded_within_bounds(phase: BucketPhase) -> None:
         assert padding(plan, phase, kind) <= padding(rival, phase, kind) * (1.25 + TOLERANCE), kind.name
 
 
-def test_gap_of_exponential_costs_as_much_as_its_fallback() -> None:
+def test_shape_without_a_bucket_costs_its_fallback_bucket() -> None:
     rival = Rival(BucketPlan(prompt=(), decode=(Bucket(1, 1, 8),)), LIMITS, COST)
     kind = Kind("traffic", {Bucket(2, 1, 4): 1.0})
     assert rival.compute(DECODE, kind) == COST(DECODE, Bucket(4, 1, 8))
 
 
-def test_kinds_without_traffic_are_refused() -> None:
+def test_kind_without_shapes_is_refused() -> None:
     plan = make_plan(BucketPolicy(), LIMITS, KV_BLOCKS)
     with pytest.raises(PlanImpossible, match="has no decode shape within the limits"):
         fewest(DECODE, (Kind("traffic", {}),), KV_BLOCKS, Rival(plan, LIMITS, COST))

@@ -41,7 +41,7 @@ def padding(plan: BucketPlan, limits: Limits) -> float:
 
 
 @pytest.mark.parametrize(("name", "graphs"), [("9 x 8", 71), ("12 x 5", 59), ("8 x 5", 40)])
-def test_grid_has_the_graphs_that_were_proposed(name: str, graphs: int) -> None:
+def test_decode_grid_has_the_proposed_number_of_graphs(name: str, graphs: int) -> None:
     assert len(decode_grid(name, LIMITS, KV_BLOCKS)) == graphs
 
 

@@ -70,7 +70,7 @@ def test_every_admissible_batch_has_a_bucket_without_traffic(limits: Limits, kv_
 
 @settings(max_examples=15)
 @given(limits(), PROMPTS, STEPS, st.integers(1, 200))
-def test_fewest_buckets_that_cover_everything_are_no_fewer_than_least(
+def test_budget_one_graph_below_the_minimum_is_refused(
     limits: Limits, prompts: dict[Bucket, int], steps: dict[Bucket, int], kv_blocks: int
 ) -> None:
     optimizer = Optimizer(traffic_with_one_of_each(prompts, steps, limits), limits, kv_blocks)
@@ -98,7 +98,7 @@ def test_plan_of_a_policy_covers_every_admissible_batch(prefills: int, tokens: i
     assert plan_coverage(plan, limits, 400).sentence() is None
 
 
-def test_exponential_leaves_a_gap_where_optimal_has_none() -> None:
+def test_optimal_has_a_bucket_for_a_gap_of_exponential() -> None:
     limits = Limits(
         max_model_len=4096, max_num_seqs=16, max_num_prefill_seqs=4, max_num_batched_tokens=4096, prefix_caching=True
     )
@@ -108,7 +108,7 @@ def test_exponential_leaves_a_gap_where_optimal_has_none() -> None:
     assert make_plan(policy(traffic), limits, kv_blocks=3000).find(*wanted) is not None
 
 
-def test_batch_sizes_of_contiguous_attention_hold_all_blocks() -> None:
+def test_contiguous_attention_plan_of_four_decode_graphs_has_no_gap() -> None:
     limits = Limits(max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=512)
     traffic = Traffic({Bucket(1, 90, 0): 5}, {Bucket(1, 1, 2): 5, Bucket(4, 1, 20): 5})
     plan = make_plan(policy(traffic, decode_graphs=4), limits, kv_blocks=33)

@@ -28,7 +28,7 @@ def every_choice(rungs: Ladder) -> list[tuple[int, ...]]:
     return [(*chosen, last) for count in range(last + 1) for chosen in combinations(range(last), count)]
 
 
-def test_ladder_keeps_the_rungs_with_the_weight() -> None:
+def test_exactly_keeps_the_rungs_with_the_most_weight() -> None:
     assert ladder([0, 9, 0, 0, 9, 0, 1]).exactly(3) == (1, 4, 6)
 
 
@@ -37,7 +37,7 @@ def test_ladder_pads_every_request_to_the_next_rung() -> None:
 
 
 @given(WEIGHTS, st.data())
-def test_exactly_is_as_cheap_as_the_best_of_all_choices(weights: list[int], data: st.DataObject) -> None:
+def test_exactly_returns_the_cheapest_choice_of_that_size(weights: list[int], data: st.DataObject) -> None:
     rungs = ladder(weights)
     count = data.draw(st.integers(1, len(weights)))
     kept = rungs.exactly(count)
@@ -46,7 +46,7 @@ def test_exactly_is_as_cheap_as_the_best_of_all_choices(weights: list[int], data
 
 
 @given(WEIGHTS, st.floats(0, 100))
-def test_cheapest_is_as_cheap_as_the_best_of_all_choices(weights: list[int], rate: float) -> None:
+def test_cheapest_returns_the_least_cost_plus_rated_price(weights: list[int], rate: float) -> None:
     rungs = ladder(weights, [1.0 + at % 3 for at in range(len(weights))])
     kept = rungs.cheapest(rate)
     best = min(rungs.cost(each) + rate * rungs.price(each) for each in every_choice(rungs))
@@ -54,7 +54,9 @@ def test_cheapest_is_as_cheap_as_the_best_of_all_choices(weights: list[int], rat
 
 
 @given(WEIGHTS, st.floats(0, 100), st.data())
-def test_exactly_weighs_prices_where_they_differ(weights: list[int], rate: float, data: st.DataObject) -> None:
+def test_exactly_with_a_rate_minimizes_cost_plus_rated_price(
+    weights: list[int], rate: float, data: st.DataObject
+) -> None:
     rungs = ladder(weights, [1.0 + at % 3 for at in range(len(weights))])
     count = data.draw(st.integers(1, len(weights)))
     kept = rungs.exactly(count, rate)
@@ -71,7 +73,7 @@ def test_gain_of_each_further_rung_decreases(weights: list[int]) -> None:
 
 
 @given(WEIGHTS, st.integers(1, 40))
-def test_knapsack_is_as_cheap_as_the_best_that_fits(weights: list[int], budget: int) -> None:
+def test_knapsack_returns_the_cheapest_choice_within_the_budget(weights: list[int], budget: int) -> None:
     # Use prices that are whole units of the budget, because the search rounds other prices.
     unit = budget / UNITS
     prices = [unit * ((at * 37) % 90 + 1) for at in range(len(weights))]
@@ -82,5 +84,5 @@ def test_knapsack_is_as_cheap_as_the_best_that_fits(weights: list[int], budget: 
     assert rungs.cost(kept) == min(rungs.cost(each) for each in fitting)
 
 
-def test_knapsack_without_room_for_the_last_rung_is_none() -> None:
+def test_knapsack_is_none_if_the_last_rung_exceeds_the_budget() -> None:
     assert cheapest_within(ladder([1, 1], [1.0, 9.0]), 8.0) is None

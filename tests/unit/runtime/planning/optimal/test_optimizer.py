@@ -50,7 +50,7 @@ def fitted(ladders: list[Ladder], budget: float) -> Fit:
 
 
 @given(WEIGHTS, WEIGHTS, st.data())
-def test_ladders_that_share_graphs_cost_the_least_possible(
+def test_ladders_with_a_shared_budget_have_the_least_cost(
     one: list[int], other: list[int], data: st.DataObject
 ) -> None:
     ladders = [graphs(one), graphs(other)]
@@ -61,7 +61,7 @@ def test_ladders_that_share_graphs_cost_the_least_possible(
 
 
 @given(WEIGHTS, WEIGHTS, st.data())
-def test_next_gain_is_what_one_more_graph_saves(one: list[int], other: list[int], data: st.DataObject) -> None:
+def test_next_gain_is_the_saving_of_one_more_graph(one: list[int], other: list[int], data: st.DataObject) -> None:
     ladders = [graphs(one), graphs(other)]
     budget = data.draw(st.integers(2, len(one) + len(other)))
     gain = least(ladders, budget) - least(ladders, budget + 1)
@@ -69,7 +69,7 @@ def test_next_gain_is_what_one_more_graph_saves(one: list[int], other: list[int]
 
 
 @given(WEIGHTS, st.integers(1, 40))
-def test_ladder_of_different_prices_is_exact_by_itself(weights: list[int], budget: int) -> None:
+def test_single_ladder_with_different_prices_has_the_least_cost(weights: list[int], budget: int) -> None:
     unit = budget / UNITS
     prices = [unit * ((at * 37) % 90 + 1) for at in range(len(weights))]
     rungs = zip(weights, prices, strict=True)
@@ -81,11 +81,11 @@ def test_budget_of_exactly_the_minimum_suffices() -> None:
     assert fitted([graphs([3, 4])], 1).selection.price == 1
 
 
-def test_budget_below_the_minimum_fits_nothing() -> None:
+def test_budget_below_the_minimum_returns_none() -> None:
     assert fit(choice_of_rungs(graphs([3, 4])), 0.5) is None
 
 
-def test_sufficient_budget_selects_everything() -> None:
+def test_sufficient_budget_selects_every_rung() -> None:
     found = fitted([graphs([3, 4, 5])], 3)
     assert (found.selection.cost, found.selection.price, found.next_gain) == (3 + 4 * 2 + 5 * 3, 3, 0.0)
 
@@ -105,7 +105,7 @@ def test_remaining_budget_is_not_spent_without_savings() -> None:
     assert fitted(ladders, 4).selection.price == 2
 
 
-def test_expensive_form_is_thinned_until_it_fits() -> None:
+def test_cheaper_form_is_thinned_to_fit_the_budget() -> None:
     """One ladder of price 1 costs 50.
 
     Two ladders of price 5 cost 21 together; without one rung of the first they cost 29.

@@ -54,7 +54,7 @@ def test_every_shape_is_admissible(limits: Limits, kv_blocks: int) -> None:
             assert all(space.admits(shape) for shape in kind.weights)
 
 
-def test_every_doubling_of_sequences_is_a_kind_of_decode_steps() -> None:
+def test_decode_kinds_are_the_doublings_of_sequences() -> None:
     assert names(DECODE, LIMITS) == [
         "1 to 1 sequences",
         "2 to 3 sequences",
@@ -79,7 +79,7 @@ def test_kinds_with_equally_many_sizes_have_the_same_compute() -> None:
         ({"max_num_prefill_seqs": 4}, ["one prompt", "several prompts"]),
     ],
 )
-def test_prompts_are_of_the_kinds_that_the_limits_allow(change: dict[str, int], expected: list[str]) -> None:
+def test_prompt_kinds_depend_on_the_limits(change: dict[str, int], expected: list[str]) -> None:
     assert names(PROMPT, LIMITS.model_copy(update=change)) == expected
 
 

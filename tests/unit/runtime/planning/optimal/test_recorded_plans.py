@@ -18,7 +18,7 @@ PLANS = json.loads((DATA / "optimal_plans.json").read_text())
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=[plan["name"] for plan in PLANS])
-def test_policy_has_the_recorded_plan(plan: dict[str, Any]) -> None:
+def test_plan_equals_the_recorded_plan(plan: dict[str, Any]) -> None:
     settings = OptimalSettings(traffic="\n".join(plan["traffic"]) or None, **plan["budget"])
     policy = BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings)
     made = make_plan(policy, Limits(**plan["limits"]), plan["kv_blocks"])

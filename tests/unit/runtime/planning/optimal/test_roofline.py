@@ -30,7 +30,7 @@ def test_llama_8b_token_uses_all_weights_except_embeddings() -> None:
     assert found.weight_bytes == pytest.approx(16.06e9, rel=0.001)
 
 
-def test_matrices_count_and_norms_do_not() -> None:
+def test_matmul_weights_include_matrices_but_not_norms() -> None:
     """The output head, and in each of 32 layers queries and output, keys and values, and three matrices of the MLP."""
     found = roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, GAUDI2, 128)
     layer = 2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14_336
@@ -56,7 +56,7 @@ def test_fp8_cache_halves_the_bytes_that_decode_reads() -> None:
     assert 2 * fp8.kv_bytes_per_token == roofline_of(shape, BF16, GAUDI2, 128).kv_bytes_per_token
 
 
-def test_ranks_change_no_cost() -> None:
+def test_costs_do_not_depend_on_the_number_of_ranks() -> None:
     shape, shapes = shape_of("meta-llama/Llama-3.1-8B"), [Bucket(1, 1024, 3), Bucket(8, 1, 100)]
     one, four = (roofline_of(shape, Spread(ranks, 1, 2, 2), GAUDI2, 128) for ranks in (1, 4))
     assert [one(phase, each) for phase in BucketPhase for each in shapes] == [
@@ -72,23 +72,23 @@ def test_layers_of_all_pipeline_ranks_are_read() -> None:
     assert found.weight_bytes == pytest.approx(2 * 1.236e9, rel=0.001)
 
 
-def test_attention_is_as_wide_as_heads_of_all_layers() -> None:
+def test_attention_width_is_the_sum_of_heads_over_layers() -> None:
     assert roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, GAUDI2, 128).attention_width == 32 * 32 * 128
 
 
-def test_latent_attention_is_as_wide_as_scores_and_values() -> None:
+def test_latent_attention_width_is_the_mean_of_scores_and_values() -> None:
     """DeepSeek V2 Lite has 27 layers of 16 heads, with scores on 128 + 64 numbers and values of 128."""
     found = roofline_of(shape_of("deepseek-ai/DeepSeek-V2-Lite"), BF16, GAUDI2, 128)
     assert found.attention_width == 27 * 16 * (128 + 64 + 128) / 2
 
 
-def test_rates_are_those_of_the_card() -> None:
+def test_roofline_has_the_rates_of_the_card() -> None:
     found = roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, GAUDI2, 64)
     assert (found.operations_per_second, found.bytes_per_second, found.block_size) == (432e12, 2.45e12, 64)
 
 
 @pytest.mark.parametrize("card", [replace(GAUDI2, bandwidth=None), replace(GAUDI2, bf16_matmul=None)])
-def test_card_with_half_of_its_speed_is_refused(card: Card) -> None:
+def test_card_without_bandwidth_or_matmul_rate_is_refused(card: Card) -> None:
     with pytest.raises(ConfigError, match=r"described; a roofline needs gaudi2 or gaudi3$"):
         roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, card, 128)
 

@@ -89,7 +89,9 @@ def buckets_of(selection: Selection) -> Plan:
 @pytest.mark.parametrize(("space", "axes"), SPACES)
 @settings(max_examples=15)
 @given(data=st.data(), rate=st.integers(0, 40))
-def test_rows_are_as_cheap_as_the_best_partition(space: Space, axes: Axes, data: st.DataObject, rate: int) -> None:
+def test_search_returns_the_cost_of_the_best_partition(
+    space: Space, axes: Axes, data: st.DataObject, rate: int
+) -> None:
     shapes = [shape for shape in map(Bucket._make, product(*axes)) if space.admits(shape)]
     cells = data.draw(st.dictionaries(st.sampled_from(shapes), st.integers(1, 9).map(float), min_size=1))
     found = Search(space, axes, cells, cost, price).choice()(rate)
@@ -101,7 +103,7 @@ def test_rows_are_as_cheap_as_the_best_partition(space: Space, axes: Axes, data:
     assert found.total(rate) == pytest.approx(best)
 
 
-def test_size_rounded_beyond_a_row_counts_at_its_end() -> None:
+def test_query_above_a_row_costs_its_end_without_context() -> None:
     """Three sequences have queries of at most 2 tokens, and the next value of the axis is 4."""
     space = PromptSpace(limits(8, 8, seqs=3), with_context=False)
     axes: Axes = ([1, 2, 3], [4, 8], [0])
@@ -109,7 +111,7 @@ def test_size_rounded_beyond_a_row_counts_at_its_end() -> None:
     assert found.cost == 5 * 3 * 2
 
 
-def test_query_rounded_beyond_a_row_counts_at_its_end() -> None:
+def test_query_above_a_row_costs_its_end_with_context() -> None:
     """Three sequences have queries of at most 2 tokens, and the values of the axis are 4 and 8."""
     space = PromptSpace(limits(8, 8, seqs=3), with_context=True)
     axes: Axes = ([1, 2, 3], [4, 8], [0, 4])
@@ -138,11 +140,11 @@ def test_rare_context_uses_the_largest_buckets() -> None:
     assert found.price == sum(map(price, buckets_of(found)))
 
 
-def test_frequent_context_has_its_own_rows() -> None:
+def test_frequent_context_has_buckets_with_fewer_blocks() -> None:
     assert {1, 2, 3} & {bucket.num_blocks for bucket in buckets_of(chosen(context=90.0, rate=1.0))}
 
 
-def test_partition_without_savings_keeps_the_row() -> None:
+def test_row_is_not_divided_without_savings() -> None:
     """If costs are equal, the row that begins first is used."""
     whole, half = Selection(cost=1.0, price=2.0), Selection(cost=1.0, price=0.5)
     found = choice_of_rows(2, {(0, 1): lambda _: half, (0, 2): lambda _: whole, (1, 2): lambda _: half})(1.0)

@@ -10,12 +10,12 @@ PLAN = BucketPlan(prompt=(Bucket(1, 128, 0), Bucket(1, 256, 0)), decode=(Bucket(
 COST = token_cost(block_size=128)
 
 
-def test_padding_is_padded_over_real_tokens_with_a_bucket() -> None:
+def test_padding_is_the_ratio_of_padded_to_real_tokens() -> None:
     traffic = Traffic({Bucket(1, 64, 0): 2, Bucket(1, 200, 0): 1, Bucket(1, 999, 0): 1}, {})
     assert score(PLAN, BucketPhase.PROMPT, traffic, COST) == Score(2, (2 * 128 + 256) / (2 * 64 + 200), 0.75)
 
 
-def test_decode_padding_counts_new_tokens_and_those_of_kv_blocks() -> None:
+def test_decode_padding_includes_new_tokens_and_block_tokens() -> None:
     traffic = Traffic({}, {Bucket(2, 1, 4): 1})
     assert score(PLAN, BucketPhase.DECODE, traffic, COST) == Score(1, (4 + 8 * 128) / (2 + 4 * 128), 1.0)
 

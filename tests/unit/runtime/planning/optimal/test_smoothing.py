@@ -29,16 +29,16 @@ def test_most_of_the_weight_stays_at_the_observed_shape(cells: dict[Bucket, floa
     assert all(smoothed[cell] >= (1 - SPREAD_SHARE) * weight for cell, weight in cells.items())
 
 
-def test_neighbours_get_more_than_distant_shapes() -> None:
+def test_close_shapes_get_more_weight_than_distant_shapes() -> None:
     smoothed = smooth({Bucket(1, 384, 0): 1.0}, AXES)
     assert smoothed[Bucket(1, 256, 0)] > smoothed.get(Bucket(1, 1024, 0), 0.0)
 
 
-def test_prompts_without_context_get_none() -> None:
+def test_smoothing_adds_no_context_to_prompts_without_it() -> None:
     assert all(cell.num_blocks == 0 for cell in smooth({Bucket(1, 384, 0): 1.0}, AXES))
 
 
-def test_prompts_with_context_keep_it() -> None:
+def test_smoothing_keeps_context_of_prompts_with_context() -> None:
     assert all(cell.num_blocks > 0 for cell in smooth({Bucket(1, 384, 1): 1.0}, AXES))
 
 
@@ -67,7 +67,7 @@ def test_dimensions_are_spread_independently() -> None:
     assert smoothed[Bucket(1, 256, 6)] == pytest.approx(SPREAD_SHARE * sizes[1] * queries[256] * blocks[6])
 
 
-def test_weight_of_value_too_close_to_another_is_kept() -> None:
+def test_value_next_to_a_close_neighbour_keeps_its_fixed_share() -> None:
     """Its own share of the distributed weight is negligible."""
     smoothed = smooth({Bucket(1, 100_001, 0): 3.0}, ([1], [100_000, 100_001, 200_000], [0]))
     assert smoothed[Bucket(1, 100_001, 0)] == pytest.approx(3 * (1 - SPREAD_SHARE))
@@ -79,7 +79,7 @@ FEW: Axes = ([1, 2, 4], [128, 256, 512], [0, 1, 8])
 
 @given(st.lists(st.builds(Bucket, *map(st.sampled_from, FEW)), min_size=2, max_size=2, unique=True))
 @settings(max_examples=20)
-def test_smoothing_of_two_shapes_is_sum_of_both(cells: list[Bucket]) -> None:
+def test_smoothing_of_two_shapes_is_the_sum_of_both_results(cells: list[Bucket]) -> None:
     one, other = (smooth({cell: weight}, FEW) for cell, weight in zip(cells, (3.0, 5.0), strict=True))
     both = smooth(dict(zip(cells, (3.0, 5.0), strict=True)), FEW)
     assert both == pytest.approx({cell: one.get(cell, 0) + other.get(cell, 0) for cell in chain(one, other)})

@@ -34,7 +34,7 @@ def cost_of(chosen: BucketPlan, price: Price) -> float:
     return sum(price(phase, bucket) for phase in BucketPhase for bucket in chosen.buckets_of(phase))
 
 
-def test_graphs_per_phase_are_used_up() -> None:
+def test_plan_uses_all_graphs_of_the_budget() -> None:
     chosen = plan(prompt_graphs=5, decode_graphs=9)
     assert (len(chosen.prompt), len(chosen.decode)) == (5, 9)
 
@@ -83,7 +83,7 @@ def test_warmup_seconds_are_never_exceeded(budget: int) -> None:
     assert cost_of(plan(warmup_seconds=budget), cost.warmup_seconds) <= budget
 
 
-def test_bytes_of_one_phase_are_used_up() -> None:
+def test_plan_with_a_byte_budget_has_at_least_five_buckets() -> None:
     """Its plan is improved by exchanges, like plans with a budget of graphs."""
     traffic = read_traffic(TRAFFIC)
     price = cost.graph_bytes(128)
@@ -96,7 +96,7 @@ def test_bytes_of_one_phase_are_used_up() -> None:
     assert sum(price(BucketPhase.DECODE, bucket) for bucket in chosen) <= budget
 
 
-def test_more_seconds_give_more_graphs() -> None:
+def test_plan_with_more_warmup_seconds_has_more_graphs() -> None:
     counts = [len(each.prompt) + len(each.decode) for each in (plan(warmup_seconds=10), plan(warmup_seconds=30))]
     assert counts == sorted(set(counts))
 
@@ -150,11 +150,11 @@ def test_traffic_beyond_the_limits_is_reported() -> None:
     )
 
 
-def test_equal_inputs_give_equal_plans() -> None:
+def test_same_budget_returns_the_same_plan() -> None:
     assert plan(decode_graphs=20) == plan(decode_graphs=20)
 
 
-def test_optimal_settings_are_ignored_by_another_strategy() -> None:
+def test_optimal_settings_of_other_strategies_cause_a_warning() -> None:
     policy = BucketPolicy(optimal=OptimalSettings(traffic=TRAFFIC))
     (warning,) = make_plan(policy, LIMITS, 100).warnings
     assert warning.startswith("bucketing.optimal is ignored")

@@ -81,7 +81,7 @@ async def test_missing_optional_name_is_a_degradation(case: tuple[str, Name]) ->
 
 
 @pytest.mark.parametrize(("owner", "name"), UNUSED)
-async def test_missing_unused_name_has_no_effect(owner: str, name: str) -> None:
+async def test_name_outside_the_tables_is_not_used(owner: str, name: str) -> None:
     """The tables therefore list all names that the verbs use."""
     card = Card()
     verbs = HpuVerbs(plugin(card, without=(owner, name)), bridge(card))
@@ -91,7 +91,7 @@ async def test_missing_unused_name_has_no_effect(owner: str, name: str) -> None:
     assert verbs.counters()["met"] == []
 
 
-def test_method_with_other_parameters_counts_as_missing() -> None:
+def test_method_with_different_parameters_is_reported_as_missing() -> None:
     runner = plugin(Card())
     runner.__class__._use_graphs = lambda self: True
     with pytest.raises(EngineUnsupported, match=r"has no _use_graphs\(attn_metadata, batch_size\)"):
@@ -112,20 +112,20 @@ def test_device_is_unavailable_without_gaudi_software() -> None:
         open_bridge(load)
 
 
-def test_buckets_are_computed_without_compile_only_mode() -> None:
+def test_missing_compile_only_mode_is_a_degradation() -> None:
     card = Card()
     found = find_capabilities(plugin(card), bridge(card, "habana_frameworks.torch.internal.bridge_config"))
     assert found.degradations == ("the bridge has no compile-only mode: every bucket is computed while it is compiled",)
 
 
 @pytest.mark.parametrize("missing", ["habana_frameworks.torch.hpu.metrics", "graph_compilation"])
-def test_only_new_shapes_count_without_the_compile_metric(missing: str) -> None:
+def test_missing_compile_metric_is_a_degradation(missing: str) -> None:
     card = Card()
     found = find_capabilities(plugin(card), bridge(card, missing))
     assert found.degradations == (NO_COMPILE_METRIC,)
 
 
-def test_compile_only_mode_is_tried_once() -> None:
+def test_failing_compile_only_setting_disables_compile_only_mode() -> None:
     def env_setting(name: str, value: object) -> object:
         raise KeyError(name)
 
@@ -172,7 +172,7 @@ def test_drafts_with_contiguous_attention_are_refused() -> None:
 
 
 @pytest.mark.parametrize("case", DRAFTED, ids=label)
-def test_missing_name_for_drafts_refuses_drafts(case: tuple[str, Name]) -> None:
+def test_drafts_are_refused_if_a_required_name_is_missing(case: tuple[str, Name]) -> None:
     runner = plugin(Card(), without=(case[0], case[1].name), drafts=3)
     with pytest.raises(EngineUnsupported, match=f"has no {case[1].name}"):
         HpuVerbs(runner, bridge(Card()))
@@ -194,12 +194,12 @@ def test_plugin_without_a_memory_split_is_refused(owner: str, name: str) -> None
 
 
 @pytest.mark.parametrize("mode", [ExecutionMode.LAZY, ExecutionMode.EAGER])
-def test_modes_without_graphs_need_no_margin(mode: ExecutionMode) -> None:
+def test_modes_without_graphs_do_not_require_mem_margin(mode: ExecutionMode) -> None:
     card = Card(lazy=mode is ExecutionMode.LAZY)
     runner = plugin(card, graphs=False, without=("HPUModelRunner", "mem_margin"))
     assert find_capabilities(runner, bridge(card)).mode is mode
 
 
-def test_fake_has_exactly_the_recorded_parameters() -> None:
+def test_fake_plugin_method_has_the_recorded_parameters() -> None:
     taken = signature(plugin(Card())._check_config)
     assert list(taken.parameters) == ["batch_size", "seq_len", "num_blocks", "attn_metadata", "warmup_mode"]

@@ -32,14 +32,14 @@ def tables(shape: StepShape, block_size: int, blocks: int) -> list[list[int]]:
         (BucketPhase.DECODE, Bucket(1, 1, 64), StepShape(1, 1, 1022)),
     ],
 )
-def test_bucket_is_its_largest_step(phase: BucketPhase, bucket: Bucket, shape: StepShape) -> None:
+def test_step_of_a_bucket_has_the_largest_possible_shape(phase: BucketPhase, bucket: Bucket, shape: StepShape) -> None:
     """Blocks of 128 tokens, sequences of at most 1024."""
     assert step_shape(phase, bucket, 128, 1024) == shape
 
 
 @settings(max_examples=60)
 @given(st.sampled_from(BucketPhase), BUCKETS, BLOCK_SIZES, LENGTHS)
-def test_no_sequence_is_too_long_with_its_sampled_token(
+def test_step_and_sampled_token_fit_the_model_length(
     phase: BucketPhase, bucket: Bucket, block_size: int, max_model_len: int
 ) -> None:
     shape = step_shape(phase, bucket, block_size, max_model_len)
@@ -50,7 +50,7 @@ def test_no_sequence_is_too_long_with_its_sampled_token(
 
 @settings(max_examples=60)
 @given(st.sampled_from(BucketPhase), BUCKETS, BLOCK_SIZES, LENGTHS, st.integers(2, 600))
-def test_every_block_exists_and_is_not_reserved_by_vllm(
+def test_block_tables_use_only_existing_unreserved_blocks(
     phase: BucketPhase, bucket: Bucket, block_size: int, max_model_len: int, blocks: int
 ) -> None:
     shape = step_shape(phase, bucket, block_size, max_model_len)
@@ -69,7 +69,7 @@ def test_table_has_exactly_the_blocks_for_every_token(
 
 @settings(max_examples=60)
 @given(st.sampled_from(BucketPhase), BUCKETS, BLOCK_SIZES, LENGTHS)
-def test_bucket_that_fits_shares_no_blocks(
+def test_sequences_share_no_blocks_if_the_cache_suffices(
     phase: BucketPhase, bucket: Bucket, block_size: int, max_model_len: int
 ) -> None:
     shape = step_shape(phase, bucket, block_size, max_model_len)

@@ -141,7 +141,7 @@ def started_worker(worker_class: Any) -> Any:
     return worker
 
 
-def test_overridden_methods_are_exactly_these(worker_class: Any) -> None:
+def test_worker_overrides_exactly_the_listed_methods(worker_class: Any) -> None:
     assert overridden(worker_class) == [
         "__init__",
         "compile_or_warm_up_model",
@@ -162,7 +162,7 @@ def test_every_override_has_the_parameters_of_the_plugins_method(worker_class: A
         assert taken.bind(None, **dict.fromkeys(parameters)) if by_name else taken.bind(None, *parameters)
 
 
-def test_other_additions_have_our_prefix(worker_class: Any) -> None:
+def test_names_added_to_the_worker_have_our_prefix(worker_class: Any) -> None:
     added = {
         name for kind in (worker_class, driven_worker.DrivenWorker) for name in vars(kind) if not name.startswith("__")
     }
@@ -182,14 +182,14 @@ def test_warm_up_of_the_plugin_is_never_called(worker_class: Any, card: Card) ->
 
 
 @pytest.mark.parametrize(("measured", "reported"), [(FILLED - 1, FILLED - 1), (FILLED + 1, FILLED)])
-def test_reported_memory_is_limited_to_what_sequences_fill(
+def test_available_memory_is_limited_to_fillable_kv_blocks(
     card: Card, worker_class: Any, measured: int, reported: int
 ) -> None:
     card.free = measured
     assert worker_class(**CONFIG).determine_available_memory() == reported
 
 
-def test_step_before_any_verb_is_passed_to_the_plugin(worker_class: Any) -> None:
+def test_step_before_any_verb_is_not_counted(worker_class: Any) -> None:
     worker = started_worker(worker_class)
     worker.sample_tokens(None)
     assert worker.gaudi("counters", []) == {"answer": {"met": []}}
@@ -209,7 +209,7 @@ def test_seed_is_reset_when_serving_starts(worker_class: Any, card: Card) -> Non
     assert card.log[-1] == f"seed {SEED}"
 
 
-def test_verbs_run_in_the_mode_of_requests(worker_class: Any) -> None:
+def test_verbs_run_in_inference_mode_like_requests(worker_class: Any) -> None:
     """Otherwise torch.compile compiles everything again for the first request."""
     worker = started_worker(worker_class)
     worker.gaudi("describe", [])
@@ -228,7 +228,7 @@ def test_every_verb_returns_plain_data(worker_class: Any) -> None:
         assert list(plain(worker.gaudi(verb, arguments))) == ["answer"], verb
 
 
-def test_other_mode_than_configured_is_a_degradation(worker_class: Any, card: Card) -> None:
+def test_unconfigured_execution_mode_is_a_degradation(worker_class: Any, card: Card) -> None:
     """HPU graphs are configured, but the bridge of this card is not lazy."""
     card.lazy = False
     described = started_worker(worker_class).gaudi("describe", [])["answer"]
@@ -238,11 +238,11 @@ def test_other_mode_than_configured_is_a_degradation(worker_class: Any, card: Ca
     ]
 
 
-def test_configured_mode_is_no_degradation(worker_class: Any) -> None:
+def test_configured_execution_mode_is_no_degradation(worker_class: Any) -> None:
     assert started_worker(worker_class).gaudi("describe", [])["answer"]["degradations"] == []
 
 
-def test_own_error_is_serialized_with_reason_and_message(worker_class: Any) -> None:
+def test_runtime_error_is_serialized_with_reason_and_message(worker_class: Any) -> None:
     worker = started_worker(worker_class)
     worker.model_runner.is_pooling_model = True
     answer = plain(worker.gaudi("describe", []))
@@ -250,7 +250,7 @@ def test_own_error_is_serialized_with_reason_and_message(worker_class: Any) -> N
     assert answer["message"].startswith("Warm-up of pooling models")
 
 
-def test_other_error_is_serialized_with_type_and_message(worker_class: Any) -> None:
+def test_unexpected_error_is_serialized_with_type_and_message(worker_class: Any) -> None:
     worker = started_worker(worker_class)
     worker.gaudi("describe", [])
     worker.model_runner._prepare_dummy_scenario = lambda prompt, decode: 1 / 0
@@ -267,7 +267,7 @@ def test_other_error_is_serialized_with_type_and_message(worker_class: Any) -> N
         ("initialize_from_config", "the KV cache was allocated"),
     ],
 )
-def test_failed_step_of_the_start_leaves_its_reason(
+def test_failed_step_of_the_start_is_recorded_with_its_reason(
     worker_class: Any, failures: Path, monkeypatch: pytest.MonkeyPatch, method: str, step: str
 ) -> None:
     def fail(self: Any, *args: object) -> None:

@@ -18,7 +18,7 @@ def padded_to(known: list[tuple[int, ...]], size: int, query: int, computed: int
 
 
 @given(BUCKETS)
-def test_bucket_has_prompts_exactly_if_some_prompt_is_padded(buckets: set[tuple[int, ...]]) -> None:
+def test_dummy_prompt_exists_if_any_prompt_fits_the_bucket(buckets: set[tuple[int, ...]]) -> None:
     known = sorted(buckets)
     prompts = [(query, computed) for query in range(1, LONGEST + 1) for computed in range(LONGEST + 1 - query)]
     for shape in known:
@@ -27,13 +27,13 @@ def test_bucket_has_prompts_exactly_if_some_prompt_is_padded(buckets: set[tuple[
 
 
 @given(BUCKETS)
-def test_prompts_are_padded_to_the_bucket(buckets: set[tuple[int, ...]]) -> None:
+def test_dummy_prompt_is_padded_to_its_bucket(buckets: set[tuple[int, ...]]) -> None:
     known = sorted(buckets)
     for shape in known:
         found = smallest_prompt(shape, known, BLOCK, LONGEST)
         assert found is None or padded_to(known, shape[0], *found) == shape
 
 
-def test_context_that_only_the_largest_bucket_holds_has_short_prompts() -> None:
+def test_dummy_prompt_for_the_largest_context_has_one_new_token() -> None:
     known = [(1, 128, 4), (1, 256, 6), (1, 384, 0), (1, 512, 8)]
     assert smallest_prompt((1, 512, 8), known, block=128, longest=1024) == (1, 769)

@@ -54,7 +54,7 @@ def test_guided_step_is_sampled_at_a_warmed_size(rows: int, size: int) -> None:
     assert runner.sampled == [(size, size)]
 
 
-def test_step_without_a_grammar_is_sampled_as_the_plugin_does() -> None:
+def test_step_without_a_grammar_is_sampled_at_its_own_size() -> None:
     runner = Runner(guided=False)
     assert sample(runner, 3) == [0, 1, 2]
     assert runner.sampled == [(3, 3)]

@@ -11,7 +11,7 @@ from tests.unit.runtime.engines.vllm.workers.driven import DECODE, PROMPT, plain
 from tests.unit.runtime.engines.vllm.workers.stand_in import bridge, plugin
 
 
-def test_warming_compiles_one_bucket_and_captures_nothing() -> None:
+def test_warm_compiles_one_bucket_and_captures_no_graph() -> None:
     card = Card()
     assert verbs_on(card).warm("prompt", PROMPT) == {"bytes": 0, "graph": False, "out_of_memory": None}
     assert card.log == ["_prepare_dummy_scenario((2, 256, 0), None) compile-only"]
@@ -24,13 +24,13 @@ def test_capture_returns_the_decrease_of_free_memory() -> None:
     assert card.log == ["_prepare_dummy_scenario((2, 256, 0), None) -> graph"]
 
 
-def test_decode_buckets_use_the_decode_part_of_dummy_scenario() -> None:
+def test_decode_bucket_is_passed_as_decode_dummy_scenario() -> None:
     card = Card()
     verbs_on(card).warm("decode", DECODE)
     assert card.log == ["_prepare_dummy_scenario(None, (4, 1, 64)) compile-only"]
 
 
-def test_torch_compile_compiles_in_warm_up_and_captures_nothing() -> None:
+def test_capture_under_torch_compile_uses_no_memory() -> None:
     card = Card(lazy=False)
     verbs = verbs_on(card)
     assert verbs.warm("decode", DECODE)["bytes"] == card.per_decode_graph
@@ -44,7 +44,7 @@ def test_modes_without_graphs_refuse_to_capture(lazy: bool) -> None:
         verbs_on(card, graphs=False).capture("decode", DECODE)
 
 
-def test_prompt_above_plugins_own_limit_is_not_counted_as_graph() -> None:
+def test_prompt_above_the_plugin_token_limit_has_no_graph() -> None:
     card = Card(free=GIB * 32)
     assert verbs_on(card).capture("prompt", [1, 16384, 0]) == {"bytes": 0, "graph": False, "out_of_memory": None}
 
@@ -103,7 +103,7 @@ def test_compile_only_mode_ends_if_a_forward_fails() -> None:
     assert not card.compile_only
 
 
-def test_other_errors_of_the_plugin_are_not_out_of_memory() -> None:
+def test_unrelated_errors_of_the_plugin_are_not_out_of_memory() -> None:
     card = Card(fails_at=(2, 256, 0), failure="synStatus 26")
     with pytest.raises(RuntimeError, match="synStatus 26"):
         verbs_on(card).warm("prompt", PROMPT)
@@ -121,7 +121,7 @@ def test_bucket_longer_than_any_sequence_is_warmed() -> None:
     assert card.log == ["_prepare_dummy_scenario((1, 512, 7), None) -> graph"]
 
 
-def test_bucket_that_no_batch_can_meet_needs_no_graph() -> None:
+def test_bucket_to_which_no_batch_is_padded_needs_no_graph() -> None:
     card = Card()
     runner = plugin(card)
     runner.max_model_len = 512
@@ -132,7 +132,7 @@ def test_bucket_that_no_batch_can_meet_needs_no_graph() -> None:
     assert card.log == []
 
 
-def test_rank_that_runs_out_of_memory_leaves_a_note() -> None:
+def test_out_of_memory_writes_a_note_with_the_bucket() -> None:
     card, left = Card(fails_at=(2, 256, 0)), []
     verbs = HpuVerbs(plugin(card), bridge(card), leave_note=left.append)
     verbs.plan([PROMPT], [DECODE])
@@ -141,7 +141,7 @@ def test_rank_that_runs_out_of_memory_leaves_a_note() -> None:
     assert "ran out of memory at prompt bucket (2, 256, 0)" in left[0]
 
 
-def test_bucket_that_runs_as_another_is_reported() -> None:
+def test_bucket_that_runs_with_another_shape_is_reported() -> None:
     card = Card()
     runner = plugin(card)
     verbs = verbs_on(card, runner)
@@ -176,13 +176,13 @@ def test_our_buckets_replace_those_of_the_plugin() -> None:
     assert runner.bucketing_manager._fallback_max_ctx == 64
 
 
-def test_plugin_prepares_itself_and_warms_nothing() -> None:
+def test_plan_calls_warmup_model_with_skip_warmup() -> None:
     card = Card()
     HpuVerbs(plugin(card), bridge(card)).plan([PROMPT], [DECODE])
     assert card.log == ["warmup_model() skip_warmup=True"]
 
 
-def test_plan_stays_ours_if_vllm_warms_up_again() -> None:
+def test_second_warmup_model_call_does_not_change_the_plan() -> None:
     card = Card()
     runner = plugin(card)
     verbs_on(card, runner)
@@ -206,7 +206,7 @@ def test_profile_returns_memory_margin_and_blocks() -> None:
     }
 
 
-def test_other_block_sizes_than_attention_are_reported_separately() -> None:
+def test_decode_block_size_of_hybrids_is_reported_separately() -> None:
     card = Card()
     runner = plugin(card)
     runner.block_size, runner.attn_block_size = 768, 128
@@ -223,7 +223,7 @@ def test_decode_batches_of_hybrids_are_not_limited(name: str) -> None:
 
 
 @pytest.mark.parametrize(("explicit", "step"), [(True, 256), (False, 1)])
-def test_query_step_is_the_chunk_size_of_mamba(explicit: bool, step: int) -> None:
+def test_query_step_is_an_explicit_mamba_chunk_size(explicit: bool, step: int) -> None:
     card = Card()
     runner = plugin(card)
     runner.bucketing_manager.mamba_chunk_size = 256
@@ -231,7 +231,7 @@ def test_query_step_is_the_chunk_size_of_mamba(explicit: bool, step: int) -> Non
     assert plain(HpuVerbs(runner, bridge(card)).profile())["query_step"] == step
 
 
-def test_sampler_is_followed_by_a_piece_of_a_prompt() -> None:
+def test_sampler_warm_up_is_followed_by_a_partial_prompt() -> None:
     """A piece of a prompt has no logits and is compiled separately.
 
     The plugin's own warm-up runs only whole prompts.

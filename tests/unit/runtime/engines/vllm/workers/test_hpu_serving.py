@@ -13,7 +13,7 @@ from tests.unit.runtime.engines.vllm.workers.driven import DECODE, PROMPT, plain
 from tests.unit.runtime.engines.vllm.workers.stand_in import bridge, plugin, serve
 
 
-def test_failed_graph_is_not_used_while_serving() -> None:
+def test_bucket_whose_capture_failed_is_served_cold() -> None:
     card = Card(fails_at=(2, 256, 0))
     runner = plugin(card)
     verbs = verbs_on(card, runner)
@@ -48,7 +48,7 @@ def test_bucket_with_a_graph_is_a_hit() -> None:
     ]
 
 
-def test_context_of_prompts_counts_for_one_sequence() -> None:
+def test_context_of_a_prompt_batch_is_checked_once_per_batch() -> None:
     """The plugin checks the context for the whole batch."""
     card = Card()
     runner = plugin(card)
@@ -58,7 +58,7 @@ def test_context_of_prompts_counts_for_one_sequence() -> None:
     assert serve_step(verbs, runner, ("prompt", (2, 100, 2))) == [["prompt", [2, 100, 2], [2, 128, 3, True], 1, 0]]
 
 
-def test_shape_without_a_bucket_never_becomes_one() -> None:
+def test_served_shape_without_a_bucket_is_not_added_as_bucket() -> None:
     """The plugin would pad the second prompt, whose bucket has a graph, to the shape of the first."""
     card = Card()
     runner = plugin(card)
@@ -95,7 +95,7 @@ def test_batches_are_padded_past_a_cold_bucket() -> None:
         pytest.param([200], [300], False, id="too many tokens for the plugin"),
     ],
 )
-def test_prompts_share_a_batch_only_if_a_bucket_holds_them(batch: list[int], prompt: list[int], merged: bool) -> None:
+def test_prompts_are_merged_only_if_a_bucket_is_large_enough(batch: list[int], prompt: list[int], merged: bool) -> None:
     card = Card()
     runner = plugin(card)
     verbs_on(card, runner)
@@ -151,7 +151,7 @@ def test_compiles_up_to_the_threshold_are_no_recompilation(lazy: bool) -> None:
     ]
 
 
-def test_compiles_before_a_forward_count_for_it() -> None:
+def test_compiles_before_a_forward_are_counted_for_its_batch() -> None:
     """Examples are the moves of a defragmenter, for which its requests wait."""
     card = Card()
     runner = plugin(card)
@@ -169,7 +169,7 @@ class Queued:
     def get_output(self) -> None: ...
 
 
-def test_late_compile_counts_for_its_own_batch() -> None:
+def test_late_compile_is_counted_for_the_batch_that_caused_it() -> None:
     card = Card()
     runner = plugin(card)
     verbs = verbs_on(card, runner)
@@ -208,7 +208,7 @@ def test_cold_shapes_are_refused_before_they_run(lazy: bool) -> None:
 
 
 @pytest.mark.parametrize(("fail", "graphs"), [(False, True), (True, False)])
-def test_other_pods_run_cold_shapes_and_count_them(fail: bool, graphs: bool) -> None:
+def test_cold_shapes_are_run_and_counted_unless_refused(fail: bool, graphs: bool) -> None:
     card = Card()
     runner = plugin(card, graphs=graphs)
     verbs = HpuVerbs(runner, bridge(card), fail_on_cold_shapes=fail)
@@ -217,7 +217,7 @@ def test_other_pods_run_cold_shapes_and_count_them(fail: bool, graphs: bool) -> 
 
 
 @pytest.mark.parametrize("missing", [(), ("graph_compilation",)])
-def test_shape_unseen_by_warm_up_counts_as_compiled_once(missing: tuple[str, ...]) -> None:
+def test_first_run_of_a_new_shape_is_counted_as_compiled(missing: tuple[str, ...]) -> None:
     card = Card()
     runner = plugin(card)
     verbs = HpuVerbs(runner, bridge(card, *missing))
@@ -235,7 +235,7 @@ def test_warm_up_is_not_counted_as_served() -> None:
     assert plain(verbs.counters()) == {"met": []}
 
 
-def test_counters_are_handed_over_once() -> None:
+def test_counters_are_reset_when_read() -> None:
     card = Card()
     runner = plugin(card)
     verbs = verbs_on(card, runner)
@@ -243,7 +243,7 @@ def test_counters_are_handed_over_once() -> None:
     assert plain(verbs.counters())["met"] == []
 
 
-def test_forward_without_a_shape_check_adds_no_graph() -> None:
+def test_capture_without_a_shape_check_marks_no_bucket_as_warm() -> None:
     card = Card()
     runner = plugin(card)
     verbs = verbs_on(card, runner)

@@ -41,19 +41,19 @@ def test_every_sequence_has_blocks_for_its_longest_length() -> None:
     assert useful_bytes(vllm_config(), LAYERS) == (4 * 9 + 1) * 1000 * 2
 
 
-def test_last_block_of_a_length_is_full() -> None:
+def test_sequence_of_whole_blocks_needs_no_extra_block() -> None:
     assert useful_bytes(vllm_config(length=1024), LAYERS) == (4 * 8 + 1) * 1000 * 2
 
 
 @pytest.mark.parametrize("config", [vllm_config(caching=True), vllm_config(watermark=0.01)])
-def test_cached_prefixes_and_watermark_use_any_number_of_blocks(config: Any) -> None:
+def test_prefix_caching_or_a_watermark_disables_the_cache_limit(config: Any) -> None:
     assert useful_bytes(config, LAYERS) is None
 
 
 @pytest.mark.parametrize(
     "other", [SlidingWindowSpec(), FullAttentionSpec(block_size=64), FullAttentionSpec(page_size_bytes=500)]
 )
-def test_layers_that_differ_are_not_limited(other: Any) -> None:
+def test_cache_of_different_layers_is_not_limited(other: Any) -> None:
     assert useful_bytes(vllm_config(), {**LAYERS, "model.layers.2.attn": other}) is None
 
 

@@ -16,7 +16,7 @@ from tests.unit.runtime.engines.vllm.workers.stand_in import bridge, plugin
         ([[1, 256, 0], [4, 128, 0]], ["(4, 128, 0)", "(4, 128, 0)"]),
     ],
 )
-def test_numbers_of_prompts_without_a_bucket_are_run(prompts: list[list[int]], batches: list[str]) -> None:
+def test_sampler_warm_up_runs_batch_sizes_without_own_bucket(prompts: list[list[int]], batches: list[str]) -> None:
     card = Card()
     verbs = HpuVerbs(plugin(card), bridge(card))
     verbs.plan(prompts, [[1, 1, 8]])

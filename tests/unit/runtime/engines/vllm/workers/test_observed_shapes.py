@@ -5,16 +5,16 @@ from gaudi_runtime.engines.vllm.workers.observed_shapes import MetShapes, Ran, S
 from tests.unit.runtime.engines.vllm.steps import CachedRequests, Step, step_of
 
 
-def test_prompts_of_one_step_count_as_one_prompt() -> None:
+def test_prompts_of_one_step_are_one_prompt_shape() -> None:
     assert shape_of(scheduled(step_of(new={"a": 100, "b": 40})), 128) == ("prompt", 1, 140, 0)
 
 
-def test_context_of_a_prompt_does_not_count() -> None:
+def test_shape_of_a_prompt_step_has_no_context() -> None:
     step = step_of(new={"a": 10}, cached={"b": (129, 50)}, prefix={"a": 256})
     assert shape_of(scheduled(step), 128) == ("prompt", 1, 60, 0)
 
 
-def test_decode_counts_blocks_of_the_batch_with_new_tokens() -> None:
+def test_decode_shape_has_the_blocks_including_new_tokens() -> None:
     assert shape_of(scheduled(step_of(cached={"a": (128, 1), "b": (127, 1)})), 128) == ("decode", 2, 1, 3)
 
 
@@ -22,15 +22,15 @@ def test_two_tokens_of_one_sequence_are_a_prompt() -> None:
     assert shape_of(scheduled(step_of(cached={"a": (128, 2)})), 128) == ("prompt", 1, 2, 0)
 
 
-def test_decodes_with_a_prompt_count_as_prompt_tokens() -> None:
+def test_decode_tokens_next_to_a_prompt_are_prompt_tokens() -> None:
     assert shape_of(scheduled(step_of(new={"a": 30}, cached={"b": (1000, 1)})), 128) == ("prompt", 1, 31, 0)
 
 
-def test_request_without_a_description_counts_without_context() -> None:
+def test_request_without_a_description_has_no_context() -> None:
     assert scheduled(Step([], CachedRequests([], []), {"a": 3}, 3)) == [Scheduled(0, 3)]
 
 
-def test_counters_are_handed_over_and_reset() -> None:
+def test_counters_are_returned_and_reset() -> None:
     met = MetShapes()
     met.met(("decode", 2, 1, 3))
     met.met(("decode", 2, 1, 3))
@@ -39,7 +39,7 @@ def test_counters_are_handed_over_and_reset() -> None:
     assert met.take() == []
 
 
-def test_shape_has_a_row_for_each_shape_it_ran_as() -> None:
+def test_shape_has_one_row_for_each_bucket_it_ran_in() -> None:
     met = MetShapes()
     for blocks in (8, 8, 16):
         met.met(("decode", 2, 1, 3), Ran(Bucket(2, 1, blocks), warm=blocks == 8))

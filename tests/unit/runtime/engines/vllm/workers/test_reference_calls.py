@@ -67,7 +67,9 @@ async def test_seeds_000_and_002_never_go_below_the_margin() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_every_execution_mode_makes_its_own_calls(mode: ExecutionMode, snapshot: SnapshotAssertion) -> None:
+async def test_calls_of_each_execution_mode_equal_the_snapshot(
+    mode: ExecutionMode, snapshot: SnapshotAssertion
+) -> None:
     lazy, graphs = MODES[mode]
     card = Card(lazy=lazy)
     config: RuntimeConfig = sim_config(mode=mode)

@@ -37,11 +37,11 @@ def verbs_with_drafts(card: Card, seeds: Sequence[Bucket] = PLAN.seeds) -> tuple
     return verbs, runner
 
 
-def test_describe_says_how_much_is_drafted() -> None:
+def test_describe_returns_the_number_of_draft_tokens() -> None:
     assert plain(verbs_with_drafts(Card())[0].describe())["draft_tokens"] == 2
 
 
-def test_bucket_is_run_with_and_without_drafts() -> None:
+def test_bucket_is_warmed_with_and_without_drafts() -> None:
     card = Card()
     verbs_with_drafts(card)[0].warm("decode", [3, 1, 24])
     assert card.log == [
@@ -50,14 +50,14 @@ def test_bucket_is_run_with_and_without_drafts() -> None:
     ]
 
 
-def test_every_planned_bucket_runs_as_itself() -> None:
+def test_every_planned_bucket_can_be_warmed() -> None:
     card = Card()
     verbs, _ = verbs_with_drafts(card)
     for bucket in PLAN.decode:
         assert verbs.warm("decode", list(bucket))["out_of_memory"] is None
 
 
-def test_bucket_that_no_step_is_padded_to_needs_no_graph() -> None:
+def test_bucket_to_which_no_step_is_padded_needs_no_graph() -> None:
     """Three rows are one sequence with two drafts.
 
     The sequence has at most 8 blocks and reads each of them three times.
@@ -69,7 +69,7 @@ def test_bucket_that_no_step_is_padded_to_needs_no_graph() -> None:
     assert (outcome["graph"], outcome["bytes"], card.log) == (True, 0, [])
 
 
-def test_step_with_drafts_is_counted_by_its_rows() -> None:
+def test_batch_size_of_a_step_with_drafts_is_its_rows() -> None:
     card = Card()
     verbs, runner = verbs_with_drafts(card)
     verbs.capture("decode", [6, 1, 24])
@@ -78,7 +78,7 @@ def test_step_with_drafts_is_counted_by_its_rows() -> None:
     assert plain(verbs.counters())["met"] == [["decode", [6, 1, 20], [6, 1, 24, True], 1, 0]]
 
 
-def test_graph_of_single_tokens_does_not_serve_drafts() -> None:
+def test_graph_captured_for_single_tokens_is_cold_for_drafts() -> None:
     """torch.compile and the plugin's inputs distinguish both ways, so each way needs its own graph."""
     card = Card()
     verbs, runner = verbs_with_drafts(card)
@@ -88,7 +88,7 @@ def test_graph_of_single_tokens_does_not_serve_drafts() -> None:
     assert [each[2] for each in plain(verbs.counters())["met"]] == [[3, 1, 24, False]]
 
 
-def test_graph_of_drafts_does_not_serve_single_tokens() -> None:
+def test_graph_captured_with_drafts_is_cold_for_single_tokens() -> None:
     """If all seeds have one sequence, a bucket of three rows is captured with drafts only."""
     card = Card()
     verbs, runner = verbs_with_drafts(card, [seed for seed in PLAN.seeds if seed[0] == 1])
@@ -118,7 +118,7 @@ def test_every_sequence_gets_the_same_number_of_drafts(drafted: list[list[int]],
     assert even_drafts(batch_of(100, 200), drafted) == even
 
 
-def test_no_sequence_drafts_if_one_is_at_its_end() -> None:
+def test_drafts_are_dropped_if_a_sequence_is_at_maximum_length() -> None:
     assert even_drafts(batch_of(100, 1022), [[5, 6], [7]]) == [[], []]
 
 

@@ -9,7 +9,7 @@ from gaudi_runtime.engines.vllm.workers.cpu import TokenCounts
 COUNTS = st.lists(st.integers(1, 300), max_size=12)
 
 
-def known(tokens: list[int]) -> TokenCounts:
+def counts_of(tokens: list[int]) -> TokenCounts:
     counts = TokenCounts()
     for each in tokens:
         counts.add(each)
@@ -19,26 +19,26 @@ def known(tokens: list[int]) -> TokenCounts:
 @settings(max_examples=60)
 @given(COUNTS, st.integers(1, 400))
 def test_step_uses_the_smallest_sufficient_graph_or_compiles(tokens: list[int], step: int) -> None:
-    assert known(tokens).padded(step) == min((each for each in tokens if each >= step), default=step)
+    assert counts_of(tokens).padded(step) == min((each for each in tokens if each >= step), default=step)
 
 
 @settings(max_examples=60)
 @given(COUNTS, st.integers(1, 400), st.integers(1, 400))
 def test_warm_up_pads_to_the_bucket_and_never_truncates(tokens: list[int], wanted: int, step: int) -> None:
-    counts = known(tokens)
+    counts = counts_of(tokens)
     with counts.exactly(wanted):
         assert counts.padded(step) == max(step, wanted)
 
 
-def test_steps_use_graphs_again_after_the_block() -> None:
-    counts = known([64])
+def test_steps_are_padded_to_graphs_after_the_warm_up_context() -> None:
+    counts = counts_of([64])
     with counts.exactly(128):
         pass
     assert counts.padded(10) == 64
 
 
-def test_failed_block_leaves_no_bucket() -> None:
-    counts = known([64])
+def test_failed_warm_up_context_is_reset() -> None:
+    counts = counts_of([64])
     with pytest.raises(RuntimeError), counts.exactly(128):
         raise RuntimeError
     assert counts.padded(10) == 64

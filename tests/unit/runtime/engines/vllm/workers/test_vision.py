@@ -47,7 +47,7 @@ def test_contract_has_every_name_with_its_parameters(case: tuple[str, Name]) -> 
 
 
 @pytest.mark.parametrize("case", USED, ids=label)
-def test_tower_stays_cold_if_a_name_is_missing(case: tuple[str, Name]) -> None:
+def test_missing_name_keeps_the_vision_tower_cold(case: tuple[str, Name]) -> None:
     card = Card()
     verbs = HpuVerbs(plugin(card, images=SIZES, without=(case[0], case[1].name)), bridge(card))
     described, answer = plain(verbs.describe()), planned(verbs)
@@ -82,7 +82,7 @@ def test_model_without_a_tower_has_no_vision() -> None:
     ("lazy", "for_real", "logged"),
     [(True, False, "tower 2"), (False, False, "tower 2 compile-only"), (False, True, "tower 2")],
 )
-def test_tower_is_not_computed_only_under_torch_compile(lazy: bool, for_real: bool, logged: str) -> None:
+def test_tower_is_warmed_compile_only_under_torch_compile(lazy: bool, for_real: bool, logged: str) -> None:
     card = Card(lazy=lazy)
     verbs, _ = verbs_with_images(card, vision_for_real=for_real)
     planned(verbs)
@@ -91,7 +91,7 @@ def test_tower_is_not_computed_only_under_torch_compile(lazy: bool, for_real: bo
     assert outcome == {"bytes": 2 * MIB, "graph": False, "out_of_memory": None}
 
 
-async def test_every_vision_bucket_is_warmed_once_and_first() -> None:
+async def test_every_vision_bucket_is_warmed_once_before_token_buckets() -> None:
     card = Card()
     report = drive(sim_config(), verbs_with_images(card)[0], card)
     assert card.log[1:4] == ["tower 1", "tower 2", "tower 4"]
@@ -110,7 +110,7 @@ async def test_full_card_skips_larger_vision_buckets() -> None:
     assert report.prompt.captured == report.prompt.planned > 0
 
 
-async def test_size_that_the_plugin_cannot_run_is_skipped() -> None:
+async def test_image_size_that_the_plugin_cannot_run_is_skipped() -> None:
     card = Card(fails_at=(2, 896, 896), failure="no such dummy")
     report = drive(sim_config(), verbs_with_images(card)[0], card)
     assert report.vision is not None
@@ -130,7 +130,7 @@ async def test_exhausted_time_budget_keeps_the_vision_tower_cold() -> None:
     assert (report.vision.warmed, len(report.vision.skipped)) == (0, 3)
 
 
-def test_warm_images_are_hits_and_others_are_not() -> None:
+def test_warm_images_are_hits_and_cold_images_are_misses() -> None:
     card = Card()
     verbs, runner = verbs_with_images(card)
     planned(verbs)
@@ -147,7 +147,7 @@ def test_warm_images_are_hits_and_others_are_not() -> None:
     assert verbs.counters()["vision"] == []
 
 
-def test_compiles_of_the_tower_do_not_count_for_token_batches() -> None:
+def test_compiles_of_the_tower_are_not_counted_for_prompts() -> None:
     card = Card(lazy=False)
     verbs, runner = verbs_with_images(card)
     planned(verbs)
@@ -164,7 +164,7 @@ def test_compiles_of_the_tower_do_not_count_for_token_batches() -> None:
     assert [row[-1] for row in counters["vision"]] == [1]
 
 
-def test_inputs_on_the_host_are_distinguished_by_value() -> None:
+def test_host_inputs_are_part_of_the_layout_by_value() -> None:
     grid = SimpleNamespace(
         shape=(1, 3),
         device=SimpleNamespace(type="cpu"),
