@@ -1,4 +1,4 @@
-"""Specs whose HorizontalPodAutoscaler the API server would refuse. The API server must also refuse the resource."""
+"""Specs whose HorizontalPodAutoscaler would be invalid. The API server must refuse such a resource."""
 
 from typing import Any
 
@@ -7,27 +7,27 @@ from tests.support.metrics import running_requests
 
 
 def scaled(**fields: Any) -> dict[str, Any]:
-    """Return a spec with these fields in spec.autoscaling."""
+    """Return a spec with `fields` in spec.autoscaling."""
     return {"autoscaling": {"maxReplicas": 2, **fields}}
 
 
 def by_metric(kind: str, **source: Any) -> dict[str, Any]:
-    """Return a spec with one metric of this type."""
+    """Return a spec with one autoscaling metric of type `kind`."""
     return scaled(metrics=[{"type": kind, **source}])
 
 
 def by_cpu(**target: Any) -> dict[str, Any]:
-    """Return a spec that scales on the CPU of the pods with this target."""
+    """Return a spec that scales on the CPU usage of the pods with the given target."""
     return by_metric("Resource", resource={"name": "cpu", "target": target})
 
 
 def by_external(**target: Any) -> dict[str, Any]:
-    """Return a spec that scales on an external metric with this target."""
+    """Return a spec that scales on the external metric `queue` with the given target."""
     return by_metric("External", external={"metric": {"name": "queue"}, "target": target})
 
 
 def by_pods(name: str, target: dict[str, Any]) -> dict[str, Any]:
-    """Return a spec that scales on a metric of the pods."""
+    """Return a spec that scales on the metric `name` of the pods."""
     return by_metric("Pods", pods={"metric": {"name": name}, "target": target})
 
 
@@ -38,7 +38,7 @@ def by_object(**described: Any) -> dict[str, Any]:
 
 
 def scale_down(**rules: Any) -> dict[str, Any]:
-    """Return a spec with these rules of scale-down."""
+    """Return a spec with `rules` in autoscaling.behavior.scaleDown."""
     return scaled(behavior={"scaleDown": rules})
 
 

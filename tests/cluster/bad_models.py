@@ -6,7 +6,7 @@ from tests.cluster.bad_object import CARD, NOT_OFFERED, VLLM, Bad
 
 
 def source(**kinds: Any) -> dict[str, Any]:
-    """Return a spec whose spec.model has another source than the valid object."""
+    """Return a spec whose model source replaces the PVC of the valid object."""
     return {"model": {"source": {"persistentVolumeClaim": None, **kinds}}}
 
 

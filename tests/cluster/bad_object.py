@@ -1,7 +1,7 @@
-"""An object that the API server must refuse, with the field and part of the message that identify the refusal.
+"""An object that the API server must refuse, with the parts of the message that identify the refusal.
 
-An entry contains only part of each message. The whole messages are in operator/gaudi_operator/api and the generated
-crds/. A test with whole messages would have to change with each edit. An entry merges `spec` into a valid object
+An entry contains only parts of a message. Otherwise the tests would have to change with each edit of a message. The
+full messages are in operator/gaudi_operator/api and the generated crds/. An entry merges `spec` into a valid object
 (tests/support/builders.py). The value None removes a field.
 """
 
@@ -13,7 +13,7 @@ from tests.support.builders import Object, gaudi_inference
 
 @dataclass(frozen=True)
 class Bad:
-    """One bad object: `case` names the test, `message` and `path` are parts of the refusal.
+    """A bad object. `case` names the test, and `message` and `path` are parts of the refusal.
 
     Use `path` for rules whose message does not contain the name of the field.
     """

@@ -9,12 +9,12 @@ SIDE = {"name": "log", "image": "log:1"}
 
 
 def pod(**fields: Any) -> dict[str, Any]:
-    """Return a spec with these fields of spec.pod."""
+    """Return a spec with `fields` in spec.pod."""
     return {"pod": fields}
 
 
 def mounted(path: str) -> dict[str, Any]:
-    """Return a spec with a declared volume that is mounted at `path`."""
+    """Return a spec that declares a volume and mounts the volume at `path`."""
     return pod(volumes=[FOLDER], volumeMounts=[{"name": "shared", "mountPath": path}])
 
 
@@ -29,12 +29,12 @@ def with_sidecar(**fields: Any) -> dict[str, Any]:
 
 
 def anti_affinity(**term: Any) -> dict[str, Any]:
-    """Return a spec with a required term of podAntiAffinity."""
+    """Return a spec with one required podAntiAffinity term."""
     return pod(affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
 
 
 def node_affinity(**term: Any) -> dict[str, Any]:
-    """Return a spec with a required term of nodeAffinity."""
+    """Return a spec with one required nodeAffinity term."""
     terms = {"nodeSelectorTerms": [term]}
     return pod(affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}})
 
@@ -46,12 +46,12 @@ def topology_spread(**fields: Any) -> dict[str, Any]:
 
 
 def env_from(**source: Any) -> dict[str, Any]:
-    """Return a spec with an environment variable that has this source."""
+    """Return a spec with an environment variable whose value comes from `source`."""
     return {"engine": {"env": [{"name": "A", "valueFrom": source}]}}
 
 
 def over_limit(name: str, request: str | int, limit: str) -> tuple[Bad, ...]:
-    """Return, for each kind of container, a spec whose request for a resource exceeds its limit."""
+    """Return one spec per kind of container. The resource request of the container exceeds the limit."""
     resources = {"requests": {name: request}, "limits": {name: limit}}
     containers = {
         "the_runtime": pod(resources=resources),

@@ -51,7 +51,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """etcd, API server and controllers for the whole run. No kubelet runs, so pods are never started."""
+    """etcd, the API server and the controllers for the whole run. No kubelet runs, so pods never start."""
     tools()  # builds the tools if needed: inside the namespace nothing can be downloaded
     enter_network_namespace()
     with ControlPlane(tmp_path_factory.mktemp("control-plane")) as plane:
@@ -60,11 +60,12 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 
 @pytest.fixture(scope="session")
 def crd(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The name of the CustomResourceDefinition, which is installed and established."""
+    """Install the CustomResourceDefinition, wait until it is established, and return its name."""
     manifest = Path(tmp_path_factory.mktemp("crd")) / "crd.yaml"
     manifest.write_text(definitions_yaml())
     control_plane.kubectl("apply", "--server-side", "-f", str(manifest))
-    # `kubectl wait` would fail, because the conditions of a new CustomResourceDefinition are null at first.
+    # Do not use `kubectl wait`. The field `status.conditions` of a new CustomResourceDefinition is null at first, and
+    # `kubectl wait` fails on null.
     served = ("api-resources", f"--api-group={GROUP}", "--output=name")
     control_plane.wait(
         lambda: {NAME, CLASS_NAME} <= set(control_plane.kubectl(*served).split()), f"{NAME} to be served"
@@ -76,7 +77,7 @@ def crd(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="session")
 def objects(control_plane: ControlPlane, crd: str) -> Iterator[Objects]:
-    """A client that writes objects as administrator."""
+    """A client that writes objects with administrator permissions."""
     objects = Objects(control_plane)
     yield objects
     objects.close()
@@ -94,7 +95,7 @@ def namespace(objects: Objects) -> str:
 def new_class(objects: Objects, namespace: str) -> Iterator[NewClass]:
     """Create or update a class for this test and return its name.
 
-    Classes have no namespace and are deleted at the end.
+    Classes are cluster-scoped, so the fixture deletes the classes after the test.
     """
     classes: dict[str, Object] = {}
 
@@ -111,7 +112,7 @@ def new_class(objects: Objects, namespace: str) -> Iterator[NewClass]:
 
 @pytest.fixture
 def kubectl(control_plane: ControlPlane, namespace: str) -> Kubectl:
-    """Run kubectl as administrator in the test's namespace. LocalClusterError has kubectl's output."""
+    """Run kubectl as administrator in the test's namespace. If kubectl fails, LocalClusterError contains the output."""
 
     def run(*arguments: str, stdin: str | None = None) -> str:
         return control_plane.kubectl("--namespace", namespace, *arguments, stdin=stdin)
@@ -124,7 +125,7 @@ USER = "system:serviceaccount:gaudi-system:gaudi-operator"
 
 @pytest.fixture(scope="session")
 def operator_kubeconfig(control_plane: ControlPlane) -> Path:
-    """The kubeconfig of the operator's account, which has no permissions at first."""
+    """The kubeconfig of the operator's account. At first, this account has no permissions."""
     path = control_plane.run_dir / "operator.kubeconfig"
     control_plane.authority.issue("operator", USER)
     control_plane.kubeconfig_for("operator", path)
@@ -133,7 +134,7 @@ def operator_kubeconfig(control_plane: ControlPlane) -> Path:
 
 @pytest.fixture
 async def api(control_plane: ControlPlane, namespace: str) -> AsyncIterator[KubeApi]:
-    """A client of the API server as administrator, in the test's namespace."""
+    """An administrator's client of the API server for the test's namespace."""
     client = KubeApi(control_plane.addresses.server, control_plane.run_dir / "pki", namespace)
     yield client
     await client.close()
@@ -158,7 +159,10 @@ def operator_policy(objects: Objects) -> None:
 def new_operator(
     operator_kubeconfig: Path, objects: Objects, namespace: str, tmp_path: Path, operator_policy: None
 ) -> NewOperator:
-    """Create operators that watch the test's namespace, with only the permissions of docs/reference/rbac.md."""
+    """Create operators that watch the test's namespace.
+
+    Their account has only the permissions in docs/reference/rbac.md.
+    """
     for manifest in grants(USER, namespace):
         objects.put(manifest, namespace)
     numbers = itertools.count()
@@ -173,7 +177,7 @@ def new_operator(
 
 @pytest.fixture
 async def other_api(control_plane: ControlPlane, objects: Objects, namespace: str) -> AsyncIterator[KubeApi]:
-    """A client for a second namespace, which the operator's account may watch too."""
+    """A client for a second namespace that the operator's account may watch too."""
     other = f"{namespace}-other"
     objects.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
     for manifest in grants(USER, other):

@@ -1,4 +1,4 @@
-"""Writes objects as administrator within milliseconds. Use kubectl only in tests about kubectl itself."""
+"""A fast client that writes objects as administrator. Use kubectl only in tests of kubectl itself."""
 
 import ssl
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _CLUSTER_WIDE = (
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",
 )
-# Let the API server refuse unknown fields, as kubectl does by default.
+# With this parameter, the API server rejects unknown fields. kubectl uses the same value by default.
 _STRICT = {"fieldValidation": "Strict"}
 
 
@@ -27,7 +27,7 @@ class Refused(Exception):
 
 
 def admin_client(plane: ControlPlane) -> httpx.Client:
-    """Return a client of the API server with the rights of an administrator."""
+    """Return a client of the API server with administrator permissions."""
     pki = plane.run_dir / "pki"
     context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
     context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
@@ -35,21 +35,21 @@ def admin_client(plane: ControlPlane) -> httpx.Client:
 
 
 class Objects:
-    """A client of the API server of `plane`, over one persistent connection."""
+    """A client for the API server of `plane`, with one persistent connection."""
 
     def __init__(self, plane: ControlPlane) -> None:
-        """Create the client without sending anything."""
+        """Create the client without sending a request."""
         self._client = admin_client(plane)
 
     def create(self, manifest: Mapping[str, Any], namespace: str = "default", *, dry_run: bool = False) -> Object:
-        """Create an object, or only validate it with `dry_run`, and return it as stored.
+        """Create an object and return it as stored. With `dry_run`, the API server only validates the object.
 
-        Raise Refused if it is refused.
+        Raise Refused if the API server refuses the object.
         """
         return self._send("POST", _path(manifest, namespace), manifest, {"dryRun": "All"} if dry_run else {})
 
     def put(self, manifest: Mapping[str, Any], namespace: str = "default") -> Object:
-        """Create or replace an object and return it as stored. Raise Refused if it is refused."""
+        """Create or replace an object and return it as stored. Raise Refused if the API server refuses the object."""
         path = f"{_path(manifest, namespace)}/{manifest['metadata']['name']}"
         found = self._client.get(path)
         if found.status_code == httpx.codes.NOT_FOUND:
@@ -74,10 +74,10 @@ class Objects:
 
 
 def _path(manifest: Mapping[str, Any], namespace: str) -> str:
-    """Return the path of the object's collection."""
+    """Return the API path of the collection that contains the object."""
     version, kind = manifest["apiVersion"], manifest["kind"]
     root = f"/{'apis' if '/' in version else 'api'}/{version}"
     scope = "" if kind in _CLUSTER_WIDE else f"/namespaces/{manifest['metadata'].get('namespace', namespace)}"
     plural = f"{kind.lower()}{'es' if kind.endswith('s') else 's'}"
-    # Build the plural of the kind by English spelling: Policy becomes policies, Class becomes classes.
+    # The plural of a kind follows English spelling: Policy becomes policies, and Class becomes classes.
     return f"{root}{scope}/{plural.removesuffix('ys') + 'ies' if plural.endswith('ys') else plural}"

@@ -1,4 +1,4 @@
-"""Predicates and waits for a resource, its children and its pods, for tests that poll the API server."""
+"""Conditions that tests poll on the API server: the state of a resource, its children and its pods."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -25,7 +25,7 @@ async def ready(api: KubeApi, name: str = "tiny") -> bool:
 
 
 async def stalled(api: KubeApi, reason: str, name: str = "tiny") -> Object | None:
-    """Return the condition Stalled if it is True for `reason`. A new cluster may report another reason first."""
+    """Return the condition Stalled if it is True with this reason. A new cluster may report another reason first."""
     condition = condition_of(await api.get("GaudiInference", name), "Stalled")
     return condition if condition.get("status") == "True" and condition["reason"] == reason else None
 
@@ -46,20 +46,20 @@ async def running(api: KubeApi, kubelet: Kubelet) -> str:
 
 
 async def all_running(api: KubeApi, kubelet: Kubelet, count: int) -> list[str] | None:
-    """Return the names of the resource's pods if exactly `count` of them run."""
+    """Return the names of the resource's pods if exactly `count` pods run."""
     names = [each["metadata"]["name"] for each in await api.list("Pod", NAME_LABEL)]
     return names if len(names) == count and all(name in kubelet.runtimes for name in names) else None
 
 
 async def gate(api: KubeApi, pod: str, status: str) -> Object | None:
-    """Return the gate's condition if it has that status."""
+    """Return the pod's gate condition if the condition has `status`, and None otherwise."""
     condition = condition_of(await api.get("Pod", pod), GATE)
     return condition if condition.get("status") == status else None
 
 
 @asynccontextmanager
 async def gate_watched(api: KubeApi, pod: str) -> AsyncIterator[list[str]]:
-    """Collect each status of the gate from now on, in order. Polling could miss a status that is replaced soon."""
+    """Collect the statuses of the gate in order from now on. Polling could miss a status that changes soon."""
     seen: list[str] = []
 
     async def watch() -> None:
@@ -85,12 +85,12 @@ def is_open(pod: Object | None) -> bool:
 
 
 async def pod_ready(api: KubeApi, pod: str) -> bool:
-    """Return whether the pod is Ready by its condition."""
+    """Return whether the pod's condition Ready is True."""
     return condition_of(await api.get("Pod", pod), "Ready").get("status") == "True"
 
 
 async def container_ready(api: KubeApi, pod: str) -> bool:
-    """Return whether the pod's container passes its readiness probe."""
+    """Return whether the pod's condition ContainersReady is True."""
     return condition_of(await api.get("Pod", pod), "ContainersReady").get("status") == "True"
 
 
@@ -101,7 +101,7 @@ async def pod_message(api: KubeApi, text: str) -> bool:
 
 
 async def shows_captured(api: KubeApi, prompt: int, decode: int) -> bool:
-    """Return whether the status shows this number of captured graphs, of ten planned ones per phase."""
+    """Return whether the status shows these numbers of captured graphs. Ten graphs are planned per phase."""
     return await captured_percent(api) == {"prompt": prompt * 10, "decode": decode * 10}
 
 
@@ -112,7 +112,7 @@ async def recent_recompiles(api: KubeApi, count: int) -> bool:
 
 
 async def leads(operator: OperatorProcess) -> bool:
-    """Return whether this process is the leader according to its metric."""
+    """Return whether the process is the leader according to its metric."""
     return await operator.value("gaudi_operator_leader") == 1
 
 
@@ -123,5 +123,5 @@ async def captured_percent(api: KubeApi) -> Object | None:
 
 
 def uids_and_specs(children: list[Object]) -> list[object]:
-    """Return the UID and the spec of each child, which change if the child is recreated or edited."""
+    """Return the UID and the spec of each child. A recreated child has a new UID, and an edited child a new spec."""
     return [(child["metadata"]["uid"], child["spec"]) for child in children]

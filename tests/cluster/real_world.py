@@ -1,4 +1,4 @@
-"""The commands of the state machine against a real API server, real operators and the kubelet of the tests."""
+"""The commands of the state machine, executed on a real API server, real operators and the kubelet of the tests."""
 
 import asyncio
 import contextlib
@@ -65,7 +65,10 @@ ACTIONS = (*RARE, *2 * _COMMON, *4 * (actions.upgrade,), *6 * (actions.pass_time
 
 
 class RealWorld:
-    """One resource, two operators behind a proxy, and the record of the run. Used as an async context manager."""
+    """A resource, two operators behind a proxy, and the record of the run.
+
+    Use an instance as an async context manager.
+    """
 
     def __init__(
         self,
@@ -75,7 +78,7 @@ class RealWorld:
         operators: Sequence[OperatorProcess],
         choices: random.Random,
     ) -> None:
-        """Prepare the world. The operators' kubeconfig points to the proxy."""
+        """Create the world without starting it. The kubeconfig of the operators points to the proxy."""
         self.api, self.kubelet, self.proxy, self.choices = api, kubelet, proxy, choices
         self.operators = list(operators)
         self.recorder = Recorder(api, NAME)
@@ -88,7 +91,7 @@ class RealWorld:
         kubelet.seconds_without_node = 60
 
     async def __aenter__(self) -> Self:
-        """Start the operators and the resource."""
+        """Start the operators and create the resource."""
         await self.recorder.__aenter__()
         for operator in self.operators:
             await operator.start()
@@ -100,7 +103,7 @@ class RealWorld:
         return self
 
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
-        """Stop everything. Raise the first error of a background task."""
+        """Stop the background tasks, the operators and the recorder. Raise the first error of a background task."""
         await self._background.stop()
         for operator in self.operators:
             if operator.running:
@@ -111,7 +114,7 @@ class RealWorld:
 
     @property
     def resource(self) -> Object:
-        """The resource in its last observed version."""
+        """The latest observed version of the resource."""
         return self.recorder.objects["GaudiInference", NAME]
 
     @property
@@ -121,7 +124,7 @@ class RealWorld:
 
     @property
     def children(self) -> list[tuple[str, str]]:
-        """Kind and name of each object that the operator created."""
+        """The kind and the name of each object that the operator created."""
         ours = (key for key, each in self.recorder.objects.items() if NAME_LABEL in each["metadata"].get("labels", {}))
         return sorted(key for key in ours if key[0] != "Pod")
 
@@ -188,8 +191,8 @@ class RealWorld:
 
         async def still() -> bool:
             nonlocal last
-            # A time without a leader does not count as quiet, because nothing is written without a leader. On a busy
-            # machine, an operator needs a long time to become the leader.
+            # Restart the quiet time while there is no leader, because nothing is written without a leader. On a busy
+            # machine, an operator may need a long time to become the leader.
             if not await self._has_leader():
                 last = self.recorder.now()
             return self.recorder.now() - max(last, self.recorder.last_event()) > QUIET_SECONDS
@@ -225,7 +228,7 @@ class RealWorld:
         await self.api.change("GaudiInference", NAME, undo_patch(resource, kept["data"]["inputs"]))
 
     async def _end(self, pod: str) -> None:
-        """End the pod's container if the container runs."""
+        """End the container of the pod if the container runs."""
         self._record_taken(pod)
         with contextlib.suppress(KeyError), _ignore_missing():
             await self.kubelet.restart(pod)
@@ -252,7 +255,7 @@ class RealWorld:
             await (leading or running)[0].kill()
 
     async def _has_leader(self) -> bool:
-        """Return whether one of the operators is the leader."""
+        """Return whether any operator is the leader."""
         return any([await self._leads(each) for each in self.operators if each.running])
 
     async def _leads(self, operator: OperatorProcess) -> bool:
@@ -286,7 +289,7 @@ class RealWorld:
         return SimulatedRuntime(address, pod, self._record_runtimes, self._end_container)
 
     def _record_runtimes(self) -> None:
-        """Record which runtimes run now."""
+        """Record the runtimes that run now."""
         running = {name: each for name, each in self.kubelet.runtimes.items() if isinstance(each, SimulatedRuntime)}
         runtimes = {name: Runtime(each.report.instance, each.serving) for name, each in running.items()}
         warm = frozenset(each.report.instance for each in running.values() if each.is_warm)
@@ -294,7 +297,7 @@ class RealWorld:
         self.recorder.record(runtimes, warm, hot)
 
     def _end_container(self, pod: str) -> None:
-        """End the container as its runtime requests.
+        """Restart the container of a pod whose runtime has ended by itself.
 
         After a few restarts, the container stays down, so that the test does not wait for the tenth restart.
         """
@@ -304,7 +307,7 @@ class RealWorld:
 
 
 def _quick(patch: Mapping[str, Any]) -> Object:
-    """Return the patch with a canary whose observation takes two seconds."""
+    """Return the patch with any canary observation shortened to two seconds."""
     canary = patch.get("rollout", {}).get("canary")
     return merged(patch, {"rollout": {"canary": {"observeSeconds": 2}}} if canary and canary["observeSeconds"] else {})
 

@@ -1,4 +1,4 @@
-"""Records the objects of this release in a cluster, for the tests of later releases.
+"""Records the objects of this release in a cluster. The tests of later releases read the recorded objects.
 
 GAUDI_RELEASE=0.1.0 .venv/bin/python -m pytest tests/cluster/record_release.py
 """
@@ -45,8 +45,8 @@ async def test_definition_and_objects_of_this_release_are_recorded(
 async def _served(api: KubeApi, name: str, revisions: int = 1) -> bool:
     selector = f"{NAME_LABEL}={name}"
     kept = await api.list("ControllerRevision", selector)
-    # Wait until only one ReplicaSet is left, because the operator deletes the empty ReplicaSet of the older revision
-    # shortly after the resource is Ready.
+    # The operator deletes the empty ReplicaSet of the older revision shortly after the resource becomes Ready. Wait
+    # until only one ReplicaSet is left.
     workloads = await api.list("ReplicaSet", selector)
     stalled = condition_of(await api.get("GaudiInference", name), "Stalled")
     assert stalled.get("status") != "True", stalled

@@ -1,4 +1,4 @@
-"""A record of all object versions in a namespace, from one watch per kind, and of the containers' actual state."""
+"""A record of a namespace: all object versions, from one watch per kind, and the actual state of the containers."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ KINDS = ("GaudiInference", "Pod", *CHILDREN)
 
 @dataclass(frozen=True)
 class _ActualState:
-    """The state of the containers at a time: runtimes by pod name, the warm instances, and the hot instances."""
+    """The actual state of the containers at a time. `hot` contains the instances with recent recompilations."""
 
     at: float
     runtimes: dict[str, Runtime]
@@ -30,10 +30,10 @@ class _ActualState:
 
 @dataclass
 class Recorder:
-    """Watches a namespace as an async context manager. `name` is the name of the resource.
+    """A watcher of a namespace, used as an async context manager. `name` is the name of the resource.
 
-    Watches of several kinds are not synchronized. All versions come from one etcd, so the versions give the global
-    order.
+    The watches of different kinds are not synchronized. The resource versions give the global order, because one etcd
+    assigns all resource versions.
     """
 
     api: KubeApi
@@ -69,12 +69,12 @@ class Recorder:
         self._truths.append(_ActualState(self.now(), runtimes, warm, hot))
 
     def fill(self, history: History) -> None:
-        """Append all moments so far to a history."""
+        """Write all recorded moments and the end time into a history."""
         history.moments = list(self._moments())
         history.end = self.now()
 
     async def _watch(self, kind: str) -> None:
-        """Record every change of a kind. A watch that ends is restarted and does not repeat known versions."""
+        """Record every change of a kind. If the watch ends, it is restarted. Known versions are not recorded twice."""
         while True:
             with contextlib.suppress(httpx.HTTPError):
                 async for event in self.api.watch(kind):
@@ -100,7 +100,7 @@ class Recorder:
                 yield _moment(at, resource, objects, truth)
 
     def _in_order(self) -> Iterator[tuple[float, Callable[[dict[tuple[str, str], Object]], _ActualState | None]]]:
-        """Yield changes of objects in the order of their versions. Insert the actual states by their times."""
+        """Yield all changes in the order of their resource versions. The actual states are inserted by time."""
         events = []
         latest = 0.0
         for _, (at, gone, manifest) in sorted(self._events.items()):

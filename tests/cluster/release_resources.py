@@ -1,4 +1,7 @@
-"""The resources whose objects each release records (tests/data/releases). Together they set every kind of field."""
+"""The resources whose objects each release records (tests/data/releases).
+
+Together, the resources set every kind of field.
+"""
 
 from tests.support.builders import Object, gaudi_inference, minimal_gaudi_inference
 from tests.support.metrics import BEHAVIOR, METRICS
@@ -8,7 +11,7 @@ CHANGED = {"engine": {"maxNumSeqs": 8}}
 
 
 def resources() -> list[Object]:
-    """Return resources by name: one with defaults, one with its own figures, one with every other field of a pod."""
+    """Return the resources: one with only defaults, one with every other field, and one for each special case."""
     return [
         minimal_gaudi_inference("defaults"),
         gaudi_inference(

@@ -1,4 +1,4 @@
-"""Containers of the scripted kubelet that warm up, stall or die. A variable of the pod selects the behavior."""
+"""Simulated containers of the scripted kubelet. They warm up, stall or die, as a variable of the pod selects."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class SimulatedRuntime(FakeRuntime):
 
     @property
     def is_warm(self) -> bool:
-        """Return whether the container serves with enough captured graphs."""
+        """Return whether the container serves and has captured enough graphs."""
         return self.serving and self.behaviour is not Behaviour.SHORT
 
     async def start(self) -> None:
@@ -36,7 +36,7 @@ class SimulatedRuntime(FakeRuntime):
         self._changed()
 
     async def stop(self) -> None:
-        """End immediately."""
+        """End the container immediately."""
         if self._life:
             self._life.cancel()
         await super().stop()

@@ -1,4 +1,4 @@
-"""Resources that the chart's admission policies refuse because they exceed the limits of their class."""
+"""Resources that exceed the limits of their class. The chart's admission policies refuse these resources."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -27,8 +27,8 @@ pytestmark = pytest.mark.usefixtures("policies")
 def policies(objects: Objects) -> Iterator[None]:
     """The admission policies of the installation."""
     manifests = [each for each in policy_manifests() if not each["metadata"]["name"].endswith("-account")]
-    # Create the policy of the classes last. The API server loads policies in the order of their writes, and tests wait
-    # for a refusal by this policy.
+    # Create the policy for classes last, because the API server loads policies in the order of their creation. A
+    # refusal by this policy then shows that all policies are loaded.
     for manifest in sorted(manifests, key=lambda each: str(each["metadata"]["name"]).endswith("-classes")):
         objects.put(manifest)
     yield
@@ -37,10 +37,10 @@ def policies(objects: Objects) -> Iterator[None]:
 
 
 class Admission:
-    """Dry-run requests for a resource, which are repeated until the API server has loaded a new class."""
+    """Dry-run requests that create a resource. They are repeated until the API server has loaded a new class."""
 
     def __init__(self, control_plane: ControlPlane, objects: Objects, namespace: str) -> None:
-        """Prepare the requests without sending one."""
+        """Prepare the requests without sending a request."""
         self._plane, self._objects, self._namespace = control_plane, objects, namespace
 
     def wait_refused(self, **spec: Any) -> str:
@@ -69,7 +69,7 @@ class Admission:
 
 @pytest.fixture
 def admission(control_plane: ControlPlane, objects: Objects, namespace: str) -> Admission:
-    """The admission of the API server."""
+    """Dry-run requests to the admission of the API server."""
     return Admission(control_plane, objects, namespace)
 
 
@@ -92,7 +92,7 @@ def test_spec_that_the_operator_runs_is_accepted_by_admission(
     new_class: NewClass, admission: Admission, limits: Object, spec: Object
 ) -> None:
     name = new_class(limits={**limits, "runtimeClasses": []})
-    # Once this spec is refused, the API server has loaded the class.
+    # Wait until admission refuses this spec. The refusal shows that the API server has loaded the class.
     admission.wait_refused(className=name, pod={"runtimeClassName": "kata"})
     assert admission.refusal(**spec, className=name) is None
 
@@ -244,6 +244,6 @@ async def test_scale_is_limited_by_the_class(
     assert "replicas 3 is above 2, the maximum that the class of tiny allows (status.maxReplicas)" in sentence
     await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 2}}, "scale")
     await api.merge("GaudiInference", "other", {"spec": {"replicas": 3}}, "scale")
-    # Scaling down is always allowed, even if the new number is still above the limit.
+    # Scaling down is allowed even if the new number of replicas is still above `maxReplicas`.
     new_class(limits={"maxReplicas": 0})
     await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 1}}, "scale")

@@ -24,7 +24,7 @@ EXAMPLES = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PA
 
 
 async def class_applied(api: KubeApi, reason: str) -> Object | None:
-    """Return the condition ClassApplied if it has that reason."""
+    """Return the condition ClassApplied if the condition has `reason`."""
     condition = condition_of(await api.get("GaudiInference", "tiny"), "ClassApplied")
     return condition if condition.get("reason") == reason else None
 

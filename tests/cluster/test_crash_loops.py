@@ -22,8 +22,9 @@ async def test_rejected_pods_are_retried_with_back_off_until_they_serve(
     await until(partial(ready, api), "the next try to serve", seconds=60)
     pods = await api.list("Pod", NAME_LABEL)
     failed = [each for each in pods if each["status"]["phase"] == "Failed"]
-    # Compare with the times of all pods that did not fail. The number of failed pods depends on how soon the operator
-    # reacted, and times in the cluster are whole seconds.
+    # A pod that did not fail must not be older than `until`. The test compares all such pods, because the number of
+    # failed pods depends on how soon the operator reacted. Times in the cluster are whole seconds, so equal times are
+    # allowed.
     assert min(each["metadata"]["creationTimestamp"] for each in pods if each not in failed) >= row["until"]
     (served,) = (await api.get("GaudiInference", "tiny"))["status"]["revisions"]
     assert "backOff" not in served
@@ -36,14 +37,17 @@ async def test_stalled_warm_up_is_detected_if_the_report_never_changes(
     kubelet.on_start = lambda runtime: runtime.update(phase=Phase.COMPILING)
     await api.create(gaudi_inference("tiny", warmup={"stallTimeoutSeconds": 3}))
     runtime = kubelet.runtime(await running(api, kubelet))
-    # Only `since_progress_seconds` changes, so the runtime publishes no new report. The operator sees the new value
-    # when its long-poll ends.
+    # The change of `since_progress_seconds` alone does not make the runtime publish a new report. The operator reads
+    # the new value when its long-poll request ends.
     runtime.report = runtime.report.model_copy(update={"since_progress_seconds": 4.0})
     await until(partial(stalled, api, "WarmupStalled"), "the stall to be reported", seconds=30)
 
 
 async def reported_back_off(api: KubeApi) -> Object | None:
-    """Return the row of the only revision if it is in back-off after two or more tries and its pods are deleted."""
+    """Return the only revision's back-off after two or more failures.
+
+    Return None while a pod runs or may be created.
+    """
     sets = await api.list("ReplicaSet", NAME_LABEL)
     if any(each["status"].get("observedGeneration") != each["metadata"]["generation"] for each in sets):
         return None  # its controller may still create a pod

@@ -39,9 +39,9 @@ async def test_repeated_events_are_counted_in_a_series(
         kubelet.runtime(pod).warm()
         await until(partial(ready, api), "the resource to be Ready again")
     events = await until(partial(events_counted, api, "Ready", 3), "three times Ready")
-    # The event Ready has one of two notes: if a pod becomes Ready late, the event WarmedUp is separate and the note of
-    # Ready is shorter. Kubernetes counts repeated notes in one event, so three occurrences with two notes make at most
-    # two events.
+    # The event `Ready` has one of two notes. If a pod becomes Ready late, the operator writes a separate event
+    # `WarmedUp`, and the note of `Ready` is shorter. Kubernetes counts equal notes in one event. Three occurrences
+    # therefore make at most two events.
     assert len({each["note"] for each in events}) == len(events) < 3
 
 
@@ -54,8 +54,8 @@ async def test_missing_permission_fails_readyz_but_not_livez(
     kubectl("apply", "-f", "-", stdin=json.dumps({**role, "rules": fewer}))
     async with process:
         await until(partial(leads, process), "the operator to lead")
-        # Wait for the message, because during its first seconds the operator is not ready for another reason: it waits
-        # for the first lists.
+        # Check the message in addition to the status code. During the first seconds, the operator is not ready for
+        # another reason: it waits for the first lists.
         await until(partial(answers, process, "/readyz", 503, "cannot watch networkpolicies"), "the kind in /readyz")
         assert (await process.get("/livez")).status_code == 200
         kubectl("apply", "-f", "-", stdin=json.dumps(role))
@@ -93,7 +93,10 @@ async def events_with(api: KubeApi, reason: str) -> list[Object]:
 
 
 async def events_counted(api: KubeApi, reason: str, count: int) -> list[Object]:
-    """Return the events with this reason if they count `count` occurrences. An event without a series counts as one."""
+    """Return the events with `reason` if they count `count` occurrences in total.
+
+    An event without a series counts as one.
+    """
     found = await events_with(api, reason)
     return found if sum((each.get("series") or {}).get("count", 1) for each in found) == count else []
 

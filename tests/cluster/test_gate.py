@@ -1,4 +1,7 @@
-"""The readiness gate of a running pod opens at its thresholds, closes below them, and is kept in outages."""
+"""The readiness gate of a running pod.
+
+It opens at the thresholds, closes below them, and keeps its state in outages.
+"""
 
 from functools import partial
 

@@ -1,4 +1,7 @@
-"""Plans that exceed the operator's CPU and memory limits, and malformed foreign objects, while a resource serves."""
+"""Plans that exceed the operator's CPU and memory limits, and malformed foreign objects.
+
+Another resource keeps serving.
+"""
 
 import asyncio
 import json
@@ -76,7 +79,8 @@ async def test_watches_continue_after_a_deeply_nested_object(
         await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 2}})
         await until(partial(ready, api), "the watches to go on")
         assert operator.pid == pid
-        # Restart the operator, because a new leader reads the hostile object with its first list instead of a watch.
+        # Restart the operator. A new leader reads the hostile object from its first list. The old leader received the
+        # object from a watch.
         await operator.terminate()
         await operator.start()
         await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 1}})

@@ -1,4 +1,4 @@
-"""A pod whose report changes with every poll. Its own resource is hardly affected, other resources are not."""
+"""A pod whose report changes with every poll. Its resource is hardly affected, and other resources are not affected."""
 
 import itertools
 import time
@@ -59,8 +59,8 @@ async def test_pod_with_alternating_reports_causes_a_bounded_write_rate(
     def new_writes(kind: str) -> float:
         return after[kind] - before[kind]
 
-    # The bounds also cover the writes for the other resource. The number of those writes does not depend on the
-    # duration of the test.
+    # The constants in these bounds include the writes for the other resource. The number of these writes does not
+    # depend on the duration of the test.
     assert new_writes("pods/status") <= 2 * seconds + 6
     assert new_writes("gaudiinferences/status") <= seconds + 12
     assert new_writes("events") <= seconds + BURST + 10
@@ -75,7 +75,7 @@ async def polled(runtimes: list[FakeRuntime], times: int) -> bool:
 
 
 async def writes(operator: OperatorProcess) -> dict[str, float]:
-    """Return the number of writes by kind of object."""
+    """Return the numbers of status and event writes by kind of object."""
     samples = await operator.samples("gaudi_operator_api_requests_total")
     found: dict[str, float] = {"pods/status": 0, "gaudiinferences/status": 0, "events": 0}
     for labels, value in samples.items():

@@ -1,4 +1,4 @@
-"""Random specs through a real API server and a real operator, while another resource serves."""
+"""Random specs on a real API server and a real operator. Another resource keeps serving."""
 
 import os
 from functools import partial
@@ -27,7 +27,10 @@ REFUSALS = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.
 
 
 async def admitted(api: KubeApi) -> list[str]:
-    """Return the names of the accepted specs. For each other spec, the API server reports the error."""
+    """Create random specs and return the names of the accepted specs.
+
+    The API server must name the error of each other spec.
+    """
     generator, names = Generator(SEED), list[str]()
     for number in range(SPECS):
         manifest = {**gaudi_inference(f"any-{number}"), "spec": generator.spec()}
@@ -42,7 +45,7 @@ async def admitted(api: KubeApi) -> list[str]:
 
 
 async def resources_without_verdict(api: KubeApi) -> list[str]:
-    """Return the names of the resources whose spec the operator has not yet accepted or refused."""
+    """Return the names of the resources that the operator has neither accepted nor refused yet."""
     found = await api.list("GaudiInference")
     return [each["metadata"]["name"] for each in found if condition_of(each, "PlanAccepted").get("status") is None]
 
@@ -55,8 +58,8 @@ async def test_any_spec_gets_a_status_while_others_serve(
 
     kubelet.on_start = FakeRuntime.warm
     watched = f"{api.namespace},{other_api.namespace}"
-    # Use the Lease times of the chart. With the shorter times of other tests, an operator on a busy machine would lose
-    # the Lease after two seconds.
+    # Use the Lease durations of the chart. Other tests use shorter durations. With the shorter durations, an operator
+    # on a busy machine would lose the Lease after two seconds.
     election = {"lease_duration_seconds": 15, "renew_deadline_seconds": 10, "retry_period_seconds": 2}
     async with new_operator(watch_namespaces=watched, plan_cpu_seconds=1, **election) as operator:
         pid = operator.pid
@@ -79,7 +82,7 @@ async def test_any_spec_gets_a_status_while_others_serve(
 async def test_special_characters_in_a_variable_are_passed_to_the_pod(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
-    """Write an emoji without escapes: YAML does not support the two escapes that JSON uses."""
+    """Write an emoji without escapes. JSON uses two escapes for an emoji, and YAML does not support these escapes."""
     kubelet.on_start = FakeRuntime.warm
     text = "\U0001f600 \x7f\x85\u2028\ufeff\uffff\\u0041\t"
     await api.create(gaudi_inference("tiny", engine={"env": [{"name": "ANY", "value": text}]}))

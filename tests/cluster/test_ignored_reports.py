@@ -1,4 +1,4 @@
-"""Reports that the operator ignores: unreadable, slow, or for another plan."""
+"""Reports that the operator ignores, because they are unreadable, slow, or for another plan."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

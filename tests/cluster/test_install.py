@@ -29,7 +29,10 @@ Helm = Callable[..., str]
 
 @pytest.fixture
 def empty(control_plane: ControlPlane, tmp_path: Path) -> Iterator[ControlPlane]:
-    """An additional API server, because these tests install and remove objects that other tests need."""
+    """An additional API server.
+
+    These tests install and remove objects that other tests need in the shared API server.
+    """
     with ControlPlane(tmp_path / "empty", ip="10.201.0.1") as plane:
         yield plane
 
@@ -51,8 +54,8 @@ def helm(empty: ControlPlane, tmp_path: Path) -> Helm:
 
 def create_model(plane: ControlPlane) -> None:
     """Create a GaudiInference in the new namespace `team`."""
-    # Wait for discovery, which kubectl uses. The API server updates discovery a moment after the definition is
-    # established.
+    # kubectl uses API discovery. Wait for the new kind, because the API server updates the discovery data a moment
+    # after the definition is established.
     served = ("api-resources", f"--api-group={GROUP}", "--output=name")
     plane.wait(lambda: NAME in plane.kubectl(*served), f"{NAME} to be served")
     plane.kubectl("create", "namespace", "team")
@@ -67,8 +70,8 @@ def create_model(plane: ControlPlane) -> None:
             return False
         return True
 
-    # Until a policy knows the kind of its parameters, it refuses all objects. Retry the create itself, because the API
-    # server may load the policy between a dry run and the create.
+    # A policy refuses all objects until the API server knows the kind of the policy's parameters. Retry the create
+    # itself. A dry run proves nothing, because the API server may load the policy between the dry run and the create.
     plane.wait(is_admitted, "the admission policies to know GaudiInferenceClass")
 
 
@@ -86,7 +89,7 @@ def uid_of_model(plane: ControlPlane) -> str:
 
 
 def allowed(plane: ControlPlane, user: str, verb: str, resource: str, namespace: str = "team") -> bool:
-    """Return whether the API server permits a user's action. New roles take effect after a moment."""
+    """Return whether the API server allows the user's action. A new role takes effect after a moment."""
     name, _, subresource = resource.partition("/")
     group = "inference.gaudi.dev" if name == "gaudiinferences" else ""
     access = {"namespace": namespace, "verb": verb, "group": group, "resource": name, "subresource": subresource}
@@ -138,15 +141,15 @@ def test_rollback_restores_deployment_and_crd_and_keeps_models(empty: ControlPla
 def test_helm_adopts_objects_that_kubectl_applied(empty: ControlPlane, helm: Helm) -> None:
     """Follow the steps of docs/start/install.md, and upgrade as usual afterwards."""
     empty.kubectl("apply", "-f", str(MANIFEST))
-    # Wait for the pods, because the namespace of the manifest enforces the Pod Security level restricted and would
-    # reject unsuitable pods.
+    # Wait until the pods exist. The namespace enforces the Pod Security level `restricted`, which rejects unsuitable
+    # pods.
     empty.wait(lambda: len(operator_pods(empty)) == 2, "the controllers to create both operator pods")
     create_model(empty)
     created, running = uid_of_model(empty), deployment(empty, ".metadata.uid")
     with pytest.raises(AssertionError, match="ownership metadata"):
         helm("install", *RELEASE)
 
-    # Apply as the field manager of Helm. Otherwise kubectl would remain a co-owner of each field, and the next upgrade
+    # Apply with the field manager `helm`. Otherwise kubectl would remain a co-owner of each field, and the next upgrade
     # that changes a field would fail with a conflict.
     empty.kubectl("apply", "--server-side", "--force-conflicts", "--field-manager=helm", "-f", str(MANIFEST))
     helm("install", *RELEASE, "--take-ownership")
@@ -183,7 +186,7 @@ def test_release_with_another_name_adopts_the_kept_crds(empty: ControlPlane, hel
 
 def test_helm_uninstall_deletes_the_crd_unless_it_is_kept(empty: ControlPlane, helm: Helm) -> None:
     helm("install", *RELEASE, "--create-namespace", "--set", "crds.keep=false")
-    # Do not use Helm's --wait, which can end while the definition is still being deleted (helm/helm#31766).
+    # Do not use `--wait` of Helm. Helm can return while the definition is still being deleted (helm/helm#31766).
     helm("uninstall", "gaudi-operator", "--namespace", NAMESPACE)
     empty.wait(lambda: NAME not in empty.kubectl("get", "crd", "-o", "name"), "the definition to be deleted")
 
@@ -233,7 +236,7 @@ OF_PLATFORMS = {
 def pods_with(
     empty: ControlPlane, helm: Helm, values: dict[str, Any], folder: Path, level: str
 ) -> list[dict[str, Any]]:
-    """Return the operator's pods after their admission in a namespace with a Pod Security Standard."""
+    """Install the chart into a namespace with this Pod Security level, and return the operator's admitted pods."""
     empty.kubectl("create", "namespace", NAMESPACE)
     empty.kubectl("label", "namespace", NAMESPACE, f"pod-security.kubernetes.io/enforce={level}")
     file = folder / "values.yaml"
@@ -255,7 +258,7 @@ def test_host_network_pods_request_their_port(empty: ControlPlane, helm: Helm, t
     nodes = {"from": [{"ipBlock": {"cidr": "10.0.0.0/16"}}]}
     values = {"hostNetwork": True, "httpPort": 18080, "monitoring": nodes}
     for pod in pods_with(empty, helm, values, tmp_path, "privileged"):
-        # With a host port, the scheduler places at most one such pod on a node.
+        # Because of the host port, the scheduler places at most one operator pod on a node.
         assert [port["hostPort"] for port in pod["spec"]["containers"][0]["ports"]] == [18080]
 
 

@@ -44,7 +44,7 @@ COLD = BucketRow(phase=BucketPhase.PROMPT, bucket=(1, 128, 0), state=BucketState
 
 @dataclass
 class Result:
-    """The result of a call."""
+    """The result of one call of `kubectl gaudi`."""
 
     code: int | None
     out: str
@@ -89,8 +89,8 @@ async def test_rollout_commands_pause_resume_fail_and_retry_with_force(
     learned = await gaudi("plan", "learn", "tiny")
     optimal = yaml.safe_load(learned.out)["spec"]["bucketing"]["optimal"]
     assert "prompt 1 107 0 7" in optimal["traffic"]
-    # The answer has no number of graphs, because without a budget Optimal plans the fewest graphs that need no more
-    # padding than Exponential.
+    # The learned spec sets no number of graphs. Without a budget, Optimal plans the smallest number of graphs that
+    # needs no more padding than Exponential.
     assert {name for name, value in optimal.items() if value is not None} == {"traffic"}
 
     kubelet.on_start = lambda runtime: runtime.update(phase=Phase.COMPILING, since_progress_seconds=1801)
@@ -207,7 +207,7 @@ async def test_learned_plan_with_more_padding_than_forecast_is_rolled_back(
 
 
 async def served_prompts(api: KubeApi, pod: str, prompt: Bucket) -> Served:
-    """Return a report of this pod's runtime, for its configuration, after enough prompts of one shape."""
+    """Return the serving report of the pod's runtime after enough prompts of one shape."""
     manifest = await api.get("Pod", pod) or {}
     (name,) = (volume["configMap"]["name"] for volume in manifest["spec"]["volumes"] if "configMap" in volume)
     found = await api.get("ConfigMap", name) or {}

@@ -1,4 +1,4 @@
-"""Leader election: there is one leader at a time, and a lost leader is replaced quickly."""
+"""Leader election: one operator leads at a time, and a lost leader is replaced quickly."""
 
 import time
 from functools import partial
@@ -62,6 +62,6 @@ async def test_leader_that_loses_its_lease_exits(api: KubeApi, new_operator: New
 
 
 async def holder(api: KubeApi) -> str:
-    """Return the holder of the Lease."""
+    """Return the identity of the Lease holder."""
     lease = await api.get("Lease", LEASE) or {}
     return str(lease["spec"]["holderIdentity"])

@@ -27,7 +27,7 @@ SECONDS_PER_STEP = 3
 
 @pytest.fixture
 async def proxy(control_plane: ControlPlane) -> AsyncIterator[ApiProxy]:
-    """A proxy to the API server whose connections the tests can disturb."""
+    """A proxy to the API server. Tests can disturb the connections through the proxy."""
     async with ApiProxy(control_plane.addresses.node_ip, 6443) as running:
         yield running
 
@@ -45,8 +45,8 @@ def operators(
     ]
 
 
-# Leave out the law about the deadline for room, because the kubelet of these tests reports pods as unschedulable since
-# a time in the past, so that no test waits for the deadline.
+# Exclude the law about the deadline for room. To avoid a wait for this deadline, the kubelet of these tests reports
+# pods as unschedulable since a time in the past.
 LAWS = tuple(law for law in ALWAYS + IN_THE_END if law is not stalled_for_room_only_after_the_deadline)
 
 
@@ -67,7 +67,7 @@ async def test_random_commands_break_no_law(
 
 
 def _figures(history: History) -> str:
-    """Return the size of the record, which shows how much a run has tested."""
+    """Return the size of the record. The size shows how much a run has tested."""
     pods = {uid for moment in history.moments for uid in moment.pods}
     revisions = {revision for moment in history.moments for revision in moment.replica_sets}
     statuses = sum(now.status != before.status for _, before, now in history.steps())
@@ -78,5 +78,5 @@ def _figures(history: History) -> str:
 
 
 def _opened(history: History) -> int:
-    """Return the number of opened gates, counted per container instance."""
+    """Return the number of opened gates. A gate counts once per container instance."""
     return len({pod.judged for moment in history.moments for pod in moment.pods.values() if pod.judged})

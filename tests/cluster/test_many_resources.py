@@ -1,4 +1,4 @@
-"""An operator that starts with many existing resources reconciles all of them in time."""
+"""The start of an operator with many existing resources. The operator reconciles all resources in time."""
 
 import asyncio
 import json
@@ -95,7 +95,7 @@ async def test_operator_starts_with_many_existing_resources(plane: ControlPlane,
 
 
 async def _caught_up(operator: OperatorProcess, api: KubeApi) -> bool:
-    """Return whether all resources (they share one queue) were reconciled once, and all changes are complete."""
+    """Return whether every resource was reconciled and all changes are applied. All resources share one queue."""
     with suppress(httpx.ReadTimeout):  # a busy API server answers late
         if await operator.value("gaudi_operator_reconciles_total") >= RESOURCES:
             services = [await api.get("Service", name) for name in CHANGED]
@@ -110,7 +110,7 @@ async def _has_renewals(renewals: list[Holder], count: int) -> bool:
 async def _written(operator: OperatorProcess) -> dict[str, float]:
     """Return the number of writes by resource, except status, events and Leases.
 
-    A reconcile with outdated caches would create no new children.
+    A reconcile with incomplete caches would write children that already exist.
     """
     samples = await operator.samples("gaudi_operator_api_requests_total")
     reported = ("leases", "events", "gaudiinferences/status")
@@ -122,7 +122,7 @@ async def _written(operator: OperatorProcess) -> dict[str, float]:
 
 
 async def _create_all(plane: ControlPlane) -> None:
-    """Create RESOURCES without replicas, each with the children and the status that an operator would have created."""
+    """Create many resources without replicas, each with the children and the status that an operator would create."""
     slots = asyncio.Semaphore(AT_ONCE)
     async with await Connection.connect(str(plane.kubeconfig)) as connection:
         cluster = Cluster(connection, lambda *_: None)
@@ -158,7 +158,7 @@ def _plan(store: Store, name: str) -> Decision:
 
 @asynccontextmanager
 async def _renewals(api: KubeApi) -> AsyncIterator[list[Holder]]:
-    """Collect the holder at each renewal of the Lease from now on, with the number of leader changes."""
+    """Collect the Lease holder and the number of leader changes at each renewal from now on."""
     holders: list[Holder] = []
 
     async def watch() -> None:

@@ -48,7 +48,7 @@ def leader_worker_sets_served(control_plane: ControlPlane, objects: Objects) -> 
 
 @pytest.fixture
 async def applied(api: KubeApi, new_operator: NewOperator, leader_worker_sets_served: None) -> Applied:
-    """Return why the API server refuses a manifest from the operator's account, or None if it accepts the manifest."""
+    """Return the API server's message if it refuses a manifest from the operator's account, and None otherwise."""
 
     async def why(manifest: Object) -> str | None:
         path = api.path(manifest["kind"], manifest["metadata"]["name"])
@@ -170,7 +170,8 @@ HTTP = {"path": "/", "port": 80}
 REFUSED: dict[str, tuple[Change, str]] = {
     "root of the node": (folder("/"), FOLDERS),
     "folder whose name begins alike": (folder("/models-of-others"), FOLDERS),
-    # Either the API server or the policy may refuse this path, because the API server rejects '..' in a ReplicaSet.
+    # The API server itself rejects '..' in a ReplicaSet. The refusal may therefore come from the API server or from the
+    # policy.
     "folder that climbs": (folder("/models/../etc"), f"{FOLDERS}|must not contain '..'"),
     "folder that is written to": (folder("/models/a", read_only=False), FOLDERS),
     "folder that the kubelet creates": (folder("/models/a", type="DirectoryOrCreate"), FOLDERS),
@@ -258,7 +259,7 @@ async def test_leader_template_of_a_group_is_also_validated(api: KubeApi, applie
 async def test_workload_with_a_removed_folder_can_only_be_scaled_down(api: KubeApi, applied: Applied) -> None:
     owner = await api.create(gaudi_inference("tiny"))
     manifest = copied(workload(api.namespace))
-    # Use the UID of an existing owner, because the garbage collector deletes a workload whose owner does not exist.
+    # Use the UID of an existing owner. Otherwise the garbage collector would delete the workload.
     manifest["metadata"]["ownerReferences"][0]["uid"] = owner["metadata"]["uid"]
     folder("/removed")(manifest["spec"]["template"]["spec"], manifest["spec"]["template"]["spec"]["containers"][0])
     assert FOLDERS in (await applied(manifest) or "")

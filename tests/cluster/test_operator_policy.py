@@ -1,4 +1,4 @@
-"""The policy that the operator's account may write only objects that a GaudiInference owns, whatever its roles allow.
+"""A policy that lets the operator's account write only objects of a GaudiInference, even if its roles allow more.
 
 This policy also applies to the operators of all other tests in this folder.
 """
@@ -40,9 +40,9 @@ FOREIGN_OBJECTS: list[Object] = [
 
 
 async def refusal(api: KubeApi, method: str, manifest: Object, body: object = None) -> str | None:
-    """Return the policy's message for a request of the operator's account.
+    """Return the policy's message if the policy refuses a request of the operator's account.
 
-    Return None if the request succeeds or another component refuses it.
+    Return None if the request succeeds or another component refuses the request.
     """
     name = "" if method == "POST" else manifest["metadata"]["name"]
     headers = {"Impersonate-User": USER, "Content-Type": _TYPES[method]}
@@ -83,7 +83,7 @@ async def test_spec_of_an_owned_pod_cannot_be_changed(api: KubeApi, new_operator
 
 
 def missing_owner() -> Object:
-    """Return an owner reference in the operator's format, to an object that does not exist."""
+    """Return an owner reference in the operator's format. The owner does not exist."""
     return {
         "apiVersion": "inference.gaudi.dev/v1alpha1",
         "kind": "GaudiInference",

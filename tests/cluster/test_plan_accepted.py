@@ -1,4 +1,7 @@
-"""Refused specs start no pod, and PlanAccepted has an estimate before a pod exists, then its figures."""
+"""The condition PlanAccepted.
+
+Refused specs start no pod. Accepted specs show an estimate, and later the pod's figures.
+"""
 
 from functools import partial
 from pathlib import Path
@@ -87,7 +90,7 @@ async def test_allowed_gaps_are_reported_before_a_pod_exists(api: KubeApi, opera
 
 
 async def reports_gap(api: KubeApi, kind: str) -> bool:
-    """Return whether the condition of type `kind` names the gap."""
+    """Return whether the condition of type `kind` reports the gap."""
     condition = condition_of(await api.get("GaudiInference", "tiny"), kind)
     return condition.get("reason") == "BucketsMissing" and "1 gap from (3, 1, 3)" in condition["message"]
 

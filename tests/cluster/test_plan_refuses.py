@@ -1,4 +1,4 @@
-"""`gaudi-plan`, which refuses the same objects as the API server, with the messages of the same CEL rules."""
+"""Refusals of `gaudi-plan`: the same objects as the API server refuses, with the messages of the same CEL rules."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ NOT_EVALUATED = "some validation rules were not checked"
 
 
 def with_broken_rule(case: str, message: str, **spec: object) -> Bad:
-    """Return an object with a wrong value that also breaks a rule."""
+    """Return an object that has an invalid value and also breaks a rule."""
     return Bad(case, message, {"engine": {"blockSize": 512}, **spec})
 
 
@@ -55,7 +55,7 @@ MESSAGES = frozenset(rule_messages(structural(GaudiInference)))
 
 
 def broken_rules(text: str) -> set[str]:
-    """Return the messages of those rules that a refusal names."""
+    """Return the rule messages that the text of a refusal contains."""
     return {message for message in MESSAGES if message in text}
 
 

@@ -1,4 +1,7 @@
-"""Pod fields that platforms need: the API server accepts them, their pods serve, and no drift is found."""
+"""Pod fields that platforms need.
+
+The API server accepts the fields, the pods serve, and the operator finds no drift.
+"""
 
 import re
 from functools import partial

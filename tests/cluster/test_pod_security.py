@@ -1,4 +1,7 @@
-"""Pods of any accepted spec, which meet the Pod Security level restricted, with the exceptions that the page lists."""
+"""Pods of all accepted specs.
+
+They meet the Pod Security level `restricted`, with the exceptions in the documentation.
+"""
 
 from functools import partial
 from typing import Any
@@ -38,8 +41,8 @@ def namespaces(control_plane: ControlPlane, objects: Objects) -> dict[str, str]:
     for level, name in names.items():
         labels = {"pod-security.kubernetes.io/enforce": level}
         objects.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
-        # Wait for the default service account. A controller creates the account, and no pod is admitted before it
-        # exists.
+        # A controller creates the default service account of a new namespace. Wait for the account, because the API
+        # server rejects pods until the account exists.
         account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
         control_plane.wait(partial(control_plane.api.exists, account), f"the default service account of {name}")
     return names
@@ -50,7 +53,8 @@ def pod_of(spec: dict[str, Any]) -> Object:
     inference = read_inference({**gaudi_inference("tiny", **spec), "metadata": {**_METADATA}})
     template = pod_template(inference, "r1", "p" * 64, "tiny-config", DEFAULTS)
     metadata = {**template["metadata"], "generateName": "tiny-"}
-    # Use the default account of the namespace, because no operator runs that would create the account of the resource.
+    # Use the default service account of the namespace. In this test, no operator runs that could create the service
+    # account of the resource.
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -1,4 +1,4 @@
-"""The PVC of recipes on a real API server: creation, mount, growth, scale to zero and deletion."""
+"""The PVC of the recipe cache on a real API server: creation, mount, growth, scale to zero and deletion."""
 
 from functools import partial
 from typing import Any
@@ -23,7 +23,10 @@ async def claim(api: KubeApi, size: str) -> Object | None:
 
 
 async def kept_revisions(api: KubeApi, but: str | None = None) -> tuple[str, ...]:
-    """Return the revisions in kept.json if they equal the history and are not just the revision `but`."""
+    """Return the revisions in kept.json.
+
+    Return an empty tuple if the revisions differ from the history or are only `but`.
+    """
     found = await api.get("ConfigMap", CLAIM)
     kept = KeptRevisions.model_validate_json(found["data"]["kept.json"]).revisions if found else ()
     stored = [each["metadata"]["labels"][REVISION_LABEL] for each in await api.list("ControllerRevision", NAME_LABEL)]
@@ -31,12 +34,12 @@ async def kept_revisions(api: KubeApi, but: str | None = None) -> tuple[str, ...
 
 
 async def gone(api: KubeApi) -> bool:
-    """Return whether there is no PVC."""
+    """Return whether the PVC does not exist."""
     return await api.get("PersistentVolumeClaim", CLAIM) is None
 
 
 async def no_pods(api: KubeApi) -> bool:
-    """Return whether there is no pod."""
+    """Return whether no pod exists."""
     return not await api.list("Pod", NAME_LABEL)
 
 

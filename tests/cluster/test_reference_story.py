@@ -1,4 +1,7 @@
-"""The reference log with the real operator and runtime, whose status, events and log contain the reference figures."""
+"""The reference log on the real operator and runtime.
+
+The status, the events and the log contain the reference figures.
+"""
 
 import re
 from collections.abc import AsyncIterator
@@ -30,7 +33,7 @@ async def operator(new_operator: NewOperator) -> AsyncIterator[OperatorProcess]:
 
 @pytest.fixture
 async def served(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, tmp_path: Path) -> tuple[Object, str]:
-    """The resource after it is Ready, and the log of its pod."""
+    """The Ready resource and the log of its pod."""
     kubelet.make_runtime = partial(real_runtime, api, tmp_path)
     await api.create(yaml.safe_load(EXAMPLE.read_text()))
     await running(api, kubelet)
@@ -59,7 +62,7 @@ async def test_seeds_000_and_002_status_shows_62_and_100_percent(served: tuple[O
 
 async def test_seeds_000_and_002_event_names_15_and_48_graphs(api: KubeApi, served: tuple[Object, str]) -> None:
     await until(partial(events_with, api, "Ready"), "the event Ready")
-    # Find the event by its note, because its reason is Ready if the kubelet is quick, and WarmedUp otherwise.
+    # Find the event by its note. The reason of the event is `Ready` if the kubelet is quick, and `WarmedUp` otherwise.
     (event,) = [each for each in await api.list("Event") if "of 24 prompt graphs" in each["note"]]
     assert "15 of 24 prompt graphs captured and 48 of 48 decode graphs captured" in event["note"]
 
@@ -90,6 +93,6 @@ async def test_restarted_container_reuses_the_recipes_of_its_first_start(
 
 
 async def open_gate(api: KubeApi, pod: str, container: str) -> Object | None:
-    """Return the gate's condition if the gate is open for this container, and None otherwise."""
+    """Return the pod's gate condition if the gate is open for this container, and None otherwise."""
     opened = await gate(api, pod, "True")
     return opened if opened and container in opened["message"] else None

@@ -1,4 +1,4 @@
-"""Objects of earlier releases, which keep running, and newer operators and definitions, which restart no pod."""
+"""Upgrades from earlier releases. Existing objects keep running, and newer operators and definitions restart no pod."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -25,14 +25,14 @@ Define = Callable[[str], Awaitable[None]]
 
 
 def recorded(release: str, namespace: str) -> list[Object]:
-    """Return the objects of a release, with this namespace."""
+    """Return the recorded objects of a release, moved to this namespace."""
     found: list[Object] = json.loads((FOLDER / release / "objects.json").read_text().replace(NAMESPACE, namespace))
     return found
 
 
 @pytest.fixture
 async def define(api: KubeApi, kubectl: Kubectl, crd: str) -> AsyncIterator[Define]:
-    """Replace this release's CustomResourceDefinition with another one, and restore it at the end."""
+    """Store another CustomResourceDefinition during the test. At the end, restore the definition of this release."""
 
     async def put(text: str) -> None:
         schema = yaml.safe_load(text)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
@@ -55,7 +55,7 @@ def _fields(schema: Object, path: str = "") -> Iterator[str]:
 
 
 async def restore(api: KubeApi, objects: list[Object]) -> None:
-    """Create all objects. Owners are matched by name."""
+    """Create all objects. Owner references get the new UIDs, matched by the name of the owner."""
     uids: dict[str, str] = {}
     for manifest in objects:
         metadata = manifest["metadata"]
@@ -92,7 +92,7 @@ async def test_objects_of_a_release_run_unchanged_after_upgrade_and_downgrade(
     before = await _pods_and_templates(api)
     specs = await _specs(api)
     await define(crd_yaml())
-    # Use another default image, which must not change running resources either.
+    # Change the default image too. A new default must not change running resources.
     async with new_operator(runtime_image="registry.test/runtime:2"):
         await until(partial(all_take_traffic, api, kubelet), "all pods to take traffic", seconds=90)
         await until(partial(_all_ready, api, kubelet), "all resources to be Ready", seconds=60)
@@ -108,14 +108,14 @@ async def _specs(api: KubeApi) -> dict[str, Object]:
 
 
 async def _all_ready(api: KubeApi, kubelet: Kubelet) -> bool:
-    """Return whether all statuses list the running pods instead of the pods that the release recorded."""
+    """Return whether all resources are Ready and all statuses list the running pods instead of the recorded pods."""
     found = await api.list("GaudiInference")
     listed = {pod["name"] for each in found for pod in each["status"].get("pods", ())}
     return listed == kubelet.runtimes.keys() and all([await ready(api, each["metadata"]["name"]) for each in found])
 
 
 async def _pods_and_templates(api: KubeApi) -> dict[str, object]:
-    """Return pods by UID, their templates, and the data of the kept revisions."""
+    """Return the UIDs of the pods, their templates, and the data of the kept revisions."""
     kinds = ("Pod", "ReplicaSet", "ControllerRevision")
     pods, sets, revisions = [await api.list(kind, NAME_LABEL) for kind in kinds]
     return {

@@ -1,4 +1,4 @@
-"""The number of API requests in the life of a resource, according to the operator's metric on a real API server."""
+"""The number of API requests in the life of a resource, counted by the operator's metric on a real API server."""
 
 import time
 from collections import Counter
@@ -29,7 +29,10 @@ Counted = Counter[str]
 
 
 async def count_requests(operator: OperatorProcess) -> Counted:
-    """Return the number of requests so far by verb and resource, without watches, lists and the Lease."""
+    """Return the number of requests so far by verb and resource.
+
+    Watches, lists and requests for the Lease do not count.
+    """
     samples = await operator.samples("gaudi_operator_api_requests_total")
     found = Counted()
     for key, value in samples.items():
@@ -40,14 +43,14 @@ async def count_requests(operator: OperatorProcess) -> Counted:
 
 
 class RequestCounter:
-    """Counts the requests since its creation."""
+    """A counter of the requests since the counter was created."""
 
     def __init__(self, operator: OperatorProcess, before: Counted) -> None:
-        """Set `before`, the counts at creation."""
+        """Store the operator and `before`, the counts at creation."""
         self._operator, self._before = operator, before
 
     async def so_far(self) -> Counted:
-        """Return the number of requests by verb and resource."""
+        """Return the number of requests since creation, by verb and resource."""
         return await count_requests(self._operator) - self._before
 
 
@@ -87,15 +90,15 @@ async def test_resource_that_becomes_ready_takes_three_requests(
     soon = time.monotonic() - began < STATUS_DELAY_SECONDS
     (event,) = await until(partial(events_with, api, "Ready"), "the event Ready")
     counted = await spent.so_far()
-    # On a busy machine, a pod may become Ready later than the delay of status writes. The status then first shows
-    # WarmedUp, which needs a second status write and a second event.
+    # On a busy machine, the pod may become Ready after the delay of status writes. The status then shows `WarmedUp`
+    # first, which needs a second status write and a second event.
     assert counted in ([shown(1)] if soon else [shown(1), shown(2)])
     if counted == shown(1):
         assert f"Pod {pod}: 10 of 10 prompt graphs captured" in event["note"]
 
 
 def shown(times: int) -> Counted:
-    """Return the requests for one gate if `times` status writes show its effects, each with an event."""
+    """Return the requests for one gate change that causes `times` status writes, each with an event."""
     return Counted({"patch pods/status": 1, STATUS: times, "create events": times})
 
 

@@ -1,4 +1,4 @@
-"""The installed operator's permissions for all resources of the API server, which equal docs/reference/rbac.md."""
+"""The permissions of the installed operator on all resources. These permissions equal docs/reference/rbac.md."""
 
 import json
 from collections.abc import Iterator
@@ -31,8 +31,8 @@ def account(control_plane: ControlPlane, crd: str, objects: Objects, namespace: 
     text = MANIFEST.read_text().replace("gaudi-system", namespace)
     for manifest in filter(None, yaml.safe_load_all(text)):
         if manifest["apiVersion"].startswith("rbac.authorization.k8s.io/") and "aggregat" not in json.dumps(manifest):
-            # Rename cluster-wide roles for this test, because other tests grant permissions to an account of the same
-            # name.
+            # Rename cluster-wide roles and bindings for this test. Other tests grant permissions to an account of the
+            # same name, and their roles must not mix with the roles of this test.
             if manifest["kind"].startswith("Cluster"):
                 manifest["metadata"]["name"] += f"-{namespace}"
             if manifest["kind"] == "ClusterRoleBinding":
@@ -62,7 +62,7 @@ class Authority:
                 yield group, each["name"]
 
     def rights(self, user: str, namespace: str, name: str = LEASE) -> set[Right]:
-        """Return all permissions of a user in a namespace. For kinds with named objects, use the object `name`."""
+        """Return all permissions of a user in a namespace, for objects with the name `name`."""
         known = sorted({*self.resources(), *(right[:2] for right in documented("cluster") | documented("namespace"))})
         every = ((*each, verb) for each, verb in product(known, (*VERBS, *HIGHER)))
         return {right for right in every if self.allows(user, namespace, right, name)}
@@ -93,7 +93,7 @@ def authority(control_plane: ControlPlane) -> Iterator[Authority]:
 
 
 def documented(scope: str) -> set[Right]:
-    """Return the permissions of a scope in docs/reference/rbac.md."""
+    """Return the permissions that docs/reference/rbac.md lists for a scope."""
     return {
         (group, resource, verb)
         for rule in rules(scope)

@@ -1,4 +1,4 @@
-"""A rollout that keeps the minimum available, is in place without room, and can be paused and rolled back."""
+"""Rollouts that keep the minimum available, replace pods in place without room, and can be paused and rolled back."""
 
 import asyncio
 import random
@@ -82,16 +82,17 @@ async def revisions(api: KubeApi) -> set[str]:
 
 
 async def rolled_out(api: KubeApi, old: set[str]) -> bool:
-    """Return whether the resource is Ready and all its pods belong to a new revision."""
+    """Return whether the resource is Ready and no pod belongs to an old revision."""
     pods = await api.list("Pod", NAME_LABEL)
     return await ready(api) and not any(each["metadata"]["labels"][REVISION_LABEL] in old for each in pods)
 
 
 @dataclass
 class Watched:
-    """The counts at every moment of a watch: serving pods, and the sum of pods that all ReplicaSets request.
+    """Two counts at every moment of a watch: serving pods, and the pods that all ReplicaSets request in total.
 
-    There may be one more pod for a moment: the ReplicaSet controller handles two changed ReplicaSets concurrently.
+    One additional pod may exist for a moment, because the ReplicaSet controller handles two changed ReplicaSets
+    concurrently.
     """
 
     available: list[int] = field(default_factory=list)
@@ -100,7 +101,7 @@ class Watched:
 
 @asynccontextmanager
 async def watched(api: KubeApi) -> AsyncIterator[Watched]:
-    """Record both counts after every change, with one watch for each kind."""
+    """Record the available and the desired pods after every change, with one watch per kind."""
     pods: dict[str, Object] = {}
     sets: dict[str, Object] = {}
     seen = Watched()
@@ -222,7 +223,7 @@ async def undo(api: KubeApi, revision: str) -> None:
 
 
 async def observed(api: KubeApi) -> bool:
-    """Return whether the status has observed the current spec."""
+    """Return whether the operator has written the status for the current spec."""
     resource = await api.get("GaudiInference", "tiny") or {}
     return bool(resource["status"]["observedGeneration"] == resource["metadata"]["generation"])
 
@@ -234,7 +235,7 @@ async def serving(api: KubeApi, count: int) -> bool:
 
 
 async def runs_alone(api: KubeApi, revision: str) -> bool:
-    """Return whether this revision has pods and no other revision has a pod, including terminating pods."""
+    """Return whether this revision has pods and all other pods are deleted. Terminating pods count as pods."""
     return {each["metadata"]["labels"][REVISION_LABEL] for each in await api.list("Pod", NAME_LABEL)} == {revision}
 
 
@@ -245,13 +246,13 @@ async def failed(api: KubeApi) -> list[Object]:
 
 
 async def quota_counts(api: KubeApi) -> bool:
-    """Return whether the quota counts both pods. Before that, the quota would admit a third pod."""
+    """Return whether the quota counts both pods. Until then, the quota would admit a third pod."""
     quota = await api.get("ResourceQuota", "two") or {}
     return bool(quota.get("status", {}).get("used", {}).get("pods") == "2")
 
 
 async def two_serve(api: KubeApi, kubelet: Kubelet) -> None:
-    """Create a resource of two replicas and wait until both serve."""
+    """Create a resource with two replicas and wait until both replicas serve."""
     kubelet.on_start = FakeRuntime.warm
     rollout = {"surgeTimeoutSeconds": 1}
     await api.create(gaudi_inference("tiny", replicas=2, rollout=rollout))
@@ -259,7 +260,10 @@ async def two_serve(api: KubeApi, kubelet: Kubelet) -> None:
 
 
 async def replaced_in_place(api: KubeApi) -> None:
-    """Change the spec and wait until both pods are replaced, with at most one additional and one missing pod."""
+    """Change the spec and wait until both pods are replaced.
+
+    At most one pod is missing and one is additional at a time.
+    """
     old = await revisions(api)
     async with watched(api) as seen:
         await api.merge("GaudiInference", "tiny", CHANGED)

@@ -1,4 +1,4 @@
-"""The configuration and the reports that the operator and the real runtime process exchange."""
+"""The configuration and the reports that the operator exchanges with a real runtime process."""
 
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ def real_kubelet(api: KubeApi, kubelet: Kubelet, tmp_path: Path) -> Kubelet:
 
 
 def simulated(**script: str) -> Object:
-    """Return a resource of the sim engine."""
+    """Return a resource with the sim engine, which follows `script`."""
     return gaudi_inference("tiny", engine={"name": "sim", "simulation": script})
 
 

@@ -1,4 +1,4 @@
-"""Scaling by the scale subresource, with the real ReplicaSet controller and the real disruption controller."""
+"""Scaling through the scale subresource, with the real ReplicaSet controller and the real disruption controller."""
 
 from functools import partial
 

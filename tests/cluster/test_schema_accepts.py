@@ -1,4 +1,4 @@
-"""The valid objects that the API server stores: examples, defaults, scaling, and the output of kubectl."""
+"""Valid objects that the API server stores: examples, defaults, scaling, and the output of kubectl."""
 
 import json
 from collections.abc import Callable
@@ -93,7 +93,7 @@ def test_server_sets_every_default_except_those_of_the_operator(created: Create)
 
 
 def without_empty(value: Object) -> Object:
-    """Return `value` without empty lists and maps, because the server sets no defaults in them."""
+    """Return `value` without empty lists and maps. An empty list or map contains no defaults of the server."""
     inner = {key: without_empty(each) if isinstance(each, dict) else each for key, each in value.items()}
     return {key: each for key, each in inner.items() if each not in ([], {})}
 

@@ -1,4 +1,4 @@
-"""Bad objects and changes of immutable fields, which the API server must refuse with a helpful message."""
+"""Bad objects and changes of immutable fields. The API server must refuse both with a helpful message."""
 
 import itertools
 import json
@@ -126,7 +126,10 @@ def test_published_model_with_access_control_or_insecure_is_accepted(apply: Appl
 
 @contextmanager
 def without_the_rule(kubectl: Kubectl, crd: str) -> Iterator[None]:
-    """Replace the rule with a rule that accepts all objects, as in releases without the rule. Restore it at the end."""
+    """Disable the rule with `optionalOldSelf` for the block, as in releases without this rule.
+
+    Restore the rule at the end.
+    """
     path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations"
     spec = json.loads(kubectl("get", "crd", crd, "-o", "json"))["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     rules = spec["properties"]["spec"]["x-kubernetes-validations"]
@@ -144,7 +147,10 @@ def without_the_rule(kubectl: Kubectl, crd: str) -> Iterator[None]:
 
 
 def wait_until(ask: Callable[[], object], refused: bool) -> None:
-    """Wait until a changed definition takes effect, a moment after the write."""
+    """Call `ask` until the API server refuses or accepts, as expected.
+
+    A changed definition takes effect after a moment.
+    """
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         try:
@@ -166,7 +172,8 @@ def test_object_published_before_the_rule_stays_editable(
     with without_the_rule(kubectl, crd):
         wait_until(lambda: apply(published), refused=False)
     numbers = itertools.count()
-    # Use a new name for each attempt. An object that was created before the rule took effect would be accepted again.
+    # Use a new name for each attempt. If an attempt succeeds before the rule takes effect, the API server would accept
+    # the same object also later.
     wait_until(lambda: objects.put(gaudi_inference(f"other-{next(numbers)}", **node_port)), refused=True)
     apply(merged(published, {"spec": {"engine": {"maxNumSeqs": 3}}}))
     apply(merged(published, {"spec": {"service": {"type": "ClusterIP"}}}))

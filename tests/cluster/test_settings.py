@@ -1,4 +1,4 @@
-"""Engine settings: a wrong setting stalls the resource until the setting is fixed. An ignored setting is reported."""
+"""Engine settings. A wrong setting stalls the resource until the setting is fixed. An ignored setting is reported."""
 
 from functools import partial
 
@@ -54,8 +54,8 @@ async def test_missing_config_map_key_stalls_until_it_is_added(
     text = "(1, 256, 0)\n(4, 1, 8)\n(4, 1, 64)\n"
     metadata = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "buckets"}}
     await api.create({**metadata, "data": {"list": text}})
-    # Change the resource, because the operator does not watch foreign ConfigMaps and would read this one only after
-    # five minutes.
+    # Change the resource to trigger a reconcile. The operator does not watch ConfigMaps of users, and would read this
+    # ConfigMap only after five minutes.
     await api.merge("GaudiInference", "tiny", {"metadata": {"annotations": {"touched": "now"}}})
     await until(partial(ready, api), "the resource to be Ready", seconds=60)
     (revision,) = await api.list("ControllerRevision", NAME_LABEL)

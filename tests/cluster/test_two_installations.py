@@ -1,4 +1,4 @@
-"""Two installations share a cluster, separated by watched namespaces or by classes."""
+"""Two installations in one cluster, separated by watched namespaces or by classes."""
 
 from functools import partial
 

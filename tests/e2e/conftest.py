@@ -1,6 +1,7 @@
-"""A cluster for each process that runs end-to-end tests: a real node, the images of our Dockerfile, the chart by Helm.
+"""A cluster for each process of the end-to-end tests: a real node, the images of our Dockerfile, and the chart.
 
-Tests mostly wait, so several processes run concurrently. Tests that share a namespace run in order in one process.
+The tests spend most of their time waiting, so several processes run concurrently. Tests that share a namespace run in
+order in one process.
 """
 
 import os
@@ -44,7 +45,7 @@ LAST = "test_start_pages.py"
 
 
 def group_of(nodeid: str) -> str:
-    """Return the group of a test. A group contains the tests of one file, which run in one process and one cluster."""
+    """Return the group of a test. All tests of a group run in one process and on one cluster."""
     file = Path(nodeid.partition("::")[0]).name
     if file == "test_vllm_groups.py":  # after the tests that need a cluster without LeaderWorkerSets
         return "test_groups.py"
@@ -53,14 +54,14 @@ def group_of(nodeid: str) -> str:
 
 
 class GroupScheduling(LoadScopeScheduling):
-    """xdist's scheduler by scope, with groups as scopes."""
+    """A scheduler of pytest-xdist that assigns whole groups of tests to processes."""
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling:
-    """Return the scheduler if tests run in several processes."""
+    """Return the scheduler. pytest-xdist calls this hook if tests run in several processes."""
     config.option.loadscopereorder = False
     return GroupScheduling(config, log)
 
@@ -78,7 +79,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Extend the timeout of every test: the first one waits for the images, and the first build downloads torch."""
+    """Extend the timeout of every test. The first test waits for the images, and the first build downloads torch."""
     if item.path.parent == Path(__file__).parent and not item.get_closest_marker("timeout"):
         item.add_marker(pytest.mark.timeout(FIRST_BUILD_SECONDS))
 
@@ -98,17 +99,18 @@ def installed() -> Iterator[Installed]:
 
 @pytest.fixture(scope="module")
 def namespace(installed: Installed) -> Iterator[str]:
-    """A namespace for the module, with the Pod Security Standard restricted."""
+    """A namespace for the module. The namespace enforces the Pod Security level `restricted`."""
     name = f"e2e-{uuid4().hex[:8]}"
     installed.make_namespace(name)
     yield name
-    # Do not wait for the deletion, because the namespace controller checks the remaining pods only twice a minute.
+    # Do not wait for the deletion. The deletion takes long, because the namespace controller checks the remaining pods
+    # only twice a minute.
     installed.kubectl("delete", "namespace", name, "--wait=false")
 
 
 @pytest.fixture(scope="module")
 def apply(installed: Installed, namespace: str) -> Callable[..., Resource]:
-    """Apply the tiny example under another name, with parts of its spec replaced."""
+    """Apply the tiny example under another name and replace parts of its spec."""
 
     def _apply(name: str, **spec: object) -> Resource:
         manifest = yaml.safe_load((ROOT / "examples" / "tiny-torch-cpu.yaml").read_text())

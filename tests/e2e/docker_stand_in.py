@@ -1,10 +1,10 @@
-"""`docker build` and `docker push` as in the manual, for machines without Docker and without a registry.
+"""A replacement for `docker build` and `docker push` on machines without Docker and without a registry.
 
     python -m tests.e2e.docker_stand_in RUN_DIR build --target TARGET --tag NAME .
     python -m tests.e2e.docker_stand_in RUN_DIR push NAME
 
-`build` uses the image builder of this project. Instead of Intel's image, the base image has an emulated card. `push`
-loads the image into the node that runs in RUN_DIR. A pod then finds the image by its name and does not pull it.
+`build` uses the image builder of this project, and a base image with an emulated card instead of Intel's image. `push`
+loads the image into the node that runs in RUN_DIR. Pods then use the loaded image and do not pull an image.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def build_image(target: str, tag: str) -> None:
-    """Build a target of the Dockerfile. The image for cards is built on the emulated card."""
+    """Build a target of the Dockerfile. The image for cards uses a base image with an emulated card."""
     if target == FOR_CARDS:
         image.build()
         images.build_image(target, tag, {"HPU_BASE_IMAGE": images.built()[image.BASE]})

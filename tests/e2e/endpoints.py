@@ -1,4 +1,4 @@
-"""Records which pods a Service omitted for a while, with a watch of the Service's endpoints during a test."""
+"""Records which pods a Service did not list as ready. A watch of the endpoints runs during a test."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ WATCH_SECONDS = 5
 
 
 class EndpointRecorder(Recorder):
-    """Records the pods that a resource's Service has shown as not ready, even for a short time."""
+    """A recorder of the pods that a resource's Service has shown as not ready, even for a short time."""
 
     def __init__(self, pods: Pods) -> None:
         """Create the recorder without starting the watch."""
@@ -21,7 +21,7 @@ class EndpointRecorder(Recorder):
         self.left_out: set[str] = set()
 
     def record(self) -> None:
-        """Watch the endpoints. After a watch expires, start another watch, which begins with all endpoints."""
+        """Watch the endpoints. When a watch expires, start a new watch, which first lists all endpoints."""
         listing = self._api.list_namespaced_endpoint_slice
         while not self.done.is_set():
             options = {"label_selector": self._selector, "timeout_seconds": WATCH_SECONDS}

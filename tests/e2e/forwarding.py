@@ -12,7 +12,7 @@ from localcluster import tools
 
 @contextmanager
 def port_forward(installed: Installed, namespace: str, target: str, port: int) -> Iterator[int]:
-    """Forward a free local port to `target` (svc/NAME or pod/NAME) and yield it."""
+    """Forward a free local port to `target` (svc/NAME or pod/NAME), and yield the local port."""
     command = [str(tools().kubectl), "port-forward", "--namespace", namespace, target, f":{port}"]
     environment = {**os.environ, "KUBECONFIG": str(installed.kubeconfig)}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:

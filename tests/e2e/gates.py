@@ -1,4 +1,4 @@
-"""Records when each pod's gate was first seen open, with a watch during a test."""
+"""Records when the gate of each pod opened. A watch of the pods runs during a test."""
 
 import re
 import time
@@ -13,7 +13,7 @@ WATCH_SECONDS = 5
 
 
 class GateRecorder(Recorder):
-    """Records the time at which the watch first shows a runtime instance's gate open."""
+    """A recorder of the time at which the watch first showed the gate of an instance as open."""
 
     def __init__(self, kubeconfig: str, namespace: str) -> None:
         """Create the recorder without starting the watch."""
@@ -25,11 +25,11 @@ class GateRecorder(Recorder):
         """The revision of each instance whose gate was ever seen open."""
 
     def open_at(self, instance: str, moment: float) -> bool:
-        """Return whether the watch showed the gate of this instance open before `moment` (seconds since the epoch)."""
+        """Return whether the watch showed an open gate of this instance by `moment` (seconds since the epoch)."""
         return self._opened.get(instance, float("inf")) <= moment
 
     def record(self) -> None:
-        """Watch the pods. After a watch expires, start another watch, which begins with all pods."""
+        """Watch the pods. When a watch expires, start a new watch, which first lists all pods."""
         while not self.done.is_set():
             stream = watch.Watch().stream(self._api.list_namespaced_pod, self._namespace, timeout_seconds=WATCH_SECONDS)
             for event in stream:

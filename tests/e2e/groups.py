@@ -1,4 +1,4 @@
-"""The only group of a resource over two nodes, as a user sees it."""
+"""Functions for a resource whose only group has a pod on each of two nodes."""
 
 from typing import Any
 
@@ -25,5 +25,5 @@ def report_of(pods: Pods, leader: dict[str, Any]) -> WarmupReport:
 
 
 def gates(state: dict[str, Any]) -> list[bool]:
-    """Return the state of each gate in the status."""
+    """Return, for each pod in the status, whether its gate is open."""
     return [pod["gate"] for pod in state.get("status", {}).get("pods", [])]

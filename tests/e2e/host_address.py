@@ -9,7 +9,7 @@ from demo.install import Installed
 
 
 def host_address(installed: Installed) -> str:
-    """Return the address of this machine on the network of its node."""
+    """Return the address of this machine on the network of the node."""
     server = yaml.safe_load(installed.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as to_node:
         to_node.connect((urlsplit(server).hostname, urlsplit(server).port))

@@ -1,4 +1,4 @@
-"""`python -m tests.e2e.images NODES`: build this checkout's images, and prepare NODES nodes with these images."""
+"""Build this checkout's images and load them into NODES nodes: `python -m tests.e2e.images NODES`."""
 
 import sys
 from contextlib import suppress

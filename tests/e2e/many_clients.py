@@ -12,9 +12,9 @@ REQUESTS = 500
 def cold_batches_of_many_clients(
     installed: Installed, namespace: str, name: str, model: str, length: int
 ) -> tuple[int, int]:
-    """Return the batches without a warm graph and the recompilations of 500 requests from 12 concurrent clients.
+    """Send 500 requests from 12 concurrent clients. Return the numbers of cold batches and of recompilations.
 
-    Prompt and answer together have at most `length` tokens. Raises httpx.HTTPError if a request fails.
+    A prompt and its answer together have at most `length` tokens. Raises httpx.HTTPError if a request fails.
     """
     requests = mixed_requests(length, REQUESTS)
     with (
@@ -23,7 +23,7 @@ def cold_batches_of_many_clients(
     ):
         before = sum(map(count_tokens, wait_serving(reports)))
         send_requests(f"http://127.0.0.1:{port}", model, requests)
-        # Wait until the reports contain all tokens, because a report follows the step by up to two seconds.
+        # A pod reports a step up to two seconds after the step. Wait until the reports contain all tokens.
         computed = sum(each.tokens for each in requests)
         while sum(map(count_tokens, reports.last.values())) < before + computed:
             reports.done.wait(PERIOD_SECONDS)

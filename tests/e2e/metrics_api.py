@@ -1,7 +1,7 @@
-"""The API custom.metrics.k8s.io for pods, which reads the pods' own /metrics at each request.
+"""A server of the API custom.metrics.k8s.io for pods. For each request, it reads /metrics of the pods.
 
-The module uses only the standard library, so it runs in any Python pod that may list pods. It supports only the
-requests of the autoscaler. Users install prometheus-adapter instead (docs/how-to/scaling.md).
+The module uses only the standard library, so it runs in any Python pod with permission to list pods. It supports only
+the requests of the autoscaler. Users install prometheus-adapter instead (docs/how-to/scaling.md).
 """
 
 import json
@@ -31,7 +31,7 @@ DISCOVERY = {
 
 
 def values(namespace: str, selector: str) -> dict[str, Any]:
-    """Return the metric of each selected pod that reports the metric."""
+    """Return the metrics of the selected pods. Pods that do not report the metric are omitted."""
     found = ((pod, running_requests(pod)) for pod in pods(namespace, selector))
     items = [_item(pod, value) for pod, value in found if value is not None]
     return {"kind": "MetricValueList", "apiVersion": VERSION, "metadata": {}, "items": items}
@@ -47,7 +47,7 @@ def pods(namespace: str, selector: str) -> list[dict[str, Any]]:
 
 
 def running_requests(pod: dict[str, Any]) -> str | None:
-    """Return the number of running requests in a pod's metrics, or None if the metrics do not contain the number."""
+    """Return a pod's number of running requests from its metrics, or None if the number is not available."""
     try:
         url = f"http://{pod['status']['podIP']}:{STATUS_PORT}/metrics"
         with urllib.request.urlopen(url, timeout=2) as answer:
@@ -65,10 +65,10 @@ def _item(pod: dict[str, Any], value: str) -> dict[str, Any]:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Serves discovery and the metric."""
+    """An HTTP handler for API discovery and the metric."""
 
     def do_GET(self) -> None:
-        """Answer a request."""
+        """Answer a GET request."""
         url = urllib.parse.urlsplit(self.path)
         match = METRIC_PATH.match(urllib.parse.unquote(url.path))
         if match:

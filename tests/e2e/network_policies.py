@@ -1,4 +1,4 @@
-"""Models and clients that check what network policies allow, for any component that enforces network policies."""
+"""Models and clients that check which connections network policies allow, with any enforcing component."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -106,7 +106,7 @@ def monitoring_namespace() -> str:
 
 @pytest.fixture(scope="module")
 def places(installed: Installed, namespace: str, monitoring_namespace: str) -> Iterator[Places]:
-    """Client pods in the models' namespace and in three other namespaces, of which the chart names two."""
+    """Client pods in the models' namespace and in three other namespaces. The chart's values name two of the three."""
     if not isinstance(installed.cluster, Node):
         pytest.skip("policies of an existing cluster are enforced by its own network plugin, or not at all")
     others = {name: f"{name}-{uuid4().hex[:8]}" for name in ("gateway", "stranger")}
@@ -129,7 +129,7 @@ def places(installed: Installed, namespace: str, monitoring_namespace: str) -> I
 
 @pytest.fixture(scope="module")
 def open_class(installed: Installed) -> Iterator[str]:
-    """A class that allows models to admit clients from every namespace."""
+    """A class whose models may allow clients from every namespace."""
     name = f"open-{uuid4().hex[:8]}"
     spec = {"limits": {"allowAllClients": True}}
     manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}

@@ -35,7 +35,7 @@ class Pods:
         return {pod["metadata"]["name"] for pod in self.now()}
 
     def only(self) -> dict[str, Any]:
-        """Return the only pod. Fail if there is not exactly one."""
+        """Return the only pod. Fail if the number of pods is not one."""
         (pod,) = self.now()
         return pod
 
@@ -47,7 +47,7 @@ class Pods:
         }
 
     def wait_endpoint(self, pod: str, ready: bool) -> None:
-        """Wait until the EndpointSlice shows `pod` as ready, or as not ready."""
+        """Wait until the EndpointSlice shows the readiness `ready` for `pod`."""
         path = f'{{.endpoints[?(@.targetRef.name=="{pod}")].conditions.ready}}'
         selector = f"kubernetes.io/service-name={self.name}"
         self.kubectl("wait", "endpointslice", "-l", selector, f"--for=jsonpath={path}={str(ready).lower()}", TIMEOUT)
@@ -60,7 +60,7 @@ class Pods:
     def wait_event(self, sentence: str, reason: str = "") -> None:
         """Wait for an event with `sentence` in its message and, if set, with `reason`.
 
-        Raise TimeoutError if none appears.
+        Raise TimeoutError if no such event appears.
         """
         api: Any = client.CoreV1Api(config.new_client_from_config(str(self.installed.kubeconfig)))
         selector = f"involvedObject.kind=GaudiInference,involvedObject.name={self.name}"
@@ -88,16 +88,19 @@ def not_terminating(listed: str) -> list[dict[str, Any]]:
 
 
 def container_id(pod: dict[str, Any]) -> str:
-    """Return the ID of the container in containerd."""
+    """Return the containerd ID of the pod's container."""
     return str(pod["status"]["containerStatuses"][0]["containerID"]).removeprefix("containerd://")
 
 
 def condition_of(pod: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Return the condition `kind` of a pod, or an empty condition before its first write."""
+    """Return the condition `kind` of a pod.
+
+    Return a condition with the status None if the pod has no such condition yet.
+    """
     found = [each for each in pod["status"]["conditions"] if each["type"] == kind]
     return dict(found[0]) if found else {"type": kind, "status": None}
 
 
 def gate_of(pod: dict[str, Any]) -> dict[str, Any]:
-    """Return the gate of a pod."""
+    """Return the gate condition of a pod."""
     return condition_of(pod, GATE)

@@ -1,11 +1,14 @@
-"""Waits for reports of pods, which a recorder polls a few times a second during a test."""
+"""Functions that wait for reports of pods. A recorder polls the reports a few times a second during a test."""
 
 from demo.reports import PERIOD_SECONDS, ReportRecorder
 from gaudi_runtime.contract.report import Phase, WarmupReport
 
 
 def wait_serving(reports: ReportRecorder) -> list[WarmupReport]:
-    """Return the last reports when all instances serve. The resource may become Ready a moment before the next poll."""
+    """Wait until all instances serve, and return their last reports.
+
+    The resource may become Ready a moment before the recorder's next poll.
+    """
     while {each.phase for each in _last(reports)} != {Phase.SERVING}:
         reports.done.wait(PERIOD_SECONDS)
     return _last(reports)

@@ -1,4 +1,4 @@
-"""A HorizontalPodAutoscaler that scales by the request metrics of the runtimes."""
+"""A HorizontalPodAutoscaler that scales on the request metrics of the runtimes."""
 
 import base64
 import json
@@ -22,7 +22,7 @@ PATIENCE = 180
 
 @pytest.fixture
 def serve_metrics(installed: Installed, namespace: str, tmp_path: Path) -> Iterator[Callable[[], None]]:
-    """Start a metrics API server that reads the pods' own /metrics."""
+    """Start a metrics API server that reads /metrics of the pods."""
     authority = Authority.create(tmp_path)
     authority.issue("serving", API, hosts=(f"{API}.{namespace}.svc",))
 
@@ -46,8 +46,8 @@ def test_autoscaler_scales_by_running_requests_and_status_reports_it(
     resource = apply(NAME, replicas=1, engine=slow, autoscaling=autoscaling)
     wait_ready(NAME)
     states = resource.states(PATIENCE)
-    # Select the state by its reason, because a controller manager that has just started sets the condition False for
-    # another reason.
+    # Select the state by its reason. A controller manager that has just started sets the condition to False for another
+    # reason.
     blind = next(state for state in states if condition(state, "AutoscalerActive")["reason"] == "FailedGetPodsMetric")
     assert condition(blind, "AutoscalerActive")["status"] == "False"
     message = condition(blind, "AutoscalerActive")["message"]
@@ -68,7 +68,7 @@ def test_autoscaler_scales_by_running_requests_and_status_reports_it(
 
 
 def manifests(namespace: str, pki: Path) -> list[dict[str, Any]]:
-    """Return a pod with the metrics API, its permissions, and its registration as an aggregated API."""
+    """Return the manifests of the metrics API: a pod, its permissions, and the registration as an aggregated API."""
     bundle = base64.b64encode((pki / "ca.crt").read_bytes()).decode()
     files = {"tls.crt": (pki / "serving.crt").read_text(), "tls.key": (pki / "serving.key").read_text()}
     metadata = {"name": API, "namespace": namespace}
@@ -118,7 +118,10 @@ def _binding(metadata: dict[str, str]) -> dict[str, Any]:
 
 
 def _open_status_port(metadata: dict[str, str]) -> dict[str, Any]:
-    """Return the NetworkPolicy that docs/how-to/scaling.md tells users to add: runtimes admit only the operator."""
+    """Return the NetworkPolicy that docs/how-to/scaling.md tells users to add.
+
+    Without this policy, the status port of a runtime admits only the operator.
+    """
     rule = {"from": [{"podSelector": {"matchLabels": {"app": API}}}], "ports": [{"port": "status"}]}
     spec = {"podSelector": {"matchLabels": {"inference.gaudi.dev/name": NAME}}, "ingress": [rule]}
     return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata, "spec": spec}

@@ -1,4 +1,4 @@
-"""A GaudiInference for cards on the real node: image, vLLM's own plugin, and a card emulated on the CPU."""
+"""A GaudiInference for cards on the real node, with the image for cards, vLLM's plugin and an emulated card."""
 
 import os
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ SPEC: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def resource(installed: Installed, namespace: str) -> Resource:
-    """A replica with one card."""
+    """A resource with one replica and one card."""
     try:
         image.make_available(installed.cluster)
     except NoSource as error:
@@ -66,7 +66,7 @@ def resource(installed: Installed, namespace: str) -> Resource:
 
 @pytest.fixture(scope="module")
 def reports(installed: Installed, namespace: str, resource: Resource) -> Iterator[ReportRecorder]:
-    """The reports of every pod since the first start of the pod."""
+    """The reports of every pod, recorded from the first start of the pod."""
     with ReportRecorder(str(installed.kubeconfig), namespace, NAME) as recorder:
         yield recorder
 

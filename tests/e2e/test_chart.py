@@ -35,7 +35,7 @@ def pods(installed: Installed, namespace: str, resource: Resource) -> Pods:
 
 @pytest.fixture
 def as_installed(installed: Installed) -> Iterator[None]:
-    """Restore the values that all other tests use at the end."""
+    """Restore the chart values of the other tests at the end of the test."""
     yield
     install.install_chart(installed)
 
@@ -47,13 +47,13 @@ def operators(installed: Installed) -> dict[str, dict[str, Any]]:
 
 
 def leader(installed: Installed) -> str:
-    """Return the pod that holds the Lease, or an empty string if no pod holds it."""
+    """Return the name of the pod that holds the Lease, or an empty string if no pod holds the Lease."""
     lease = ("get", "lease", "gaudi-operator", "--namespace", OPERATOR_NAMESPACE)
     return installed.kubectl(*lease, "-o", "jsonpath={.spec.holderIdentity}")
 
 
 def wait_leader(installed: Installed) -> str:
-    """Wait until a pod holds the Lease and reports itself as leader, and return the pod. A handover takes a moment."""
+    """Wait until a pod holds the Lease and reports itself as leader, and return its name. A handover takes a moment."""
 
     def leads() -> bool:
         pod = leader(installed)
@@ -64,7 +64,7 @@ def wait_leader(installed: Installed) -> str:
 
 
 def leader_metric(installed: Installed, pod: str) -> float:
-    """Return whether an operator pod is the leader according to its metric."""
+    """Return the value of an operator pod's leader metric, which is 1 for the leader."""
     path = f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{pod}:8080/proxy/metrics"
     lines = installed.kubectl("get", "--raw", path).splitlines()
     (value,) = [line.split()[1] for line in lines if line.startswith("gaudi_operator_leader ")]
@@ -72,7 +72,7 @@ def leader_metric(installed: Installed, pod: str) -> float:
 
 
 def another_revision(name: str) -> dict[str, object]:
-    """Return a spec of a new revision whose warm-up takes some time."""
+    """Return spec fields that create a new revision with a slow warm-up."""
     return {"engine": {"env": [{"name": "REVISION", "value": name}], "simulation": {"compileSeconds": "4"}}}
 
 
@@ -92,7 +92,7 @@ def test_helm_upgrade_of_values_and_image_restarts_no_model_pod(
         "allowHostPath[0].prefix=/models",
         "logging.level=DEBUG",
         "resources.limits.cpu=1",
-        # Use one replica, because two pods with the same host port cannot run on the only node.
+        # Use one replica. The cluster has only one node, and two pods with the same host port cannot run on one node.
         "hostNetwork=true",
         "httpPort=18080",
         "monitoring.from[0].ipBlock.cidr=10.0.0.0/8",

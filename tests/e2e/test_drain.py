@@ -1,4 +1,4 @@
-"""Terminating pods, which finish their requests at a drain of the node, a scale-down and a scale to zero."""
+"""Graceful termination. Pods finish their requests during a node drain, a scale-down and a scale to zero."""
 
 import json
 import os
@@ -73,14 +73,14 @@ def test_drain_and_scale_down_interrupt_no_request(
 
 
 def watch_states(resource: Resource) -> Iterator[dict[str, Any]]:
-    """Yield every state from now on, even if the next state follows soon."""
+    """Yield every state from now on, including states that change immediately."""
     states = resource.states(PATIENCE)
     next(states)
     return states
 
 
 def drain_node(of: Pods, pods: set[str]) -> dict[str, float]:
-    """Run `kubectl drain`: one pod is evicted, the other pod waits until its successor is ready.
+    """Run `kubectl drain`. One pod is evicted, and the other pod waits until a successor of the first pod is ready.
 
     Return the eviction time of each pod.
     """
@@ -130,13 +130,13 @@ def eviction_time(pod: dict[str, Any]) -> float:
 
 
 def pods_by_instance(of: Pods) -> dict[str, str]:
-    """Return the pods by the container instance for which their gates were opened."""
+    """Return the pod names by container instance. The message of a pod's gate names the instance."""
     found = ((re.search(r"instance ([0-9a-f]+)", gate_of(pod).get("message", "")), pod) for pod in of.now())
     return {match[1]: pod["metadata"]["name"] for match, pod in found if match}
 
 
 def wait_busy(of: Pods, pod: str) -> None:
-    """Wait until `pod` answers a request."""
+    """Wait until `pod` is processing a request."""
     deadline = time.monotonic() + PATIENCE
     path = f"/api/v1/namespaces/{of.namespace}/pods/{pod}:8001/proxy/metrics"
     while not re.search(r"^gaudi_requests_running [1-9]", of.kubectl("get", "--raw", path), re.MULTILINE):

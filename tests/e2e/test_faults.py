@@ -1,4 +1,4 @@
-"""Faulty specs, which are reported in one sentence, create no more pods, and do not affect serving pods."""
+"""Handling of faulty specs. The operator reports one sentence, creates no more pods, and keeps the serving pods."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ DAMAGED_IMAGE, UNKNOWN_IMAGE = "localhost/tiny-damaged:dev", "localhost/tiny-unk
 
 
 def source(reference: str, path: str = ".") -> dict[str, Any]:
-    """Return a spec.model with the checkpoint of an image."""
+    """Return a spec whose model is the checkpoint in an OCI image."""
     return {"model": {"source": {"ociImage": {"reference": reference, "path": path}}}}
 
 
@@ -32,7 +32,7 @@ def pods(installed: Installed, namespace: str) -> Pods:
 
 @pytest.fixture(scope="module")
 def send_question(installed: Installed, namespace: str) -> Callable[[], str]:
-    """Return the model's answer to a question that a pod in the cluster sends to the Service."""
+    """Send a question to the Service from a pod in the cluster, and return the model's answer."""
 
     def _send() -> str:
         pod = ClientPod(installed.kubectl, namespace, "chat", RUNTIME_IMAGE, CHAT)
@@ -64,13 +64,16 @@ def good(
 
 @pytest.fixture(scope="module")
 def answer(good: Resource, send_question: Callable[[], str]) -> str:
-    """The answer of the good revision."""
+    """The answer of the good revision to the question."""
     return send_question()
 
 
 @pytest.fixture
 def untouched(good: Resource, pods: Pods, send_question: Callable[[], str], answer: str) -> Iterator[dict[str, int]]:
-    """The serving pods by UID. The test must not change them. The spec change is reverted after the test."""
+    """The restart counts of the serving pods, by UID.
+
+    The test must not affect these pods. The spec is reverted afterwards.
+    """
     before, names = pods.restarts(), pods.names()
     yield before
     assert before.items() <= pods.restarts().items()
@@ -86,7 +89,7 @@ def untouched(good: Resource, pods: Pods, send_question: Callable[[], str], answ
 
 
 def stalled(resource: Resource, reason: str) -> dict[str, Any]:
-    """Return the state in which the current generation is Stalled for `reason`."""
+    """Wait until the current generation is Stalled for `reason`, and return that state."""
     return next(state for state in resource.states(PATIENCE) if is_stalled(state, reason))
 
 
@@ -99,7 +102,7 @@ def reconcile_again(resource: Resource) -> None:
 
 
 def pods_created(pods: Pods) -> int:
-    """Return the number of all pods that were ever created for the resource."""
+    """Return the number of pods that were ever created for the resource."""
     events = json.loads(pods.kubectl("get", "events", "--field-selector", "reason=SuccessfulCreate", "-o", "json"))
     mine = [each for each in events["items"] if each["involvedObject"]["name"].startswith(f"{NAME}-")]
     return sum(each.get("count") or 1 for each in mine)

@@ -26,7 +26,7 @@ def pods(installed: Installed, namespace: str) -> Callable[[str], Pods]:
 
 @contextmanager
 def no_operator(installed: Installed) -> Iterator[None]:
-    """A block without operator pods. Afterwards, there are two operator pods and a leader."""
+    """Run a block without operator pods. Afterwards, start two operator pods and wait for a leader."""
     deployment = ("--namespace", OPERATOR_NAMESPACE, "deployment/gaudi-operator")
     installed.kubectl("scale", *deployment, "--replicas=0")
     gone = ("--for=delete", "pod", "-l", "app.kubernetes.io/name=gaudi-operator", "--timeout=60s")
@@ -39,7 +39,7 @@ def no_operator(installed: Installed) -> Iterator[None]:
 
 
 def gates(state: dict[str, Any]) -> list[bool]:
-    """Return the state of each gate in the status."""
+    """Return, for each pod in the status, whether its gate is open."""
     return [pod["gate"] for pod in state.get("status", {}).get("pods", [])]
 
 
@@ -129,7 +129,7 @@ def test_revision_with_too_few_graphs_rolls_back_until_threshold_drops(
     resource, of = apply("short", replicas=1, bucketing=TWO_PROMPT_BUCKETS), pods("short")
     wait_ready("short")
     old = of.only()["metadata"]["name"]
-    # This memory holds the weights, the KV blocks that four sequences can use, and two of the three graphs.
+    # This memory has room for the weights, the KV blocks of four sequences, and two of the three graphs.
     resource.patch({"accelerator": {"deviceMemory": "3650Ki"}})
     stalled = next(state for state in resource.states(PATIENCE) if is_stalled(state, "RolledBack"))
     assert "failed (CapturedBelowThreshold)" in condition(stalled, "Stalled")["message"]

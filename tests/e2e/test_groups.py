@@ -1,4 +1,4 @@
-"""A replica over several nodes: a real group of the real LeaderWorkerSet controller, with the sim engine's ranks."""
+"""A replica over several nodes: a group of the real LeaderWorkerSet controller with ranks of the sim engine."""
 
 import json
 from typing import Any
@@ -23,13 +23,13 @@ TIME_SCALE = 0.01
 
 @pytest.fixture(scope="module")
 def pods(installed: Installed, namespace: str) -> Pods:
-    """The pods of the only resource, leaders and workers."""
+    """The leader and worker pods of the only resource."""
     return Pods(installed, namespace, NAME)
 
 
 @pytest.fixture(scope="module")
 def resource(installed: Installed, namespace: str) -> Resource:
-    """The example, but with a model from an image, because a restricted namespace allows no folder of the node."""
+    """The example with a model from an image. A restricted namespace does not allow folders of the node."""
     manifest = yaml.safe_load((ROOT / "examples" / "several-nodes-simulation.yaml").read_text())
     manifest["spec"]["model"]["source"] = {"ociImage": {"reference": MODEL_IMAGE}}
     manifest["spec"]["server"]["image"] = RUNTIME_IMAGE
@@ -40,13 +40,13 @@ def resource(installed: Installed, namespace: str) -> Resource:
 
 @pytest.fixture(scope="module")
 def refused(resource: Resource) -> dict[str, Any]:
-    """The resource in a cluster without LeaderWorkerSets, after the operator has reconciled the resource."""
+    """The state of the resource after a reconcile in a cluster without LeaderWorkerSets."""
     return next(state for state in resource.states(PATIENCE) if is_stalled(state, "LeaderWorkerSetMissing"))
 
 
 @pytest.fixture(scope="module")
 def served(installed: Installed, refused: dict[str, Any], resource: Resource) -> Resource:
-    """The same resource when it serves, after the installation of the controller."""
+    """The same resource after the controller was installed and the resource became Ready."""
     leader_worker_sets.install(installed.cluster)
     wait_ready(resource)
     return resource
@@ -114,7 +114,7 @@ def test_deleted_worker_is_recreated_with_its_group(served: Resource, pods: Pods
 
 
 def test_group_is_ready_only_when_every_rank_has_every_graph(served: Resource, pods: Pods) -> None:
-    """Rank 0 compiles immediately, so the group waits for the slow bucket of rank 1."""
+    """Rank 0 compiles immediately. The group waits for the slow bucket of rank 1."""
     slow = {"onlyRank": "1", "slowAtBucket": "decode:1", "slowSeconds": str(round(SLOW_SECONDS / TIME_SCALE))}
     served.patch({"engine": {"simulation": slow}})
     states = served.states(PATIENCE)

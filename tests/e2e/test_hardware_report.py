@@ -1,4 +1,4 @@
-"""`kubectl gaudi hardware-report`, which tests a node with a pod like the pods of a resource, and returns one file."""
+"""`kubectl gaudi hardware-report`. The command tests a node with a pod like a resource's pods, and returns one file."""
 
 import os
 import subprocess

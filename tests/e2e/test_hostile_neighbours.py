@@ -1,6 +1,6 @@
-"""Specs whose planning is expensive, next to a model under load and new models: only the specs' owners are affected.
+"""Specs that are expensive to plan, next to other models under load. Only the expensive resources are affected.
 
-The specs are the most expensive ones that random tests have found (`make soak` stores them as files).
+Random tests found these specs. `make soak` stores the most expensive specs as files.
 """
 
 import json
@@ -31,10 +31,9 @@ NEWCOMERS = 3
 
 
 def hostile_resources() -> Iterator[dict[str, Any]]:
-    """Yield the specs as resources."""
+    """Yield a resource for each of the expensive specs."""
     for number, spec in enumerate(json.loads(lzma.decompress(COSTLIEST.read_bytes()))):
-        # Set the image, because an installation without an image for cards would refuse the spec before it computes a
-        # plan.
+        # Set the image. Without an image for cards, the operator would refuse the spec before it computes a plan.
         server = {"image": install.RUNTIME_IMAGE}
         yield {**gaudi_inference(f"hostile-{number}"), "spec": {**spec, "server": server}}
 
@@ -52,7 +51,8 @@ def test_costliest_specs_do_not_affect_other_resources(
         operators = operator_pods(installed)
         for each in hostile_resources():
             each["metadata"].pop("namespace", None)
-            # Use server-side apply, because these specs are larger than the annotation that client-side apply writes.
+            # Use server-side apply. Client-side apply stores the whole spec in an annotation, and these specs are too
+            # large for an annotation.
             installed.kubectl("apply", "--server-side", "-n", namespace, "-f", "-", stdin=json.dumps(each))
         seconds = [time_to_ready(apply, f"among-{number}") for number in range(NEWCOMERS)]
         wait_until(lambda: "NotJudgedYet" not in verdicts(installed, namespace), "all specs to be judged", 300)
@@ -66,7 +66,7 @@ def test_costliest_specs_do_not_affect_other_resources(
 
 
 def time_to_ready(apply: Callable[..., Resource], name: str) -> float:
-    """Return the seconds from the apply of a small model until the model is Ready."""
+    """Apply a small model, and return the seconds until the model is Ready."""
     began = time.monotonic()
     resource = apply(name, replicas=1, bucketing=ONE_BUCKET)
     next(state for state in resource.states(300) if is_ready(state))
@@ -81,7 +81,7 @@ def operator_pods(installed: Installed) -> dict[str, int]:
 
 
 def verdicts(installed: Installed, namespace: str) -> list[str]:
-    """Return the reasons of condition PlanAccepted of the hostile resources."""
+    """Return the reasons of the condition PlanAccepted of the hostile resources."""
     found = json.loads(installed.kubectl("get", "gaudiinferences", "-n", namespace, "-o", "json"))["items"]
     hostile_resources = [each for each in found if each["metadata"]["name"].startswith("hostile-")]
     return [condition(each, "PlanAccepted")["reason"] for each in hostile_resources]

@@ -1,4 +1,4 @@
-"""The images of our Dockerfile, as registries and nodes handle them."""
+"""The images of our Dockerfile: compressed size, user and base image."""
 
 import json
 import zlib
@@ -28,7 +28,10 @@ def manifest_of(layout: Path) -> dict[str, Any]:
 
 
 def compressed_size(layer: Path) -> int:
-    """Return the compressed bytes of a layer, as registries store it. The size is computed once for each layer."""
+    """Return the compressed size of a layer in bytes, as registries store the layer.
+
+    The size of each layer is computed only once.
+    """
 
     def compress(folder: Path) -> None:
         packer = zlib.compressobj(wbits=31)

@@ -1,4 +1,4 @@
-"""Real pods, which download a model from a hub into a shared PVC. Later pods use the model without the hub."""
+"""A shared model cache. Real pods download a model from a hub into a PVC, and later pods do not need the hub."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -42,12 +42,12 @@ def claim(installed: Installed, namespace: str, tmp_path: Path) -> Iterator[str]
 
 
 def pods_of(state: dict[str, Any]) -> set[str]:
-    """Return the pods in the status."""
+    """Return the names of the pods in the status."""
     return {pod["name"] for pod in state.get("status", {}).get("pods", [])}
 
 
 def count_downloads(hub: HubState) -> Counter[str]:
-    """Return the number of requests for each file."""
+    """Return the number of download requests for each file."""
     begin = f"/{REPO}/resolve/{COMMIT}/"
     return Counter(path.removeprefix(begin) for path, _, _ in hub.requests if path.startswith(begin))
 

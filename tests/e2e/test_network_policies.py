@@ -1,4 +1,4 @@
-"""The connections that network policies allow and deny when a packet filter enforces them."""
+"""The connections that network policies allow or deny while a packet filter enforces the policies."""
 
 import json
 
@@ -24,7 +24,7 @@ __all__ = ["addresses", "monitoring_namespace", "open_class", "places"]
 
 @pytest.fixture(scope="module")
 def targets(installed: Installed, addresses: dict[str, str]) -> dict[str, str]:
-    """The addresses, when the policies are enforced."""
+    """The addresses of the models and an operator pod, after the node enforces the network policies."""
     assert isinstance(installed.cluster, Node)
     installed.cluster.enforce_policies()
     return addresses

@@ -1,4 +1,4 @@
-"""`kubectl gaudi open` as a user runs it: it prints a local address that serves the page of a real pod."""
+"""`kubectl gaudi open` as a user runs it. The command prints a local address that serves the page of a real pod."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The commands of docs/start/quickstart.md, which run unchanged on a cluster like that of `make demo`."""
+"""The commands of docs/start/quickstart.md. They run unchanged on a cluster like the cluster of `make demo`."""
 
 import re
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def outputs(installed: Installed, home: Path, tmp_path_factory: pytest.TempPathF
 
 
 def columns(text: str) -> list[str]:
-    """Return the words in the table of `kubectl get gi` without the last column, which shows the age."""
+    """Return the words in the table of `kubectl get gi` without the last column (age)."""
     found = re.search(rf"^(NAME .*)\n({NAME} .*) \S+$", text, re.MULTILINE)
     assert found
     return f"{found[1]} {found[2]}".split()

@@ -1,4 +1,7 @@
-"""Recipes that real pods share: Inductor's code on a PVC, reused by later pods, or from a store if it is damaged."""
+"""Recipes on a PVC that pods share.
+
+Later pods reuse recipes from the PVC, or from an object store if one is damaged.
+"""
 
 import os
 import shutil
@@ -33,12 +36,12 @@ def storage_class(installed: Installed, namespace: str, tmp_path: Path) -> Itera
 
 
 def cache_of(state: dict[str, Any]) -> dict[str, Any]:
-    """Return the recipe cache in the status."""
+    """Return the field recipeCache of the status."""
     return dict(state.get("status", {}).get("recipeCache", {}))
 
 
 def ready(resource: Resource, **desired: Any) -> dict[str, Any]:
-    """Return the recipe cache of the resource when the resource is Ready and the cache has the `desired` fields."""
+    """Wait until the resource is Ready and its recipe cache has the `desired` fields. Return the recipe cache."""
     states = (state for state in resource.states(PATIENCE) if is_ready(state))
     return next(cache for cache in map(cache_of, states) if desired.items() <= cache.items())
 
@@ -52,7 +55,7 @@ def restart_from_zero(resource: Resource, pods: Pods, **spec: Any) -> None:
 
 
 def create_entry(shared: Path, digest: str, resource: str, revision: str) -> Path:
-    """Create an entry that this revision used at a start two hours ago."""
+    """Create a cache entry that this revision last used two hours ago."""
     entry, mark = shared / digest, shared / f"{digest}.{resource}.{revision}.use"
     entry.mkdir()
     mark.touch()

@@ -1,4 +1,4 @@
-"""The reference log on the real node: Llama 3.1 8B on one described Gaudi 2, run by the sim engine."""
+"""The reference log on the real node: the sim engine with Llama 3.1 8B and the description of one Gaudi 2."""
 
 import re
 from collections.abc import Callable
@@ -15,7 +15,7 @@ NAME = "reference-llama-8b"
 
 @pytest.fixture(scope="module")
 def reference(installed: Installed, namespace: str, wait_ready: Callable[[str], None]) -> Pods:
-    """The Ready example, with a model from an image: a restricted namespace allows no folder of the node."""
+    """The Ready example with a model from an image. A restricted namespace does not allow folders of the node."""
     manifest = yaml.safe_load(EXAMPLE.read_text())
     manifest["spec"]["model"]["source"] = {"ociImage": {"reference": MODEL_IMAGE}}
     installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(manifest))

@@ -1,4 +1,4 @@
-"""The path from `kubectl apply` of one example to a served model that answers usual requests."""
+"""One example from `kubectl apply` to a served model that answers usual requests."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ NAME = "served"
 
 @pytest.fixture(scope="module")
 def receiver(installed: Installed) -> Iterator[Receiver]:
-    """A receiver for the traces of the model."""
+    """A receiver for the traces that the model sends."""
     with otlp_receiver(host_address(installed)) as receiver:
         yield receiver
 
@@ -36,7 +36,7 @@ def served(apply: Callable[..., Resource], wait_ready: Callable[[str], None], re
 
 @pytest.fixture(scope="module")
 def client(installed: Installed, namespace: str, served: str) -> Iterator[openai.OpenAI]:
-    """The client of OpenAI, connected to the Service."""
+    """An OpenAI client that is connected to the Service."""
     with (
         port_forward(installed, namespace, f"svc/{served}", 80) as port,
         openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0) as client,

@@ -1,4 +1,4 @@
-"""The commands of README.md, docs/start/llama.md and docs/start/install.md, which run unchanged on an emulated card."""
+"""The commands of README.md, docs/start/llama.md and docs/start/install.md, run unchanged on an emulated card."""
 
 import json
 import os
@@ -33,7 +33,7 @@ PREFIX = "registry.example.com/ai/"
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine of a reader: a clone, the programs of the pages, and a kubeconfig with a namespace."""
+    """The machine of a reader: a clone, the programs that the pages use, and a kubeconfig for one namespace."""
 
     clone: Path
     programs: Path
@@ -52,7 +52,7 @@ class Machine:
 
 @pytest.fixture(scope="module")
 def node(installed: Installed) -> Node:
-    """The node, which can load images under any name."""
+    """The embedded node. Images can be loaded into this node under any name."""
     if not isinstance(installed.cluster, Node):
         pytest.skip("These pages push images to a registry, for which only the embedded node has a stand-in.")
     try:
@@ -66,14 +66,14 @@ def node(installed: Installed) -> Node:
 
 @pytest.fixture(scope="module")
 def hub(node: Node) -> HubState:
-    """The hub of this machine, with a tiny checkpoint under the name of Llama."""
+    """The hub of this machine. It serves a tiny checkpoint under the name of Llama."""
     files = {file.name: file.read_bytes() for file in checkpoint().iterdir()}
     return HubState(files, repo=llama()["spec"]["model"]["source"]["huggingFace"]["repo"])
 
 
 @pytest.fixture(scope="module")
 def endpoint(installed: Installed, hub: HubState) -> Iterator[str]:
-    """The address of the hub that pods can connect to."""
+    """The address at which pods can connect to the hub."""
     address = host_address(installed)
     with running(hub, address, address) as found:
         yield found
@@ -100,17 +100,19 @@ def machine(
     context = ["config", "set-context", "--current", "--namespace", namespace, "--kubeconfig", str(kubeconfig)]
     subprocess.run([str(tools().kubectl), *context], check=True, capture_output=True)
     yield found
-    # Install the chart again, because a failed block may leave objects that belong to kubectl or to an earlier release.
+    # A failed block may leave objects that belong to kubectl or to an earlier release. Install the chart again to
+    # replace such objects.
     chart = ("upgrade", RELEASE, str(ROOT / "charts" / "gaudi-operator"), "--install", "--take-ownership")
     installed.helm(*chart, "--namespace", OPERATOR_NAMESPACE, "--create-namespace", "--set", f"image.prefix={PREFIX}")
     install.install_chart(installed)
-    # Remove the label that deploy/operator.yaml sets, because a test of the chart runs pods on the host network.
+    # Remove the Pod Security label that deploy/operator.yaml sets, because a test of the chart runs pods on the host
+    # network.
     installed.kubectl("label", "namespace", OPERATOR_NAMESPACE, "pod-security.kubernetes.io/enforce-")
 
 
 @pytest.fixture(scope="module")
 def on_gaudi(machine: Machine) -> dict[str, str]:
-    """The outputs of the blocks of README.md, and of the commands that first remove the operator of other tests."""
+    """The outputs of the blocks of README.md, and of the commands that first remove the other tests' operator."""
     with machine.shell() as shell:
         found = shell.run_all(ON_GAUDI)
         print(f"\n{table_of_times(shell.times)}")  # noqa: T201
@@ -135,7 +137,7 @@ def volume(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(scope="module")
 def of_llama(machine: Machine, endpoint: str, on_gaudi: dict[str, str], pods: set[str], volume: Path) -> dict[str, str]:
-    """The outputs of the blocks of the Llama page. Its model is the model of README.md, which already runs."""
+    """The outputs of the blocks of the Llama page. The page uses the model of README.md, which already runs."""
     found = {}
     with machine.shell() as shell:
         for name in OF_LLAMA:
@@ -158,13 +160,13 @@ def of_install(machine: Machine, of_llama: dict[str, str]) -> dict[str, str]:
 
 
 def pods_of(machine: Machine) -> set[str]:
-    """Return the uids of the pods of the model."""
+    """Return the UIDs of the model's pods."""
     listed = json.loads(machine.kubectl("get", "pods", "-l", "inference.gaudi.dev/name=llama", "-o", "json"))
     return {pod["metadata"]["uid"] for pod in listed["items"]}
 
 
 def fill_models(endpoint: str) -> str:
-    """Return the PVC and the Job of the Llama page, with the hub of this machine."""
+    """Return the PVC and the Job of the Llama page. The Job downloads from the hub of this machine."""
     claim, job = documents(f"{LLAMA}, Keep the weights in a PVC 1")
     job["spec"]["template"]["spec"]["containers"][0]["env"].append({"name": "HF_ENDPOINT", "value": endpoint})
     return yaml.safe_dump_all([claim, job])

@@ -1,4 +1,4 @@
-"""Rolling upgrades under load: no failed request, no cold graph, and no answer before the pod's gate was open."""
+"""Rolling upgrades under load. No request fails, no graph is cold, and no pod answers before its gate is open."""
 
 import os
 from collections.abc import Callable

@@ -23,7 +23,7 @@ PATIENCE = 60
 
 @dataclass(frozen=True)
 class Ending:
-    """The expected end of a script: the phase, why revisions failed, and how many revisions answered requests."""
+    """The expected result of a script: the phase, the failure reasons, and the number of revisions that answered."""
 
     phase: str
     failed: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ ENDINGS = {
 
 @pytest.fixture(scope="module")
 def shell(installed: Installed, namespace: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment of a user: kubectl, its plugin, and a context with the namespace."""
+    """The environment variables of a user's shell, with kubectl, its plugin, and a context for the namespace."""
     config = yaml.safe_load(installed.kubeconfig.read_text())
     for each in config["contexts"]:
         each["context"]["namespace"] = namespace
@@ -74,13 +74,13 @@ def test_script_ends_as_expected_and_no_request_fails(
 def answering_revisions(answers: list[Answer], gates: GateRecorder) -> set[str]:
     """Return the revisions whose pods answered.
 
-    Raise KeyError if a pod answered before the watch showed its gate open.
+    Raise KeyError if a pod answered before the watch showed the pod's gate as open.
     """
     return {gates.revisions[answer.instance] for answer in answers}
 
 
 def assert_ending(pods: Pods, resource: Resource, ending: Ending, answering: set[str]) -> None:
-    """Assert that the row, the conditions, the history and the events show the expected result."""
+    """Assert that the table row, the conditions, the history and the events show the expected result."""
     header, row = pods.kubectl("get", "gi", NAME).splitlines()
     shown = dict(zip(header.split(), row.split(), strict=True))
     assert (shown["PHASE"], shown["READY"]) == (ending.phase, "2/2")

@@ -1,4 +1,4 @@
-"""Engine vllm on the real node: warm-up progress, chats and tool calls by the Service, and an upgrade under load."""
+"""Engine vllm on the real node: warm-up, chats and tool calls through the Service, and an upgrade under load."""
 
 import json
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ SECONDS = 600
 
 @pytest.fixture(scope="module")
 def resource(installed: Installed, namespace: str) -> Resource:
-    """The example, with few shapes and a parser for tool calls."""
+    """The example with few shapes and a parser for tool calls."""
     manifest = yaml.safe_load((ROOT / "examples" / "vllm" / "cpu.yaml").read_text())
     manifest["spec"]["bucketing"] = TWO_PROMPT_BUCKETS
     manifest["spec"]["model"]["maxModelLen"] = 1024  # with random weights the model ends a tool call late
@@ -36,7 +36,7 @@ def resource(installed: Installed, namespace: str) -> Resource:
         "--tool-call-parser": "hermes",
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     }
-    # Request little CPU, because two pods, a client and the control plane share two cores.
+    # Request little CPU. Two pods, a client and the control plane share two cores.
     manifest["spec"]["pod"]["resources"]["requests"]["cpu"] = "250m"
     installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(manifest))
     return Resource(str(installed.kubeconfig), namespace, NAME)
@@ -55,7 +55,7 @@ def states(resource: Resource) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def client(installed: Installed, namespace: str, states: list[dict[str, Any]]) -> Iterator[openai.OpenAI]:
-    """The client of OpenAI, connected to the Service."""
+    """An OpenAI client that is connected to the Service."""
     with (
         port_forward(installed, namespace, f"svc/{NAME}", 80) as port,
         openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0) as client,
@@ -105,7 +105,7 @@ def test_many_concurrent_clients_cause_no_cold_batch(
 def test_no_request_fails_during_an_upgrade_under_load(
     installed: Installed, namespace: str, resource: Resource, client: openai.OpenAI
 ) -> None:
-    """Upgrade to eager mode, which makes a new revision and compiles nothing."""
+    """Upgrade to eager mode. The change creates a new revision, and the new pods compile nothing."""
     traffic = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
     kubeconfig = str(installed.kubeconfig)
     with ReportRecorder(kubeconfig, namespace, NAME) as reports, GateRecorder(kubeconfig, namespace) as gates:

@@ -1,4 +1,4 @@
-"""Engine vllm over the two pods of a group: real vLLM with one rank in each, joined by its own multi-node launcher."""
+"""Engine vllm over the two pods of a group. vLLM's multi-node launcher connects the ranks, one in each pod."""
 
 from typing import Any
 
@@ -20,15 +20,15 @@ SECONDS = 600
 
 @pytest.fixture(scope="module")
 def pods(installed: Installed, namespace: str) -> Pods:
-    """The pods of the only resource, leaders and workers."""
+    """The leader and worker pods of the only resource."""
     return Pods(installed, namespace, NAME)
 
 
 @pytest.fixture(scope="module")
 def served(installed: Installed, namespace: str) -> Resource:
-    """The example for one pod, divided over two pods, when it serves.
+    """The example for one pod, changed to a group of two pods. The resource is Ready.
 
-    The engine is eager: tests/vllm covers compilation.
+    The engine runs in eager mode, because tests/vllm covers compilation.
     """
     leader_worker_sets.install(installed.cluster)
     manifest = yaml.safe_load((ROOT / "examples" / "vllm" / "cpu.yaml").read_text())
@@ -36,7 +36,7 @@ def served(installed: Installed, namespace: str) -> Resource:
     manifest["spec"]["bucketing"] = ONE_BUCKET
     manifest["spec"]["parallelism"] = {"tensor": 2, "nodes": 2}
     manifest["spec"]["engine"]["executionMode"] = "Eager"
-    # Request little CPU, because one node with two cores runs both pods and the control plane.
+    # Request little CPU. Both pods and the control plane run on one node with two cores.
     manifest["spec"]["pod"]["resources"] = {"requests": {"cpu": "250m"}, "limits": {"memory": "6Gi"}}
     installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(manifest))
     resource = Resource(str(installed.kubeconfig), namespace, NAME)

@@ -1,4 +1,4 @@
-"""A volume on a folder of this machine, which is also a folder of the node."""
+"""A volume on a folder that this machine shares with the node."""
 
 from pathlib import Path
 from typing import Any

@@ -15,6 +15,6 @@ __all__ = ["apply", "installed", "namespace", "wait_ready"]
 
 @pytest.fixture(scope="session")
 def prometheus(installed: Installed) -> Callable[[str], list[dict[str, Any]]]:
-    """Query Prometheus. Prometheus has the chart's alerts, which wait for seconds instead of minutes."""
+    """Query a Prometheus with the chart's alerts. The alerts wait for seconds instead of minutes."""
     install_prometheus(installed)
     return partial(query_prometheus, installed)

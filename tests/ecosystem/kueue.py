@@ -1,4 +1,4 @@
-"""Install Kueue with its integration for plain pods. The manifests come from its Go module."""
+"""Kueue with its integration for plain pods. The manifests come from Kueue's Go module."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,13 +23,13 @@ _CONFIG = {
     "health": {"healthProbeBindAddress": ":8081"},
     "webhook": {"port": 9443},
     "integrations": {"frameworks": ["pod"]},
-    # Exclude these resources, so that the quota covers only cards.
+    # Exclude these resources, so that the quota limits only cards.
     "resources": {"excludeResourcePrefixes": ["cpu", "memory", "ephemeral-storage", "hugepages-"]},
 }
 
 
 def install(installed: Installed) -> None:
-    """Install Kueue, create the queue `models` and a high priority, and return when Kueue accepts queues."""
+    """Install Kueue, and create the queue `models` and a high priority. Return when Kueue accepts queues."""
     installed.cluster.folder_image(KUEUE.build(), f"localhost/{KUEUE.name}:ecosystem")
     source = Path(build.go(["list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue"], KUEUE.folder).strip())
     documents = yaml.safe_load_all(installed.kubectl("kustomize", str(source / "config" / "default")))
@@ -55,7 +55,7 @@ def _adapt(documents: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _accepts(installed: Installed) -> bool:
-    """Return whether Kueue accepts a queue. Its webhooks listen some time after Kueue is Ready."""
+    """Return whether Kueue accepts a queue. Kueue's webhooks start to listen some time after Kueue is Ready."""
     quota = {"name": "cards", "resources": [{"name": CARDS, "nominalQuota": "8"}]}
     queue = {
         "namespaceSelector": {},

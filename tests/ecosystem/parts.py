@@ -1,4 +1,4 @@
-"""Third-party programs built from their Go modules. Each program has a folder here that contains its versions.
+"""Third-party programs built from their Go modules. The folder of each program pins the versions.
 
 The folder of a server also contains manifests. `python -m tests.ecosystem.parts` builds all programs in advance, so
 that no node waits for a compiler.
@@ -24,7 +24,7 @@ NAMESPACE = "monitoring"
 
 @dataclass(frozen=True)
 class Part:
-    """A program: the tool of the module in the folder `name`. The build took `seconds` on two cores."""
+    """A program, built from the Go module in the folder `name`. The build took `seconds` on two cores."""
 
     name: str
     seconds: float
@@ -37,7 +37,7 @@ class Part:
         return FOLDER / self.name
 
     def build(self) -> Path:
-        """Return a folder with the file `program`, which is built on the first call."""
+        """Return a folder with the file `program`. The first call builds the program."""
 
         def make(folder: Path) -> None:
             flags = ("-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s -w", f"-tags={self.tags}")
@@ -65,8 +65,8 @@ def config_map(installed: Installed, name: str, files: dict[str, str]) -> None:
 PROMETHEUS = Part(
     "prometheus",
     seconds=340,
-    # Build Prometheus only with the discovery of Kubernetes. The other two dozen discoveries would add the clients of
-    # as many clouds.
+    # Build Prometheus with Kubernetes service discovery only. The build would otherwise include about 24 other service
+    # discoveries, each with the client of a cloud.
     tags="remove_all_sd,enable_kubernetes_sd",
 )
 ADAPTER = Part("prometheus-adapter", seconds=90)
@@ -78,7 +78,7 @@ KUBE_ROUTER = Part("kube-router", seconds=120, namespace="kube-system")
 
 
 def install_prometheus(installed: Installed) -> None:
-    """Install Prometheus with the alerts of the chart, which wait for seconds instead of minutes."""
+    """Install Prometheus with the alerts of the chart. The alerts wait for seconds instead of minutes."""
     installed.make_namespace(NAMESPACE)
     rules = (CHART / "files" / "alerts.yaml").read_text()
     config_map(installed, "alerts", {"alerts.yaml": re.sub(r"^( +for: \d+)m$", r"\1s", rules, flags=re.MULTILINE)})
@@ -86,7 +86,7 @@ def install_prometheus(installed: Installed) -> None:
 
 
 def query_prometheus(installed: Installed, query: str) -> list[dict[str, Any]]:
-    """Query the Prometheus of install_prometheus(), and return its answer."""
+    """Query the Prometheus of install_prometheus(), and return the result."""
     server = f"/api/v1/namespaces/{NAMESPACE}/services/prometheus:9090/proxy"
     answer = json.loads(installed.kubectl("get", "--raw", f"{server}/api/v1/query?{urlencode({'query': query})}"))
     found: list[dict[str, Any]] = answer["data"]["result"]

@@ -1,4 +1,4 @@
-"""Alerts and dashboards of the chart in a real Prometheus, in the order of a model's life.
+"""The chart's alerts and dashboards in a real Prometheus, during the life of a model.
 
 The model starts, is upgraded under load, and is rolled back. At the end, every panel must have shown data.
 """
@@ -47,7 +47,7 @@ def firing(prometheus: Query) -> set[str]:
 
 @pytest.fixture(scope="module")
 def model(installed: Installed, namespace: str, prometheus: Query) -> Resource:
-    """The model of examples/upgrade, with the commands of the runbook on PATH."""
+    """The Ready model of examples/upgrade, after the alerts of its first start have ended."""
     wait_until(lambda: bool(prometheus("gaudi_operator_leader == 1")), "Prometheus to scrape the operator", PATIENCE)
     manifest = ROOT / "examples" / "upgrade" / "walkthrough.yaml"
     resource = Resource(str(installed.kubeconfig), namespace, NAME)

@@ -46,7 +46,7 @@ UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 
 
 class MemoryRecorder(Recorder):
-    """Records the peak working set of each container in two namespaces, in bytes, as reported by the kubelet."""
+    """A recorder of each container's peak working set in the given namespaces, in bytes, as reported by the kubelet."""
 
     def __init__(self, installed: Installed, namespaces: set[str]) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class MemoryRecorder(Recorder):
         self.limits: dict[tuple[str, str], int] = {}
 
     def record(self) -> None:
-        """Read the working sets every two seconds."""
+        """Read the working sets of the containers every two seconds."""
         node = self._api.list_node().items[0].metadata.name
         while not self.done.wait(2):
             for namespace in self._namespaces:
@@ -81,8 +81,8 @@ def installed() -> Iterator[Installed]:
     """A separate cluster, because the large ConfigMaps would remain in a shared cluster after the test."""
     name = cluster_name("attacks")
     found = install.everything(name)
-    # Request CPU for the DNS server of the cluster. Otherwise the attacks would leave it no CPU, and clients could not
-    # resolve names.
+    # Request CPU for the DNS server of the cluster. Otherwise the attacks would use all of the CPU, and clients could
+    # not resolve names.
     found.kubectl("set", "resources", "deployment/coredns", "-n", "kube-system", "--requests=cpu=100m")
     found.kubectl("rollout", "status", "deployment/coredns", "-n", "kube-system", "--timeout=120s")
     yield found
@@ -152,8 +152,8 @@ def test_clients_are_not_affected_by_attacks_of_other_tenants(
         while "NotJudgedYet" in verdicts(installed, namespace):
             memory.done.wait(2)
         survived, missed = operator_pods(installed), missed_probes(installed, {*operators, *models}) - before
-        # Install the chart again. A new operator lists all objects first, and it has finished when it serves the new
-        # model.
+        # Install the chart again to start a new operator. The new operator lists all objects first. When the new model
+        # is ready, the operator has processed the list.
         install.install_chart(installed)
         apply("later", **SIMULATED)
         wait_ready("later")
@@ -180,7 +180,10 @@ def test_clients_are_not_affected_by_attacks_of_other_tenants(
 
 
 def create_config_maps(installed: Installed, namespace: str) -> None:
-    """Create large ConfigMaps that have our label and name the model's GaudiInference as their owner."""
+    """Create large ConfigMaps with our label.
+
+    The owner reference of each ConfigMap names the model's GaudiInference.
+    """
     api: Any = client.CoreV1Api(config.new_client_from_config(str(installed.kubeconfig)))
     uid = installed.kubectl("get", "gi", MODEL, "-n", namespace, "-o", "jsonpath={.metadata.uid}")
     owner = {"apiVersion": "inference.gaudi.dev/v1alpha1", "kind": "GaudiInference", "name": MODEL, "uid": uid}
@@ -190,7 +193,7 @@ def create_config_maps(installed: Installed, namespace: str) -> None:
             "name": f"large-{number}",
             "labels": {NAME_LABEL: MODEL},
             "ownerReferences": [{**owner, "controller": True}],
-            # The finalizer keeps the ConfigMap when its owner is deleted.
+            # The finalizer keeps the ConfigMap after the owner is deleted.
             "finalizers": ["example.com/stays"],
         }
         api.create_namespaced_config_map(namespace, {"metadata": metadata, "data": {"text": "x" * CONFIG_MAP_BYTES}})
@@ -200,7 +203,10 @@ def create_config_maps(installed: Installed, namespace: str) -> None:
 
 
 def forge_group_pods(group: Pods) -> None:
-    """Start a StatefulSet whose pods carry all labels and annotations of the group's leader, and serve its report."""
+    """Start a StatefulSet with forged pods.
+
+    They have the labels and annotations of the group's leader, and its report.
+    """
     leader, _ = leader_and_worker(group)
     labels = {**leader["metadata"]["labels"], "forged": "yes"}
     assert {GROUP_NAME_LABEL, REVISION_LABEL} <= labels.keys()
@@ -242,7 +248,7 @@ def forged(group: Pods) -> list[dict[str, Any]]:
 
 
 def reports(group: Pods, pod: dict[str, Any]) -> bool:
-    """Return whether a forged pod serves the report."""
+    """Return whether a forged pod serves the report of the leader."""
     try:
         return bool(report_of(group, pod))
     except LocalClusterError:
@@ -255,7 +261,10 @@ def gates_of_forged(group: Pods) -> list[str | None]:
 
 
 def send_bodies(installed: Installed, namespace: str, fields: dict[str, list[str]]) -> Counter[int]:
-    """Send the most expensive bodies for every path from a pod with several clients. Return the status codes."""
+    """Send the most expensive bodies for every path from a pod with several clients.
+
+    Return the answers by status code.
+    """
     attacker = ClientPod(
         installed.kubectl, namespace, "attacker", install.RUNTIME_IMAGE, Path(worst.__file__), cpu="250m"
     )

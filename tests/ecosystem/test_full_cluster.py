@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 @dataclass
 class ReadyReplicas:
-    """The ready replicas of a resource over time, in seconds."""
+    """The number of ready replicas of a resource over time. Times are in seconds."""
 
     ready: list[tuple[float, int]]
 
@@ -47,7 +47,7 @@ class ReadyReplicas:
 
 
 def applied(installed: Installed, namespace: str, name: str, replicas: int, cards: int, **rollout: Any) -> Resource:
-    """Create a resource whose replicas use `cards` cards each, and return the resource when all replicas are ready."""
+    """Create a resource whose replicas use `cards` cards each. Return the resource when all replicas are ready."""
     rollout = {**CARDS["spec"]["rollout"], "surgeTimeoutSeconds": 30, **rollout}
     spec = {**CARDS["spec"], "replicas": replicas, "parallelism": {"tensor": cards}, "rollout": rollout}
     manifest = {**CARDS, "metadata": {"name": name}, "spec": spec}
@@ -81,7 +81,7 @@ COMPETITOR = {
 
 @pytest.fixture
 def clear(installed: Installed, namespace: str) -> Iterator[None]:
-    """Delete all resources at the end, so that their cards are free."""
+    """Delete all resources at the end, so that the next test can use the cards."""
     yield
     installed.kubectl("delete", "gi", "--all", "--namespace", namespace)
     installed.kubectl("delete", "pod", "competitor", "--ignore-not-found", "--namespace", namespace)
@@ -90,14 +90,14 @@ def clear(installed: Installed, namespace: str) -> Iterator[None]:
 
 
 def traffic(installed: Installed, namespace: str, name: str) -> Traffic:
-    """Send requests without a pause until the traffic is stopped."""
+    """Send requests until the traffic is stopped. Each worker waits 0.2 s after an answer."""
     found = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
     found.start(name, name, pause=0.2)
     return found
 
 
 def report(replicas: int, seen: ReadyReplicas, answers: list[Answer], state: dict[str, Any]) -> None:
-    """Print a row of the table."""
+    """Print the results of one upgrade as a row of the table."""
     failed = sum(bool(each.error) for each in answers)
     took = seen.ready[-1][0] - seen.ready[0][0]
     print(  # noqa: T201

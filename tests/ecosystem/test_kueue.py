@@ -1,4 +1,4 @@
-"""Models in a queue of the real Kueue: admission within the quota, an upgrade in a full quota, and preemption."""
+"""Models in a queue of the real Kueue: admission within the quota, an upgrade with a full quota, and preemption."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 
 def queued(installed: Installed, namespace: str, name: str, replicas: int, **labels: str) -> Resource:
-    """Create a resource in the queue. Each of its replicas uses four of the eight cards."""
+    """Create a resource in the queue. Each replica uses four of the eight cards."""
     pod = {**CARDS["spec"].get("pod", {}), "labels": {kueue.QUEUE_LABEL: "models", **labels}}
     rollout = {**CARDS["spec"]["rollout"], "surgeTimeoutSeconds": 30}
     manifest = {
@@ -37,7 +37,7 @@ def ready(resource: Resource) -> dict[str, Any]:
 
 
 def held(resource: Resource) -> dict[str, Any]:
-    """Return the state in which a pod waits for quota."""
+    """Wait until a pod waits for quota, and return this state."""
     return next(state for state in resource.states(SECONDS) if condition(state, "Ready")["reason"] == "SchedulingGated")
 
 

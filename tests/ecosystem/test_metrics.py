@@ -56,7 +56,7 @@ def chat(
     wait_ready: Callable[[str], None],
     adapter: None,
 ) -> Resource:
-    """A slow model under the autoscaler, with the clients that the page names."""
+    """A slow model with an autoscaler. The chart admits the monitoring namespace that the page names."""
     autoscaling = {"minReplicas": 1, "maxReplicas": 2, "metrics": [running_requests(2)]}
     slow = {"name": "sim", "simulation": {"tokensPerSecond": "5"}}
     ((label, value),) = MONITORING["from"][0]["namespaceSelector"]["matchLabels"].items()
@@ -69,7 +69,7 @@ def chat(
 
 @pytest.fixture
 def traffic(installed: Installed, namespace: str, chat: Resource) -> Traffic:
-    """Traffic with more concurrent requests than one replica should have."""
+    """Traffic with more concurrent requests than the autoscaler's target for one replica."""
     started = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
     started.start(NAME, NAME, workers=4, max_tokens=20)
     return started

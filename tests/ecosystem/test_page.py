@@ -20,8 +20,8 @@ def seen(runtime: RuntimeProcess, folder: Path) -> str:
     """Return the HTML of the page after its script has run."""
     require(CHROMIUM)
     command = [CHROMIUM["chromium"], "--headless", "--disable-gpu", "--virtual-time-budget=2000", "--dump-dom"]
-    # Chromium refuses to run as root in its own sandbox. Without the sandbox it is safe here, because it opens only
-    # this page.
+    # Chromium refuses to run as root with its sandbox. Running without the sandbox is safe here, because Chromium opens
+    # only this page.
     command += ["--no-sandbox"] if os.geteuid() == 0 else []
     command += [f"--user-data-dir={folder / 'profile'}", f"http://127.0.0.1:{runtime.status_port}/"]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout

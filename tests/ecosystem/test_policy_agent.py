@@ -1,4 +1,4 @@
-"""Network policies that kube-router, a third-party agent, enforces: which connections are allowed and denied."""
+"""Network policies that the third-party agent kube-router enforces: the allowed and the denied connections."""
 
 from collections.abc import Callable, Iterator
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 @pytest.fixture(scope="module")
 def installed() -> Iterator[Installed]:
-    """A separate cluster, because the agent's rules remain after the test. All pods start under these rules."""
+    """A separate cluster, because the agent's rules remain after the test. All pods are created under these rules."""
     require(IPSET)
     name = cluster_name("policies")
     found = install.everything(name)
@@ -51,7 +51,7 @@ def monitoring_namespace() -> str:
 
 @pytest.fixture
 def scraped(installed: Installed) -> Callable[[str], set[str]]:
-    """Return the names of the pods of a job that Prometheus scrapes."""
+    """Return the names of the pods that Prometheus scrapes successfully for a job."""
 
     def _scraped(job: str) -> set[str]:
         found = query_prometheus(installed, f'up{{job="{job}"}} == 1')
@@ -79,7 +79,7 @@ def test_prometheus_scrapes_operators_and_models_through_the_agent(scraped: Call
 @pytest.mark.usefixtures("addresses")
 def test_prometheus_loses_access_when_its_namespace_is_unset(installed: Installed, places: Places) -> None:
     def reached() -> list[bool]:
-        # Read the addresses for each attempt, because upgrades replace the operator's pods.
+        # Read the addresses in each attempt, because an upgrade replaces the operator's pods.
         try:
             found = operator_addresses(installed)
             return [reaches(installed, places["prometheus"], address, OPERATOR_PORT) for address in found]

@@ -1,4 +1,4 @@
-"""A release that installs from its files alone: it is built from the commit and used without this checkout.
+"""A release that is installed from its files alone. It is built from the commit and used without this checkout.
 
 The commands come from docs/start/install.md. The model and its manifest belong to the user.
 """
@@ -50,7 +50,7 @@ LOAD, CHART, WHEEL, BY_KREW = blocks("From the files of a release", "sh")
 
 @dataclass(frozen=True)
 class Machine:
-    """A folder with the files of a release, and a shell there that finds no file and no program of the checkout."""
+    """A folder with the files of a release. Its shell does not use files or programs of the checkout."""
 
     folder: Path
     installed: Installed
@@ -82,7 +82,7 @@ class Machine:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The output of `make release` for the commit, from a separate clone, in a separate folder."""
+    """The output of `make release` for the commit. A separate clone builds the release into a separate folder."""
     clone, out = tmp_path_factory.mktemp("clone"), tmp_path_factory.mktemp("release") / "dist"
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
     subprocess.run(["git", "clone", "--quiet", "--no-checkout", str(ROOT), str(clone)], check=True)
@@ -102,7 +102,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def machine(files: Path) -> Iterator[Machine]:
-    """A cluster whose node has only the images from the archives, which the commands of the page have loaded."""
+    """A cluster whose node has only the images of the release.
+
+    The commands of the page load the images from archives.
+    """
     name = cluster_name("release")
     node = cluster(name)
     assert isinstance(node, Node), "archives are loaded only into the embedded node: run it without kind"
@@ -124,7 +127,7 @@ def machine(files: Path) -> Iterator[Machine]:
 
 
 def archived(files: Path) -> dict[str, str]:
-    """The digests of the images in the archives, by name."""
+    """The digests of the images in the archives, by image name."""
     found = {}
     for archive in files.glob("*.oci.tar"):
         with tarfile.open(archive) as layout:
@@ -137,7 +140,7 @@ def archived(files: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def model(machine: Machine) -> Resource:
-    """A model that the installed chart of the release serves."""
+    """A Ready model on an installation of the release's chart."""
     machine.run(CHART)
     machine.installed.kubectl("apply", "--namespace", NAMESPACE, "-f", "-", stdin=MODEL)
     ready = ("wait", "--for=condition=Ready", f"gi/{NAME}", "--timeout=300s")
@@ -158,7 +161,7 @@ def test_checksum_file_lists_every_other_file(files: Path) -> None:
 
 
 def test_skopeo_reads_the_operator_archive(files: Path) -> None:
-    """Read only the smaller archive, because the tools unpack an archive first."""
+    """Read only the smaller archive, because the tools first unpack the whole archive."""
     debian.require(debian.IMAGES)
     (archive,) = files.glob("gaudi-operator-*.oci.tar")
     inspect = ["skopeo", "inspect", "--no-tags", f"oci-archive:{archive}"]
@@ -186,7 +189,7 @@ def test_chart_and_archives_serve_a_model(machine: Machine, model: Resource) -> 
 
 def test_wheel_installs_gaudi_plan_and_kubectl_gaudi(machine: Machine, commands: Path) -> None:
     (machine.folder / "model.yaml").write_text(MODEL)
-    # Accept exit code 5 (UNKNOWN), because the table of known models does not contain this checkpoint.
+    # Accept exit code 5 (UNKNOWN). The table of known models does not contain this checkpoint.
     assert "graphs" in machine.run("gaudi-plan forecast -f model.yaml || test $? = 5", commands)
     output = machine.run(f"kubectl gaudi status {NAME} --namespace {NAMESPACE}", commands)
     assert "1/1" in output
@@ -218,7 +221,7 @@ def test_operator_bundle_passes_the_olm_validator(files: Path, tmp_path: Path) -
         done = subprocess.run([*verify, str(folder)], capture_output=True, text=True, check=True)
         return done.stdout + done.stderr
 
-    # Compare only errors. The validator also warns about permissions of ours whose API groups it does not know.
+    # Check only errors. The validator also warns about our permissions for API groups that it does not know.
     assert [line for line in validate(tmp_path).splitlines() if "level=error" in line] == []
     (tmp_path / "manifests" / "inference.gaudi.dev_gaudiinferences.yaml").unlink()
     assert "not found in bundle" in validate(tmp_path)
@@ -227,7 +230,7 @@ def test_operator_bundle_passes_the_olm_validator(files: Path, tmp_path: Path) -
 def install_objects(version: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the objects that OLM's catalog creates for a ClusterServiceVersion: account, roles, bindings, version.
 
-    The names differ from the name of the version, because OLM creates a role with the version's name.
+    The names of the roles differ from the name of the version, because OLM itself creates a role with that name.
     """
     name, install = version["metadata"]["name"], version["spec"]["install"]["spec"]
     version["metadata"]["namespace"] = OPERATOR_NAMESPACE
@@ -252,7 +255,7 @@ def install_objects(version: dict[str, Any]) -> list[dict[str, Any]]:
 def olm(machine: Machine, model: Resource) -> str:
     """The namespace of a global OperatorGroup.
 
-    Helm's release was uninstalled, and the definition and the model were kept.
+    First, the fixture uninstalls the Helm release. The definition and the model remain.
     """
     machine.run(f"helm uninstall gaudi-operator --namespace {OPERATOR_NAMESPACE} --wait")
     listed = ["list", "-m", "-f", "{{.Dir}}", "github.com/operator-framework/operator-lifecycle-manager"]
@@ -267,7 +270,10 @@ def olm(machine: Machine, model: Resource) -> str:
 
 
 def test_olm_installs_the_version_of_the_bundle(machine: Machine, model: Resource, olm: str, tmp_path: Path) -> None:
-    """Run the operator of the bundle with OLM's installer. The operator adopts the served model."""
+    """Install the operator of the bundle with OLM's installer.
+
+    The new operator adopts the model that is being served.
+    """
     unpack_bundle(machine.folder, tmp_path)
     file = tmp_path / "manifests" / "gaudi-operator.clusterserviceversion.yaml"
     objects = install_objects(yaml.safe_load(file.read_text()))
@@ -288,7 +294,7 @@ def assert_operator_works(model: Resource, limit: int) -> None:
 
 
 def test_kubectl_manifest_adopts_the_served_model(machine: Machine, model: Resource, olm: str) -> None:
-    """Install an operator with kubectl. The operator adopts the kept definition and the served model."""
+    """Install an operator with kubectl. The operator adopts the kept definition and the model that is being served."""
     text = OVERLAY.replace("../gaudi-inference-operator/deploy", "operator.yaml")
     (machine.folder / "kustomization.yaml").write_text(text.replace("registry.example.com/ai/", "localhost/"))
     machine.run("kubectl apply -k .")

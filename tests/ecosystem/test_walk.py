@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(2400)  # the first build of the images download
 
 @pytest.fixture
 def empty() -> Iterator[Installed]:
-    """A cluster with a Prometheus, the images on its node, and no operator."""
+    """A cluster with a Prometheus and our images on its node, but without an operator."""
     name = cluster_name("walk")
     installed = Installed(install.with_images(name))
     installed.cluster.folder_image(install.checkpoint(), install.MODEL_IMAGE)

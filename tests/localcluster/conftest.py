@@ -28,7 +28,7 @@ def accepts(address: str) -> bool:
 
 @pytest.fixture(scope="session")
 def pod(node: Node) -> Iterator[str]:
-    """A pod that serves its own name over HTTP behind the Service `front`."""
+    """A pod that serves its name over HTTP behind the Service `front`."""
     node.kubectl("apply", "-f", str(Path(__file__).with_name("web.yaml")))
     node.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=30s")
     address = node.kubectl("get", "service", "front", "-o", "jsonpath={.spec.clusterIP}")

@@ -1,4 +1,4 @@
-"""Existing clusters and clusters of kind. The node of these tests is used as such a cluster."""
+"""Existing clusters and clusters of kind. The tests use their own node as such a cluster."""
 
 import json
 import os
@@ -44,14 +44,17 @@ def test_removal_of_a_missing_cluster_creates_no_folder(monkeypatch: pytest.Monk
     assert not (cache_dir() / "run" / "never-started").exists()
 
 
-# Each test process uses its own cluster name, because the processes share the cache, which has one kubectl
+# Use a separate cluster name for each test process. The processes share the cache, and the cache has one kubectl
 # configuration per cluster name.
 THERE = f"there-{os.getpid()}"
 
 
 @pytest.fixture
 def calls(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Programs named kind, docker and podman that record their calls. The node is used as the cluster of kind."""
+    """Programs named kind, docker and podman that record their calls.
+
+    The node of the tests acts as the cluster of kind.
+    """
     calls = tmp_path / "calls"
     for name in ("kind", "docker", "podman"):
         program = tmp_path / name

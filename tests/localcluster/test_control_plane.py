@@ -1,6 +1,6 @@
 """A control plane in its own network namespace.
 
-Each test is a process, because a process cannot leave the namespace.
+Each test runs in a separate process, because a process cannot leave the namespace.
 """
 
 import os
@@ -38,7 +38,7 @@ def run(run_dir: Path, body: str) -> str:
 
 
 def processes_of(run_dir: Path) -> list[int]:
-    """Return the processes whose command line contains the run folder."""
+    """Return the PIDs of the processes whose command line contains the run folder."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and int(folder.name) != os.getpid():
@@ -134,7 +134,10 @@ def test_control_plane_leaves_the_network_of_the_machine_unchanged(tmp_path: Pat
 
 
 def network() -> list[str]:
-    """Return addresses and routes of the machine, except those of nodes, which may start and stop during this test."""
+    """Return the addresses and routes of the machine.
+
+    Entries of nodes are omitted, because concurrent tests change them.
+    """
     nodes = [Addresses(slot).link for slot in range(SLOTS)]
     lines = [*ip("-oneline", "address").splitlines(), *ip("route").splitlines()]
     return [line for line in lines if not any(link in line for link in nodes)]

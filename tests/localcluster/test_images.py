@@ -10,7 +10,7 @@ from localcluster import Node
 from localcluster.images.images import build_image, export_image
 from localcluster.sandbox.processes import wait_until
 
-# The timeout is long, because with an empty cache the build downloads the base image and the Python packages.
+# Use a long timeout. With an empty cache, the build downloads the base image and the Python packages.
 pytestmark = pytest.mark.timeout(900)
 OF_THE_MACHINE = ("etc/apt/sources.list", "etc/hostname", "etc/hosts", "etc/pip.conf", "etc/resolv.conf")
 TAG = "localhost/gaudi-operator:dev"
@@ -42,7 +42,8 @@ def test_image_contains_no_files_of_the_build_machine(layout: Path) -> None:
             files |= {member.name.removeprefix("./"): member.size for member in content}
     assert "etc/debian_version" in files
     assert [name for name in files if name.startswith(("mnt/", "media/"))] == []
-    # The builder mounts files over some of these paths, and leaves empty mount points in the image.
+    # The builder mounts files over some of these paths and leaves empty files in the image. Only files with content are
+    # errors.
     assert [name for name in OF_THE_MACHINE if files.get(name)] == []
 
 

@@ -1,4 +1,4 @@
-"""The removal of a node, after which no trace of the node remains, however the node ends."""
+"""The removal of a node. However the node ends, no trace of the node remains on the machine."""
 
 import os
 import signal
@@ -113,8 +113,8 @@ def test_up_after_a_crash_starts_a_new_node(name: str) -> None:
 
 @pytest.mark.parametrize("interruption", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_up_leaves_no_process_mount_or_link(name: str, interruption: signal.Signals) -> None:
-    # Restore the handler of SIGINT. If the tests run in the background of a shell, they ignore SIGINT, and child
-    # processes inherit this.
+    # Restore the default handler of SIGINT. A shell starts background jobs with SIGINT ignored, and child processes
+    # inherit this setting.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     run_dir = cache_dir() / "run" / name
     with subprocess.Popen(

@@ -58,7 +58,10 @@ def dns_process(node: Node) -> int:
 
 
 def test_request_waits_for_unready_dns_instead_of_failing(node: Node, pod: str) -> None:
-    """On a busy machine, cluster DNS misses readiness probes. No other replica could answer."""
+    """On a busy machine, cluster DNS misses readiness probes.
+
+    It must still answer, because there is no other replica.
+    """
     unready = ("get", "pod", *CLUSTER_DNS, "-o", "jsonpath={..status.conditions[?(@.type=='Ready')].status}")
     kubectl = [str(build.kubernetes() / "kubectl"), "--kubeconfig", str(node.kubeconfig)]
     asking = [*kubectl, "exec", pod, "--", "wget", "-q", "-O-", "http://front/index.html"]

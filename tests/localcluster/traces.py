@@ -19,8 +19,8 @@ from localcluster.sandbox.processes import Identity
 class Traces:
     """The link, routes, cgroups and mounts of one node, and the machine's iptables.
 
-    Links and routes contain the kernel's number of the link, and cgroups their inode. So a later node with the same
-    addresses, which a concurrent test may start in the freed slot, has other traces.
+    Links and routes contain the kernel's number of the link, and cgroups contain their inode. Therefore, a later node
+    with the same addresses has other traces. A concurrent test may start such a node in the freed slot.
     """
 
     links: frozenset[str]
@@ -30,7 +30,7 @@ class Traces:
     iptables: str
 
     def still_in(self, later: Self) -> frozenset[str]:
-        """Return the links, routes and cgroups that `later` still has."""
+        """Return the links, routes and cgroups that `later` also contains."""
         return (self.links & later.links) | (self.routes & later.routes) | (self.cgroups & later.cgroups)
 
 
@@ -51,7 +51,8 @@ def traces(run_dir: Path, addresses: Addresses) -> Traces:
 
 
 def _cgroups(name: str) -> Iterator[str]:
-    # Unlike glob(), os.walk() ignores folders that concurrent tests remove meanwhile.
+    # Use os.walk() instead of glob(), because os.walk() ignores folders that a concurrent test deletes during the
+    # search.
     for parent, names, _ in os.walk("/sys/fs/cgroup"):
         if name in names:
             with suppress(FileNotFoundError):

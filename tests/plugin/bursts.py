@@ -1,6 +1,6 @@
-"""Bursts of requests of mixed lengths to a server with the default plan of a card.
+"""Bursts of requests with mixed lengths to a server with the default plan for cards.
 
-The executed shapes are recorded from the tensors. The simulated card counts them as well.
+The test records the executed shapes from the tensors. The simulated card counts the executed shapes too.
 """
 
 from pathlib import Path
@@ -31,7 +31,7 @@ def rendered_config(checkpoint: Path, engine: dict[str, Any], **fields: Any) -> 
                 "maxModelLen": LENGTH,
             },
             "accelerator": {"generation": "gaudi3"},
-            # The emulated card has memory for 8 sequences.
+            # The memory of the emulated card is enough for 8 sequences.
             "engine": {"maxNumSeqs": 8, "settings": {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}, **engine},
             **fields,
         }
@@ -42,7 +42,7 @@ def rendered_config(checkpoint: Path, engine: dict[str, Any], **fields: Any) -> 
 
 
 def make_bursts(random: Random) -> list[list[list[int]]]:
-    """Return bursts of prompts of mixed lengths. All prompts of every second burst share a prefix."""
+    """Return bursts of prompts with mixed lengths. In every second burst, all prompts share a prefix."""
     found: list[list[list[int]]] = []
     left = REQUESTS
     while left:
@@ -80,7 +80,7 @@ async def serve_bursts(run: Run) -> Facts:
 
 
 def padding(served: ServingHistogram, phase: BucketPhase) -> float:
-    """Return the compute of the executed batches divided by the compute of the requested batches."""
+    """Return the compute of the executed shapes divided by the compute of the requested shapes."""
     cost = typical_cost(BLOCK_SIZE)
     ran = sum(each.batches * cost(met, bucket) for (met, bucket), each in served.tallies.items() if met is phase)
     return ran / sum(batches * cost(phase, shape) for shape, batches in served.traffic().shapes_of(phase).items())

@@ -1,4 +1,4 @@
-"""The engine configurations that run on the plugin's own code."""
+"""The engine configurations that the tests run on the plugin's own code."""
 
 import os
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ TRAFFIC = "prompt 1 90 0 5\nprompt 1 300 0 3\nprompt 1 500 2 1\nprompt 1 100 3 1
 
 @dataclass(frozen=True)
 class Case:
-    """One configuration."""
+    """One configuration of the engine."""
 
     strategy: Strategy
     prefix_caching: bool
@@ -44,7 +44,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """The name of the test run."""
+        """The name of the case in test IDs."""
         caching = "prefix-caching" if self.prefix_caching else "no-prefix-caching"
         blocks = "contiguous" if self.contiguous else "scattered"
         return f"{self.strategy}-{caching}-{blocks}-{self.family}-{self.mode}"
@@ -68,7 +68,7 @@ QUICK = (
 
 
 def in_matrix(default: T, *others: T) -> tuple[T, ...]:
-    """Return the cases for `make test`, and more cases for `make plugin`. Each start takes most of a minute."""
+    """Return one case for `make test`, and all cases for `make plugin`. Each start takes most of a minute."""
     return (default, *others) if os.environ.get("PLUGIN_MATRIX") else (default,)
 
 
@@ -90,7 +90,7 @@ def case_config(case: Case, checkpoint: Path, pieces: bool = True) -> RuntimeCon
         limits=Limits(
             max_model_len=1024,
             max_num_seqs=4,
-            # PaddingAware requires at least 1024 tokens, because the plugin may slice attention with this strategy.
+            # With PaddingAware, the plugin may slice attention. PaddingAware therefore requires at least 1024 tokens.
             max_num_batched_tokens=1024 if case.strategy is Strategy.PADDING_AWARE else 512,
             block_size=128,
             prefix_caching=case.prefix_caching,

@@ -12,7 +12,7 @@ from tests.plugin.engine import TIME_LIMIT, call_in_fork, import_all
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Remove the time limit of tests, because the first test of a run waits for the start of the engine."""
+    """Extend the time limit of tests, because the first test of a run waits for the start of the engine."""
     if not item.get_closest_marker("timeout"):
         item.add_marker(pytest.mark.timeout(TIME_LIMIT + 60))
 

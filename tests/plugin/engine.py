@@ -1,7 +1,7 @@
 """Our engine with the plugin's own code and a simulated card in one process.
 
-Each run is a forked process, because vLLM and the plugin read their settings only once. Their import takes half a
-minute, so all runs share one import.
+Each run has a forked process, because vLLM and the plugin read their settings only once. The import of vLLM and the
+plugin takes half a minute, so all runs share one import.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ SAMPLED: Counter[int] = Counter()
 
 
 class AsyncWrapper:
-    """Wraps vLLM's synchronous engine, whose core and worker run in this process, in the interface of AsyncLLM."""
+    """A wrapper that gives vLLM's synchronous engine the interface of AsyncLLM. The engine runs in this process."""
 
     errored = False
 
@@ -56,7 +56,7 @@ class AsyncWrapper:
 
 
 class InProcessEngine(VllmEngine):
-    """Starts vLLM on the thread of the event loop, on which the simulated card is registered."""
+    """Starts vLLM on the thread of the event loop, because the simulated card is registered on this thread."""
 
     def _launch(self, build: Any, progress: Any, meeting: Any, rank: int, look: Any) -> tuple[Any, Any]:
         parsed = parse_arguments(self._arguments)
@@ -86,7 +86,7 @@ class MultiprocessEngine(VllmEngine):
 
 
 class Run:
-    """One start of a configuration, and the requests that the engine serves afterwards."""
+    """One start of the engine with a configuration, and the requests that the engine serves afterwards."""
 
     def __init__(self, config: RuntimeConfig) -> None:
         self.config = config
@@ -113,7 +113,7 @@ class Run:
         return self.board.report()
 
     def ranks(self) -> list[Facts]:
-        """Return, for each rank, the shapes that have run and the objects that the rank holds now."""
+        """Return the facts of each rank, such as the shapes that have run and the current buckets."""
         found: list[Facts] = self.llm.collective_rpc(collect_rank_facts)
         return found
 
@@ -177,7 +177,7 @@ class Run:
 
 
 def collect_rank_facts(wrapper: Any) -> Facts:
-    """Return the facts of this rank. vLLM calls this function in the worker's process, with a wrapper of the worker."""
+    """Return the facts of this rank. vLLM calls this function in the worker's process with a wrapper of the worker."""
     from habana_frameworks.torch.hpu import graphs, metrics
     from torch._dynamo.utils import counters
 
@@ -197,7 +197,7 @@ def collect_rank_facts(wrapper: Any) -> Facts:
 
 
 def with_full_card(forward: Callable[[], Any]) -> Any:
-    """Run a forward while the card is full. Raises the bridge's own error, at the latest after the forward."""
+    """Run a forward while the card is full. Raises the bridge's own error during or immediately after the forward."""
     from habana_frameworks.torch.memory import MEMORY
 
     total, MEMORY.total = MEMORY.total, MEMORY.used
@@ -215,7 +215,7 @@ def shape_name(phase: str, sizes: Sequence[int]) -> str:
 
 
 def import_all() -> None:
-    """Import vLLM and the plugin, once before the fork of the first run."""
+    """Import vLLM and the plugin once, before the first run is forked."""
     with warnings.catch_warnings(action="ignore"):  # warnings of third parties
         for module in (
             "vllm.engine.arg_utils",
@@ -227,7 +227,10 @@ def import_all() -> None:
 
 
 def run_in_fork(work: Callable[[Run], Any], config: RuntimeConfig, folder: Path) -> Facts:
-    """Return the facts that the coroutine `work` collects about a run. Raises AssertionError like `call_in_fork`."""
+    """Return the facts that `work` collects about a run in a forked process.
+
+    Raises AssertionError like `call_in_fork`.
+    """
 
     def run_engine() -> Facts:
         set_environment(config)
@@ -254,10 +257,10 @@ TIME_LIMIT = 900.0
 
 
 def call_in_fork(work: Callable[[], Any], folder: Path, seconds: float = TIME_LIMIT) -> Any:
-    """Return the result of `work`, as plain data, from a forked process.
+    """Run `work` in a forked process and return its result as plain data.
 
-    Raises AssertionError with the log if `work` fails. This process must not run torch operations, because a fork does
-    not copy torch's threads.
+    Raises AssertionError with the log if `work` fails. The parent process must not run torch operations, because a fork
+    does not copy torch's threads.
     """
     answer, log = folder / "answer.json", folder / "log.txt"
     answer.unlink(missing_ok=True)

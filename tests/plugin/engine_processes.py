@@ -1,4 +1,4 @@
-"""Runs with vLLM's AsyncLLM, whose engine cores are separate processes as in production."""
+"""Runs with vLLM's AsyncLLM. Its engine cores are separate processes, as in production."""
 
 import asyncio
 import os
@@ -13,15 +13,17 @@ from gaudi_runtime.traffic.serving_histogram import ServingHistogram
 from tests.plugin.engine import Facts, Run, collect_rank_facts, run_in_fork, shape_name
 
 SETTINGS = {
-    # With the method `spawn`, vLLM would start new interpreters, each of which would import all modules again.
+    # `fork` saves time. With `spawn`, vLLM would start new interpreters, and each interpreter would import all modules
+    # again.
     "VLLM_WORKER_MULTIPROC_METHOD": "fork",
-    # The tests send functions to vLLM's workers, and vLLM allows this only with insecure serialization.
+    # The tests send functions to vLLM's workers. vLLM accepts functions only if this setting allows insecure
+    # serialization.
     "VLLM_ALLOW_INSECURE_SERIALIZATION": "1",
 }
 
 
 def run_with_engine_processes(work: Callable[[Run], Any], config: RuntimeConfig, folder: Path) -> Facts:
-    """Return the facts that the coroutine `work` collects about a run whose engine cores are separate processes."""
+    """Run `work` with engine cores in separate processes, and return the facts that `work` collects."""
 
     async def with_separate_processes(run: Run) -> Any:
         run.separate_processes = True
@@ -41,7 +43,7 @@ async def rank_facts_by_core(run: Run) -> list[Facts]:
 
 
 async def answer_on_core(run: Run, number: int, prompt: Sequence[int], tokens: int, core: int) -> list[int]:
-    """Return the greedy answer of this engine core. Each request of a run needs a different `number`."""
+    """Return the greedy answer of the engine core `core`. Each request of a run needs a unique `number`."""
     from vllm.inputs import TokensPrompt
     from vllm.sampling_params import SamplingParams
 
@@ -54,7 +56,7 @@ async def answer_on_core(run: Run, number: int, prompt: Sequence[int], tokens: i
 
 
 async def count_batches(run: Run) -> dict[str, int]:
-    """Return the number of batches by executed shape, after the engine's watch has counted all served batches."""
+    """Wait until the engine has counted all served batches, and return the counts by executed shape."""
     served = sum((Counter(rank["served"]) for rank in await rank_facts_by_core(run)), Counter[str]())
     counters, taken = run.engine.counters, asyncio.Event()
 

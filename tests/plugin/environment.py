@@ -1,9 +1,9 @@
-"""The environment of these tests: the plugin's source, and an interpreter with the packages of its release.
+"""The environment of these tests: the plugin's source, and an interpreter with the packages of the plugin's release.
 
     python -m tests.plugin.environment
 
-creates both once in the cache folder. It prints shell commands that set the variables. If the source is not available,
-the commands end the shell.
+The command creates the source folder and the interpreter once, in the cache folder. It prints shell commands that set
+the variables. If the source is not available, the shell commands end the shell.
 """
 
 import hashlib
@@ -30,7 +30,8 @@ class NoSource(Exception):
 def source() -> Path:
     """Return the folder with the plugin's package.
 
-    It is PLUGIN_SRC, ../shared/plugin, or a clone of the public repository. Raises NoSource.
+    The folder is PLUGIN_SRC, ../shared/plugin, or a clone of the public repository. Raises NoSource if none is
+    available.
     """
     if given := os.environ.get("PLUGIN_SRC"):
         return _checked(Path(given))
@@ -79,8 +80,8 @@ def interpreter() -> Path:
 def _install(found: Path) -> None:
     print("Making the environment of the plugin's release (3 GB, once)", file=sys.stderr)  # noqa: T201
     uv = str(Path(sys.executable).with_name("uv"))
-    # Install under a temporary name and rename at the end, so that the final folder is always complete. The scripts of
-    # an environment break when it is moved, but these tests use only its interpreter.
+    # Install into a folder with a temporary name, and rename the folder at the end. The final folder is then always
+    # complete. The rename breaks the scripts of the environment, but these tests use only the interpreter.
     made = Path(f"{found}.{os.getpid()}")
     try:
         subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(made)], check=True)
@@ -97,7 +98,11 @@ def path() -> str:
 
 
 def main(environment: Mapping[str, str] = os.environ) -> None:
-    """Print shell commands. Without the plugin's source, the commands end the shell, or fail in CI, with the reason."""
+    """Print shell commands that set the environment variables.
+
+    Without the plugin's source, this program fails in CI. Elsewhere, it prints the reason and commands that end the
+    shell.
+    """
     try:
         found = path()  # Find the source first: without it no environment is needed.
         print(f"export PLUGIN_PYTHON={interpreter()} PYTHONPATH={found}")  # noqa: T201 - the answer
@@ -109,7 +114,7 @@ def main(environment: Mapping[str, str] = os.environ) -> None:
 
 
 def skip_message(error: NoSource) -> str:
-    """Return the message that is shown outside of CI."""
+    """Return the message that explains skipped tests outside of CI."""
     return f"The tests on the plugin's own code are left out. {error}"
 
 

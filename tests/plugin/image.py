@@ -14,8 +14,8 @@ BASE, TAG = f"localhost/played-card:{RELEASE}", "localhost/gaudi-runtime-hpu:pla
 def make_available(cluster: Cluster) -> None:
     """Make the image TAG available to pods. Raises NoSource if the plugin's source is not available.
 
-    The image is built if the node is ours. Other nodes must already have the image, as tests/plugin/Dockerfile
-    describes.
+    For our own node, this function builds the image. Other nodes must already have the image, as
+    tests/plugin/Dockerfile describes.
     """
     if isinstance(cluster, Node):
         build()
@@ -23,15 +23,16 @@ def make_available(cluster: Cluster) -> None:
 
 
 def build() -> None:
-    """Build the image as TAG. Raises NoSource if the plugin's source is not available."""
+    """Build the image with the tag TAG. Raises NoSource if the plugin's source is not available."""
     recipe = images.Recipe(Path(__file__).with_name("Dockerfile"), {"plugin": source(), "card": CARD})
     images.build_image("played-card", BASE, recipe=recipe)
-    # Pass the image id instead of a tag, so that a changed base image results in a new image.
+    # Pass the ID of the base image instead of a tag. When the base image changes, the ID changes too, and this image is
+    # built again.
     images.build_image("runtime-hpu", TAG, {"HPU_BASE_IMAGE": images.built()[BASE]})
 
 
 def main() -> None:
-    """Build the image before its tests, or print why it cannot be built."""
+    """Build the image before the tests run, or print why the image cannot be built."""
     try:
         build()
     except NoSource as error:

@@ -1,4 +1,4 @@
-"""A standard run of the plugin: a start, a fixed set of requests, and the counts."""
+"""A standard run of the plugin: the start, a fixed set of requests, and the counts."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,10 @@ TOKENS = 20
 
 
 async def start_and_serve(run: Run) -> Facts:
-    """Return the report and plan of the start, what each rank held and ran `before` and `after`, answers and counts."""
+    """Start the engine and send the requests.
+
+    Return the report, the plan, the answers, and rank facts before and after.
+    """
     report = await run.start()
     plan = make_plan(run.config.bucketing, run.config.limits, report.memory.kv_blocks if report.memory else 0)
     before = run.ranks()
@@ -33,19 +36,19 @@ async def start_and_serve(run: Run) -> Facts:
 
 
 def planned_shapes(facts: Facts) -> list[str]:
-    """Return the buckets of the printed plan."""
+    """Return the shape names of all planned buckets."""
     return [shape_name(phase, bucket) for phase, buckets in facts["plan"].items() for bucket in buckets]
 
 
 def skipped_shapes(facts: Facts) -> dict[str, str]:
-    """Return the buckets without a graph, with the reasons in the report."""
+    """Return the buckets without a graph, and the report's reason for each bucket."""
     return {shape_name(each["phase"], each["bucket"]): each["reason"] for each in facts["report"]["skipped"]}
 
 
 def largest_logit_gap(checkpoint: Path, answers: list[tuple[list[int], list[int]]]) -> float:
     """Return the largest difference in logits between the best token and the chosen token.
 
-    transformers computes the logits in bfloat16, which is the card's precision.
+    transformers computes the logits in bfloat16, the precision of the card.
     """
     import torch
     from transformers import AutoModelForCausalLM

@@ -1,4 +1,4 @@
-"""A LoRA adapter and its model with the plugin's LoRA layers. Every batch replays a graph of warm-up."""
+"""A LoRA adapter and its model with the plugin's LoRA layers. Every batch replays a graph that warm-up captured."""
 
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ async def serve_both(adapter: str, run: Run) -> Facts:
 
 
 def merge_adapter(checkpoint: Path, adapter: Path, folder: Path) -> str:
-    """Return a checkpoint with the adapter merged into its weights."""
+    """Write a checkpoint with the adapter merged into the weights, and return its path."""
     import torch
     from safetensors.torch import load_file
     from transformers import AutoModelForCausalLM

@@ -1,4 +1,4 @@
-"""The attention bias that the plugin creates for a bucket, and the cases in which it computes attention in slices."""
+"""The attention bias that the plugin creates for a bucket, and the cases in which the plugin slices attention."""
 
 import os
 from functools import partial
@@ -27,13 +27,13 @@ def base(checkpoints: dict[str, Path]) -> RuntimeConfig:
 
 
 def bias_of(bucket: Bucket, dtype: str = "bfloat16") -> list[int] | None:
-    """Return the shape of the plugin's bias for a bucket and the bytes of an element, or None if there is no bias."""
+    """Return the shape of the plugin's bias for a bucket and the bytes per element, or None if there is no bias."""
     import torch
     from vllm_gaudi.v1.attention.backends.hpu_attn import HPUAttentionMetadataV1
     from vllm_gaudi.v1.worker.hpu_model_runner import HPUAttentionMetadataProcessor, trim_attn_metadata
 
     batch, query, context = bucket
-    # Tensors on the meta device have a shape but take no memory.
+    # Use the meta device. Tensors on the meta device have a shape but take no memory.
     blocks = torch.zeros(batch * context, dtype=torch.int32, device="meta") if context else None
     lengths = torch.zeros(batch, dtype=torch.int32, device="meta")
     metadata = trim_attn_metadata(
@@ -69,7 +69,7 @@ def test_plugin_makes_no_bias_without_context(tmp_path: Path) -> None:
 
 
 def slicing_threshold(config: RuntimeConfig) -> int | None:
-    """Return the number of tokens from which the plugin slices under the environment of this configuration."""
+    """Return the number of tokens from which the plugin slices attention with this configuration."""
     import vllm_gaudi.extension.environment as environment
     import vllm_gaudi.extension.runtime as runtime
     from vllm_gaudi.extension.bucketing.common import HPUBucketingManager
@@ -119,7 +119,7 @@ def test_slicing_threshold_equals_that_of_the_plugin(
 
 
 def is_sliced(batch: int, query: int, tokens: int) -> bool:
-    """Return True if the plugin's module computes such a batch in slices, with a threshold of 8192 tokens."""
+    """Return True if the plugin's module computes this batch in slices when the threshold is 8192 tokens."""
     import torch
     from vllm_gaudi.extension.utils import ModuleFusedSDPA
 
@@ -149,7 +149,7 @@ def test_plugin_slices_buckets_whose_plane_is_not_counted(bucket: Bucket, tmp_pa
 
 
 def is_causal_with_neural_compressor() -> bool:
-    """Return True if attention is still causal when the plugin calls its module. Slices require causal attention."""
+    """Return True if the plugin passes causal attention to its module. Slices require causal attention."""
     import torch
     from vllm_gaudi.extension import ops
 

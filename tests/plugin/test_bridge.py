@@ -1,4 +1,4 @@
-"""The difference between Dynamo's graphs and the card's recipes: sizes for which the bridge compiles, without vLLM."""
+"""The graphs of Dynamo and the recipes of the card: sizes for which the bridge compiles a recipe, without vLLM."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ WARM, COLD = ((1, 128), (1, 256), (2, 128), (2, 256), (4, 384)), ((8, 512), (16,
 
 
 def count_compilations() -> list[tuple[int, int]]:
-    """Return the numbers of Dynamo graphs and of recipes with the model's weights, after warm and after cold sizes."""
+    """Return the numbers of Dynamo graphs and of recipes with weights: after warm sizes, and then after cold sizes."""
     import habana_frameworks.torch
     import torch
     from habana_frameworks.torch.hpu import metrics

@@ -1,6 +1,6 @@
-"""Shapes that warm-up did not run, on the plugin's code in both execution modes: how they are counted and refused.
+"""Shapes that warm-up did not run, on the plugin's code in both modes. The runtime counts or refuses such shapes.
 
-Each mode starts once. Requests are sent one at a time, so that the counts of each request are known.
+Each mode is started once. The tests send requests one at a time, so that the counts of each request are known.
 """
 
 import re
@@ -38,8 +38,8 @@ async def send_cold_shapes(run: Run) -> Facts:
         "helper": await measure_requests(run, [WARM], 2, **HELPER),
         "size": await measure_requests(run, [SIZE], 4),
         "path": await measure_requests(run, [PATH], 1),
-        # The request with the other path may have made Dynamo generate code that also serves this shape, with new
-        # recipes.
+        # Repeat the request with the shape WARM. During the request with the other path, Dynamo may have generated code
+        # that also serves this shape, with new recipes.
         "again": await measure_requests(run, [WARM], 2),
     }
     await set_fail_on_cold_shapes(run, cold=True)
@@ -62,7 +62,7 @@ async def set_fail_on_cold_shapes(run: Run, *, cold: bool) -> None:
 
 
 async def measure_requests(run: Run, prompts: Sequence[Sequence[int]], tokens: int, **sampling: Any) -> Facts:
-    """Return how these requests change our counters and the bridge's counters, and the error that ended them."""
+    """Send requests. Return the changes of our counters and the bridge's counters, and the error if one occurred."""
     counters = run.engine.counters
     await run.count_batches()
     before = (
@@ -76,8 +76,8 @@ async def measure_requests(run: Run, prompts: Sequence[Sequence[int]], tokens: i
         run.answer(prompts, tokens, **sampling)
     except RuntimeError as refused:
         error = str(refused)
-        # In a pod, the engine core ends after this error. This test continues with the same core, so it removes the
-        # step that was already scheduled.
+        # In a pod, this error ends the engine core. This test continues with the same engine core, so remove the step
+        # that is already scheduled.
         run.llm.abort_request([str(number) for number in range(len(prompts))])
         run.llm.engine_core.engine_core.batch_queue.clear()
     await run.count_batches()
@@ -98,7 +98,7 @@ async def measure_requests(run: Run, prompts: Sequence[Sequence[int]], tokens: i
 
 
 def count_recipes(run: Run) -> dict[str, int]:
-    """Return the number of the bridge's recipes by kind."""
+    """Return the number of the bridge's recipes by kind of recipe."""
     found: dict[str, int] = run.ranks()[0]["recipes"]
     return found
 

@@ -1,4 +1,4 @@
-"""A resource with the defaults of a card, which serves bursts of mixed lengths. Every forward has a bucket."""
+"""Bursts of mixed lengths to a resource with the defaults for cards. Every forward has a bucket."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The plugin's own code moves blocks during serving: its defragmenter captures and compiles nothing new."""
+"""The plugin's defragmenter, which moves blocks during serving. It captures and compiles nothing new."""
 
 from collections import Counter
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""A draft model (eagle) with the plugin's own worker and warm-up, which does not warm up the draft shapes.
+"""A draft model (eagle) with the plugin's own worker. The plugin's warm-up does not run the draft shapes.
 
-We refuse draft models for this reason (docs/internals/vllm.md, Draft models). If a test fails with a new release of the
+We therefore refuse draft models (docs/internals/vllm.md, Draft models). If a test fails with a new release of the
 plugin, reconsider the refusal.
 """
 
@@ -29,7 +29,10 @@ BUCKETS = {
 
 
 def make_draft(target: Path, folder: Path) -> Path:
-    """Write an eagle checkpoint for a tiny Llama: one layer with its own weights that takes token and hidden state."""
+    """Write an eagle checkpoint for a tiny Llama.
+
+    The only layer has its own weights, and takes token and hidden state.
+    """
     import torch
     from safetensors.torch import save_file
 
@@ -56,7 +59,7 @@ def make_draft(target: Path, folder: Path) -> Path:
 
 
 def start_and_draft(target: Path, folder: Path) -> Facts:
-    """Start the plugin with its own worker. Return the shapes that its draft model runs during and after warm-up."""
+    """Start the plugin with its own worker. Return the shapes that the draft model runs during and after warm-up."""
     os.environ.update(BUCKETS, PT_HPU_LAZY_MODE="0", VLLM_CONTIGUOUS_PA="false", VLLM_ENABLE_V1_MULTIPROCESSING="0")
     from torch._dynamo.utils import counters
     from vllm.engine.arg_utils import EngineArgs

@@ -1,6 +1,6 @@
 """A start and some requests on the plugin's own code, in every strategy, execution mode and layout of the KV cache.
 
-`make test` runs five of the sixty-four combinations, and `make plugin` runs all of them.
+`make test` runs five of the sixty-four combinations, and `make plugin` runs all combinations.
 """
 
 import os
@@ -49,8 +49,8 @@ def test_every_bucket_is_captured_once(facts: Facts, case: Case) -> None:
 
 
 def test_kv_cache_is_limited_to_blocks_that_sequences_can_fill(facts: Facts, case: Case) -> None:
-    # 4 sequences of 1024 tokens fill 32 blocks of 128 tokens, and vLLM reserves one more block. With contiguous
-    # attention, the plugin disables prefix caching.
+    # A sequence has at most 1024 tokens, so 4 sequences fill 32 blocks of 128 tokens. vLLM reserves one more block.
+    # With contiguous attention, the plugin disables prefix caching.
     blocks = facts["report"]["memory"]["kv_blocks"]
     assert blocks > 33 if case.prefix_caching and not case.contiguous else blocks == 33
 
@@ -62,8 +62,8 @@ def test_sampler_and_defragmenter_are_warmed_up(facts: Facts) -> None:
 
 def test_serving_captures_and_compiles_no_planned_bucket(facts: Facts, case: Case) -> None:
     cold = set(facts["cold"])
-    # Ignore the skipped shapes: these pieces of split prompts exceed the plugin's token limit for graphs, which the
-    # test sets.
+    # Ignore the skipped shapes. These pieces of split prompts exceed the token limit for graphs that this test sets in
+    # the plugin.
     cold -= set(skipped_shapes(facts))
     (before,), (after,) = facts["before"], facts["after"]
     assert (after["captures"], cold) == (before["captures"], set())
@@ -72,7 +72,7 @@ def test_serving_captures_and_compiles_no_planned_bucket(facts: Facts, case: Cas
 
 
 def test_prompts_are_split_without_prefix_caching(facts: Facts, case: Case) -> None:
-    """Check the assumption of the test above, which also covers pieces of split prompts."""
+    """Check that pieces of split prompts occur, because the test above must cover them."""
     pieces = [each for each in facts["counted"] if each.startswith("prompt") and not each.endswith("x0")]
     assert pieces or case.prefix_caching or case.strategy is Strategy.PADDING_AWARE
 

@@ -1,6 +1,6 @@
-"""Strategy Optimal without traffic: it has fewer graphs than Exponential, and no request has a cold shape.
+"""Strategy Optimal without traffic. It has fewer graphs than Exponential, and no request has a cold shape.
 
-`pytest -s` prints the duration of warm-up and the padding, both measured on the simulated card.
+`pytest -s` prints the duration of warm-up and the padding. Both values are measured on the simulated card.
 """
 
 import os
@@ -31,7 +31,7 @@ def facts(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 def test_requests_run_no_cold_shape(facts: dict[Strategy, Facts], strategy: Strategy) -> None:
     found = facts[strategy]
     assert found["answered"] == REQUESTS
-    # The four counts are independent: recorded tensors, our counters, Dynamo, and the emulated card.
+    # The four counts have independent sources: recorded tensors, our counters, Dynamo, and the emulated card.
     assert (found["unwarmed"], found["cold"], found["compiled"], found["recipes"]) == ([], 0, 0, 0)
     assert found["forwards"] == found["counted"] > REQUESTS
 

@@ -33,8 +33,8 @@ def guided_config(checkpoint: Path) -> RuntimeConfig:
         **config.engine.settings,
         "--enable-auto-tool-choice": "true",
         "--tool-call-parser": "hermes",
-        # Forbid white space between the parts of an answer. Otherwise this model, which has random weights, fills its
-        # answers with white space.
+        # Forbid white space between the parts of a structured answer. The model has random weights and would otherwise
+        # fill its answers with white space.
         "--structured-outputs-config": json.dumps({"backend": "xgrammar", "disable_any_whitespace": True}),
     }
     return config.model_copy(update={"engine": config.engine.model_copy(update={"settings": settings})})
@@ -47,7 +47,7 @@ async def start_and_send(run: Run) -> Facts:
         run.engine.application() as app,
         httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://runtime", timeout=300) as client,
     ):
-        # Send the requests one by one, then three at a time, then all at the same time, so that the sampler runs with
+        # Send the requests one by one, then three at a time, then all at the same time. The sampler then runs with
         # every batch size.
         answers = [await send_request(client, each) for each in ASKED]
         for several in (ASKED[:3], ASKED):

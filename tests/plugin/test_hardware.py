@@ -1,4 +1,7 @@
-"""`gaudi-runtime hardware-report` on the plugin's own code: its names, and a complete run in `make plugin`."""
+"""`gaudi-runtime hardware-report` on the plugin's own code.
+
+The plugin must contain every name that we use. `make plugin` also makes a complete report.
+"""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The names that the plugin imports from vLLM must exist in the matching release. Files are parsed, not imported."""
+"""The names that the plugin imports from vLLM. The matching release must define each name. Files are only parsed."""
 
 import ast
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ Name = tuple[str, str]
 
 
 def imported_names(tree: ast.AST) -> Iterator[Name]:
-    """Return every `from vllm... import name`, except imports whose failure the code handles."""
+    """Yield each `from vllm... import name`, except imports for type checking and imports whose failure is handled."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Try) and any("ImportError" in ast.unparse(each) for each in node.handlers):
             continue
@@ -28,7 +28,7 @@ def imported_names(tree: ast.AST) -> Iterator[Name]:
 
 
 def defined_names(file: Path) -> set[str]:
-    """Return the names that a module defines at top level, including names that are defined under conditions."""
+    """Return the names that a module defines at top level, including names inside conditions."""
     found: set[str] = set()
     nodes: list[ast.AST] = list(ast.parse(file.read_text(encoding="utf-8")).body)
     while nodes:

@@ -1,4 +1,4 @@
-"""A card with too little memory: the start succeeds, the report lists skipped buckets, and every answer is correct."""
+"""A card with too little memory. The start succeeds, the report lists skipped buckets, and every answer is correct."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,7 @@ SHAPE = "decode 2x1x16"
 
 @dataclass(frozen=True)
 class LowMemory:
-    """The cause of low memory: a warm-up forward at which the card is full, or a small share of the card."""
+    """The cause of low memory: a card that becomes full at one forward of warm-up, or a small share of the card."""
 
     full_at: tuple[str, int] | None = None
     graph_memory_share: float = 0.1
@@ -25,8 +25,8 @@ class LowMemory:
 CASES = {
     "compiling": LowMemory(full_at=(SHAPE, 1)),
     "capturing": LowMemory(full_at=(SHAPE, 2)),
-    # The KV cache takes only the memory that sequences can fill, and graphs can use the rest. Graphs are therefore
-    # skipped only if the usable memory is barely larger than the KV cache.
+    # Leave barely more memory than the KV cache needs. The KV cache takes only the memory that sequences can fill. With
+    # more memory, all graphs would fit, and none would be skipped.
     "budget": LowMemory(graph_memory_share=0.002, device_memory_utilization=0.03554),
 }
 
@@ -74,6 +74,6 @@ def test_skipped_buckets_are_served_and_counted_as_cold(facts: Facts) -> None:
 
 
 def test_answers_equal_those_of_transformers(facts: Facts, checkpoints: dict[str, Path], tmp_path: Path) -> None:
-    """Compare the answers also after a failure in compile-only mode. A card still in this mode would return zeros."""
+    """Compare the answers. After a failure, a card that remained in compile-only mode would return zeros."""
     answers = list(zip(PROMPTS, facts["answers"], strict=True))
     assert call_in_fork(partial(largest_logit_gap, checkpoints["llama"], answers), tmp_path) < 0.15

@@ -1,4 +1,4 @@
-"""The plugin's own code serves requests after a warm-up that its time budget ended early, without a cold shape."""
+"""A warm-up that the time budget ends early. The plugin's own code then serves requests without a cold shape."""
 
 import os
 from pathlib import Path
@@ -36,6 +36,7 @@ def test_requests_run_no_cold_shape(facts: Facts) -> None:
     assert facts["hits"] > 0
     assert facts["cold"] == {}
     assert facts["recompiles"] == 0
-    # The recorded forwards of the model runner are independent of our own counters.
+    # This check does not depend on our counters. It compares the forward passes that the test recorded in the model
+    # runner.
     (rank,) = facts["after"]
     assert set(rank["served"]) <= set(rank["warmed"])

@@ -1,4 +1,4 @@
-"""Our plans, which equal the plans of the plugin's own planner under the variables that we render."""
+"""Our plans and the plans of the plugin's own planner. They are equal under the variables that we render."""
 
 import logging
 import os
@@ -50,7 +50,10 @@ def base(checkpoints: dict[str, Path]) -> RuntimeConfig:
 
 
 def plugin_plan(config: RuntimeConfig, blocks: int) -> dict[BucketPhase, Shapes]:
-    """Return the plugin's plan under the environment of this configuration. Errors of the plugin are raised."""
+    """Return the plugin's plan with the environment variables of this configuration.
+
+    Errors of the plugin are raised.
+    """
     import vllm_gaudi.extension.environment as environment
     import vllm_gaudi.extension.runtime as runtime
     from vllm_gaudi.extension.bucketing.common import HPUBucketingManager
@@ -75,10 +78,10 @@ def plugin_plan(config: RuntimeConfig, blocks: int) -> dict[BucketPhase, Shapes]
 
 
 def differences(config: RuntimeConfig, blocks: int) -> str | None:
-    """Return the buckets that are in only one of the two plans, or None if the plans are equal."""
+    """Return the buckets that only one of the two plans contains, or None if the plans are equal."""
     size = config.limits.block_size
-    # Do not bound the plan by the blocks of the device, because release 0.26 of the plugin does not. Later releases do,
-    # for models with plain attention.
+    # Do not limit the plan to the blocks of the device, because release 0.26 of the plugin has no such limit. Later
+    # releases limit the plans of models with plain attention.
     plan = plan_of_device(config.bucketing, config.limits, DeviceBlocks(blocks, size, size, bounded=False))
     for phase, planned in plugin_plan(config, blocks).items():
         ours = {tuple(each) for each in plan.buckets_of(phase)}
@@ -88,11 +91,11 @@ def differences(config: RuntimeConfig, blocks: int) -> str | None:
 
 
 def differing_plans(base: RuntimeConfig, strategy: Strategy, blocks: int) -> dict[str, str]:
-    """Return the differences between the plans, by limits."""
+    """Return the differences between our plans and the plugin's plans, by limits."""
     logging.disable(logging.CRITICAL)
     wrong = {}
     for limits in LIMITS:
-        # Plan with contexts, because the plugin plans contexts even without prefix caching.
+        # Plan contexts even without prefix caching, because the plugin does the same.
         contexts = limits.model_copy(update={"splits_prompts": True})
         config = base.model_copy(update={"limits": contexts, "bucketing": BucketPolicy(strategy=strategy)})
         if found := differences(config, blocks):
@@ -100,8 +103,8 @@ def differing_plans(base: RuntimeConfig, strategy: Strategy, blocks: int) -> dic
     return wrong
 
 
-# These tests run in forked processes. The plugin stores its configuration in the process, and later tests fork this
-# process again.
+# Each test runs in a forked process, because the plugin stores its configuration in its process. Later tests fork from
+# the main process and would otherwise inherit this configuration.
 @pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("strategy", RANGED)
 def test_every_plan_equals_the_plan_of_the_plugin(
@@ -111,7 +114,7 @@ def test_every_plan_equals_the_plan_of_the_plugin(
 
 
 class Difference(StrEnum):
-    """The reason why a bucket is in only one plan: the plan of a resource or the plugin's plan."""
+    """The reason why only one of two plans has a bucket: the plan of a resource or the plugin's plan."""
 
     NO_CONTEXT = "prompts have no context: none is split, and none is cached"
     TOO_MUCH_CONTEXT = "more context than the shortest query of this bucket leaves room for"
@@ -146,13 +149,13 @@ _NONE = Difference.UNEXPLAINED
 
 
 def _largest(limits: Limits, query: int, context: int) -> bool:
-    """Return True if this is the largest context that the plugin plans for this query, or for any query."""
+    """Return True if this is the plugin's largest planned context for this query, or the largest for any query."""
     least = (limits.max_model_len - query) // limits.block_size
     return context >= min(least, (limits.max_model_len - limits.max_num_batched_tokens) // limits.block_size)
 
 
 def resource_differences(base: RuntimeConfig, strategy: Strategy, blocks: int) -> dict[str, Any]:
-    """Return the kinds of differences between the plan of a resource and the plugin's, and the unexplained ones."""
+    """Return the kinds of differences between a resource's plan and the plugin's plan, and unexplained differences."""
     logging.disable(logging.CRITICAL)
     kinds, unexplained = set(), []
     for limits, splits in product(LIMITS, (True, None)):

@@ -1,4 +1,4 @@
-"""The plugin without git. The plugin runs git to find its revision."""
+"""The plugin on a machine without git. The plugin runs git to find its revision."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Speculative decoding by n-grams on the plugin's own code: every step that verifies drafts is planned and warm."""
+"""Speculative decoding by n-grams on the plugin's own code. Every step that verifies drafts is planned and warm."""
 
 import json
 from functools import partial
@@ -30,10 +30,10 @@ def draft_config(case: Case, checkpoint: Path) -> RuntimeConfig:
     speculative = {"method": "ngram", "num_speculative_tokens": DRAFTS, "prompt_lookup_max": 3, "prompt_lookup_min": 1}
     settings = {**config.engine.settings, "--speculative-config": json.dumps(speculative)}
     engine = config.engine.model_copy(update={"settings": settings})
-    # Like the operator, leave room for a whole prompt and all drafts in one step.
+    # Compute the limit as the operator does: one step has room for a whole prompt and all drafts.
     tokens = config.limits.max_model_len + config.limits.max_num_seqs * (1 + DRAFTS)
     limits = config.limits.model_copy(update={"draft_tokens": DRAFTS, "max_num_batched_tokens": tokens})
-    # Remove the traffic, because strategy Optimal accepts no traffic together with drafts.
+    # Remove the traffic, because strategy Optimal rejects traffic together with drafts.
     policy = config.bucketing.model_copy(update={"optimal": None})
     return config.model_copy(update={"engine": engine, "limits": limits, "bucketing": policy})
 
@@ -60,7 +60,7 @@ async def start_and_draft(run: Run) -> Facts:
 
 
 def plugin_plan(wrapper: Any) -> list[list[int]]:
-    """Return the plugin's plan for the same buckets without drafts."""
+    """Return the buckets with drafts that the plugin plans from the buckets without drafts."""
     manager = wrapper.worker.model_runner.bucketing_manager
     return [list(map(int, each)) for each in manager.generate_spec_decode_buckets(list(manager.seed_decode_buckets))]
 
@@ -85,7 +85,7 @@ def test_every_planned_shape_is_warmed_and_captured(facts: Facts) -> None:
     report = facts["report"]
     assert set(facts["before"]["warmed"]) <= set(planned_shapes(facts))
     captured = report["prompt"]["captured"] + report["decode"]["captured"]
-    # The plugin does not capture graphs for the longest pieces of split prompts.
+    # The plugin captures no graphs for the longest pieces of split prompts. The report lists these shapes as skipped.
     assert captured + len(report["skipped"]) == len(planned_shapes(facts))
     assert all(each["reason"] == "vLLM runs this shape without a graph" for each in report["skipped"])
 

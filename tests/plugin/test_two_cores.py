@@ -1,7 +1,7 @@
 """Data parallelism on the plugin's own code: two engine cores of vLLM, each with a card.
 
-The card of core 1 has less memory, and becomes full during the capture of one of the graphs. Every report of the
-runtime must cover both cores.
+The card of core 1 has less memory and becomes full during the capture of one graph. Every report of the runtime must
+cover both cores.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ TOKENS = 12
 
 def two_cores(checkpoint: Path) -> RuntimeConfig:
     config = case_config(DEFAULT, checkpoint, pieces=False)
-    # With this utilization, the KV cache of the smaller card is too small for all sequences at their full length.
+    # With this utilization, the KV cache of the smaller card has no room for all sequences at their full length.
     engine = config.engine.model_copy(update={"device_memory_utilization": 0.038})
     return config.model_copy(update={"parallelism": ParallelismConfig(data=2), "engine": engine})
 
@@ -57,7 +57,8 @@ async def start_and_serve(run: Run) -> Facts:
     report = await run.start()
     plan = make_plan(run.config.bucketing, run.config.limits, report.memory.kv_blocks if report.memory else 0)
     before = await rank_facts_by_core(run)
-    # The prompts of each core have at most 512 tokens together, which is the limit of a step, so no prompt is split.
+    # The prompts of each core have at most 512 tokens in total. One step has room for 512 tokens, so no prompt is
+    # split.
     requests = [
         answer_on_core(run, number, each, TOKENS, core=int(number in (1, 4))) for number, each in enumerate(PROMPTS)
     ]
@@ -74,8 +75,8 @@ async def start_and_serve(run: Run) -> Facts:
         "blocks": run.engine.load_now().total_blocks,
         "notes": run.engine.notes(),
         "stopped": await until_lost(run, after[1]["parent"], signal.SIGSTOP, hang=2),
-        # Use a timeout of 60 s. On a busy machine, vLLM notices the death of a process only after some seconds, and
-        # this must not count as a hang.
+        # Use a timeout of 60 s. On a busy machine, vLLM notices the death of a process only after some seconds. With a
+        # short timeout, the dead process would be reported as hung.
         "killed": await until_lost(run, after[1]["parent"], signal.SIGKILL, hang=60),
     }
 
@@ -138,7 +139,7 @@ def test_hanging_core_is_reported_as_a_hanging_vllm(facts: Facts) -> None:
 
 
 def test_dead_core_is_named_in_the_error(facts: Facts) -> None:
-    # The message may name both cores, because vLLM kills the other core after a while.
+    # The message may name both cores, because vLLM kills the remaining core after a while.
     assert re.match(
         "A process of vLLM died while it served: .*EngineCore_DP1 (was|were) ended by SIGKILL", facts["killed"]
     )

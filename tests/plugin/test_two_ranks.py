@@ -1,4 +1,4 @@
-"""Tensor parallelism over two processes of vLLM, each with a card. Their collectives use gloo."""
+"""Tensor parallelism over two processes of vLLM, each with a card. The collectives of the processes use gloo."""
 
 import os
 from collections.abc import Callable
@@ -20,7 +20,8 @@ from tests.plugin.serving import PROMPTS, largest_logit_gap, planned_shapes, sta
 
 def run_on_two_ranks(work: Callable[[Run], Any], config: RuntimeConfig, folder: Path) -> Facts:
     config = config.model_copy(update={"parallelism": ParallelismConfig(tensor=2)})
-    # With the method `spawn`, vLLM would start two new interpreters, each of which would import all modules again.
+    # `fork` saves time. With `spawn`, vLLM would start two new interpreters, and each interpreter would import all
+    # modules again.
     with mock.patch.dict(os.environ, {"VLLM_WORKER_MULTIPROC_METHOD": "fork"}):
         return run_in_fork(work, config, folder)
 
@@ -33,8 +34,8 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 @pytest.fixture(scope="module")
 def facts(case: Case, checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Facts:
-    # To save time, this plan has half the buckets, and each step has room for all prompts. test_engine.py covers split
-    # prompts.
+    # Use half of the buckets to save time. Each step has room for all prompts, so no prompt is split. test_engine.py
+    # covers split prompts.
     config = case_config(case, checkpoints[case.family], pieces=False)
     config = config.model_copy(update={"limits": config.limits.model_copy(update={"max_num_batched_tokens": 1024})})
     return run_on_two_ranks(start_and_serve, config, tmp_path_factory.mktemp("two-ranks"))

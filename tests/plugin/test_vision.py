@@ -1,4 +1,4 @@
-"""Models with image input on the plugin's own code: the vision tower is warm before the first request."""
+"""Models with image input on the plugin's own code. The vision tower is warm before the first request."""
 
 import os
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ POLICY = BucketPolicy(
 
 @dataclass(frozen=True)
 class VisionCase:
-    """A model, its execution mode, the plugin's settings, and prompts as lists of images, all of warm sizes.
+    """A model, an execution mode, settings of the plugin, and prompts as lists of images.
 
-    `cold` contains images of a size that is not warm.
+    The images in `warm` have warm sizes. The images in `cold` have a size that is not warm.
     """
 
     family: str
@@ -128,8 +128,8 @@ def test_warm_images_cause_no_capture_and_no_compile(facts: Facts, case: VisionC
 
 def test_cold_images_are_listed_and_counted(facts: Facts, case: VisionCase) -> None:
     assert len(facts["cold"]) == bool(case.cold)
-    # Without torch.compile, the emulated card has recipes of the language model only, so it counts no recompilations
-    # of the vision tower.
+    # Without torch.compile, the emulated card has recipes of the language model only. The card therefore counts no
+    # recompilations of the vision tower.
     assert facts["recompiles"] == (len(facts["cold"]) if case.mode is COMPILE else 0)
 
 
@@ -145,7 +145,7 @@ FULL = "image 896x896x4"
 
 
 async def start_on_full_card(run: Run) -> Facts:
-    """Start with a card that is full when the vision tower runs a batch of four."""
+    """Start the engine. The card is full when the vision tower runs a batch of four."""
     from vllm_gaudi.v1.worker.hpu_model_runner import HpuModelAdapter
 
     embed = HpuModelAdapter.embed_multimodal
@@ -179,8 +179,7 @@ def test_full_card_skips_larger_vision_buckets(low_memory_facts: Facts) -> None:
 def test_language_model_warms_up_if_memory_ends_in_the_tower(low_memory_facts: Facts) -> None:
     report = low_memory_facts["report"]
     assert [report[each]["warmed"] for each in ("prompt", "decode")] == [16, 4]
-    # The plugin captures no graph for pieces of split prompts above its own token limit, even if there is enough
-    # memory.
+    # Even with enough memory, the plugin captures no graphs for pieces of split prompts above its own token limit.
     rule = "vLLM runs this shape without a graph"
     pieces = [*(f"1x128x{blocks}" for blocks in (4, 5, 6, 8)), *(f"1x512x{blocks}" for blocks in range(1, 8))]
     assert skipped_shapes(low_memory_facts) == {f"prompt {each}": rule for each in pieces}
@@ -194,7 +193,7 @@ def test_answers_of_the_full_card_equal_those_of_transformers(
 
 
 def parse_with_vllm(config: RuntimeConfig) -> list[str]:
-    """Return the result of vLLM's chat handler for images in the request, on a server, and in a file."""
+    """Return the results of vLLM's chat handler for three images: in the request, on a server, and in a file."""
     import base64
     import io
 

@@ -38,7 +38,7 @@ Size = tuple[int, int]
 
 
 def answer_images(run: Run, family: str, sizes: Sequence[Size], tokens: int) -> tuple[list[int], list[int]]:
-    """Answer a prompt with an image of each size. Return the tokens of the prompt and of the answer."""
+    """Answer a prompt that contains an image of each size. Return the tokens of the prompt and of the answer."""
     from vllm.sampling_params import SamplingParams
 
     images = [picture(*size, seed) for seed, size in enumerate(sizes)]
@@ -55,9 +55,10 @@ def answer_images(run: Run, family: str, sizes: Sequence[Size], tokens: int) -> 
 
 
 def largest_logit_gap(checkpoint: Path, asked: Sequence[tuple[Sequence[Size], Sequence[int], Sequence[int]]]) -> float:
-    """Return the largest difference in logits between the best token and the chosen token, by transformers in bfloat16.
+    """Return the largest difference in logits between the best token and the chosen token.
 
-    `answers` contains the sizes of the images, the tokens of the prompt and the tokens of the answer.
+    transformers computes the logits in bfloat16. `asked` contains the sizes of the images, the tokens of the prompt and
+    the tokens of the answer.
     """
     import torch
     from transformers import AutoModelForImageTextToText, AutoProcessor
@@ -79,7 +80,7 @@ def largest_logit_gap(checkpoint: Path, asked: Sequence[tuple[Sequence[Size], Se
 
 
 def make_vision_checkpoint(folder: Path, family: str) -> Path:
-    """Write a checkpoint of this family into `folder`."""
+    """Write a checkpoint of the model family `family` into `folder`."""
     import torch
     from transformers.utils.logging import disable_progress_bar
 
@@ -96,7 +97,10 @@ def make_vision_checkpoint(folder: Path, family: str) -> Path:
 
 
 def _name_as_published(file: Path) -> None:
-    """Rename the tower's weights as in published models. Current transformers omits a part of the names."""
+    """Rename the weights of the vision tower as in published models.
+
+    Current transformers omits a part of these names.
+    """
     from safetensors.torch import load_file, save_file
 
     tower = "vision_tower."
@@ -118,7 +122,7 @@ def _tokenizer(**special: str) -> Any:
 
 
 def _gemma() -> tuple[Any, Any]:
-    """Return a Gemma 3 model. All images are scaled to 56 pixels, which makes 16 patches and 4 tokens."""
+    """Return a Gemma 3 model. All images are scaled to 56 pixels, so each image has 16 patches and 4 tokens."""
     import torch
     from transformers import Gemma3Config, Gemma3ForConditionalGeneration, Gemma3Processor
     from transformers.models.gemma3 import Gemma3ImageProcessor
@@ -156,7 +160,8 @@ def _gemma() -> tuple[Any, Any]:
     )
     model: Any = Gemma3ForConditionalGeneration(config)
     with torch.no_grad():
-        # The projection is initialized with zeros, so all images would have the same embedding.
+        # Use random weights, because the projection is initialized with zeros. With zeros, all images would have the
+        # same embedding.
         model.model.multi_modal_projector.mm_input_projection_weight.normal_(std=0.15)
     return model, processor
 
@@ -164,7 +169,7 @@ def _gemma() -> tuple[Any, Any]:
 def _qwen() -> tuple[Any, Any]:
     """Return a Qwen 2.5 VL model.
 
-    An image has one patch for each square of 14 pixels, and one token for four patches.
+    An image has one patch for each square of 14 pixels, and one token for each group of four patches.
     """
     from transformers import (
         Qwen2_5_VLConfig,

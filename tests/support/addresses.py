@@ -8,5 +8,5 @@ class RoomForMany(Addresses):
 
     @property
     def services(self) -> str:
-        """Range of Service addresses."""
+        """The range of Service addresses."""
         return "10.96.0.0/16"

@@ -1,4 +1,4 @@
-"""A TCP proxy to the API server that delays answers and breaks connections."""
+"""A TCP proxy to the API server. It delays answers and breaks connections."""
 
 import asyncio
 import contextlib
@@ -8,10 +8,10 @@ _CHUNK = 65_536
 
 
 class ApiProxy:
-    """A relay of TCP connections from its own port to the API server. Use as an async context manager.
+    """A relay of TCP connections from a separate port to the API server. Use an instance as an async context manager.
 
-    The proxy does not terminate TLS. Clients get the server's own certificate, so `host` must be an address in this
-    certificate.
+    The proxy does not terminate TLS. Clients receive the API server's own certificate, so `host` must be an address in
+    this certificate.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -39,13 +39,13 @@ class ApiProxy:
         return f"https://{self._host}:{self._server.sockets[0].getsockname()[1]}"
 
     async def hold_answers(self, seconds: float) -> None:
-        """Delay all answers, including watch events, for this many seconds. Requests still reach the server."""
+        """Delay all answers, including watch events, for `seconds`. Requests still reach the server."""
         self._answering.clear()
         await asyncio.sleep(seconds)
         self._answering.set()
 
     async def refuse(self, seconds: float) -> None:
-        """Break all connections, and refuse new connections for this many seconds."""
+        """Break all connections, and refuse new connections for `seconds`."""
         self._open.clear()
         self._break()
         await asyncio.sleep(seconds)
@@ -68,7 +68,7 @@ class ApiProxy:
             writer.transport.abort()
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Open a connection. If cancelled, close it, because asyncio may lose a connection that is cancelled late."""
+        """Open a connection. If the caller is cancelled, close the connection, because asyncio may lose it."""
         connecting = asyncio.create_task(asyncio.open_connection(self._host, self._port))
         try:
             return await asyncio.shield(connecting)

@@ -31,5 +31,5 @@ def prompts(half: list[Request]) -> Traffic:
 
 
 def traffic(half: list[Request], limits: Limits, kv_blocks: int) -> Traffic:
-    """Return the traffic of requests, with simulated decode steps."""
+    """Return the traffic of the requests in `half`, with simulated decode steps."""
     return read_traffic_of_trace(half, limits, kv_blocks)

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Background:
-    """Tasks that run until `stop`. `failures` contains the errors of tasks that ended earlier."""
+    """Tasks that run until `stop`. `failures` contains the errors of tasks that ended before `stop`."""
 
     def __init__(self) -> None:
         """Start without tasks."""
@@ -26,7 +26,7 @@ class Background:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def check(self) -> None:
-        """Raise the first failure, if there is one."""
+        """Raise the first failure if a task has failed."""
         if self.failures:
             raise self.failures[0]
 

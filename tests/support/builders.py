@@ -1,4 +1,4 @@
-"""Builders of small, valid objects, so that a test contains only the fields that it needs."""
+"""Builders of small, valid objects. With these builders, a test contains only the fields that matter for the test."""
 
 import pickle
 from collections.abc import Iterable, Mapping
@@ -19,9 +19,9 @@ _TINY_ON_CPU: Object = {
 def gaudi_inference(name: str = "tiny", namespace: str | None = None, **overrides: Any) -> Object:
     """Return a valid GaudiInference with the torch engine on the CPU.
 
-    `overrides` are sections of the spec with the names of the manifest, merged level by level: `engine={"blockSize":
-    32}` changes the block size and keeps the other fields of the engine. The value None removes a field, and a list
-    replaces a list.
+    `overrides` contains sections of the spec with the names of the manifest. The sections are merged level by level:
+    `engine={"blockSize": 32}` changes the block size and keeps the other fields of the engine. The value None removes a
+    field, and a list replaces a list.
     """
     metadata = {"name": name} if namespace is None else {"name": name, "namespace": namespace}
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": merged(_TINY_ON_CPU, overrides)}
@@ -33,7 +33,7 @@ def minimal_gaudi_inference(name: str = "tiny") -> Object:
 
 
 def copied(value: T) -> T:
-    """Return a deep copy of `value`. Pickle is ten times as fast as deepcopy, which shortens long tests."""
+    """Return a deep copy of `value`. Pickle is ten times as fast as deepcopy, so long tests become shorter."""
     return cast(T, pickle.loads(pickle.dumps(value)))  # noqa: S301 - The bytes are our own.
 
 
@@ -52,7 +52,7 @@ def merged(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> Object:
 
 
 def patched(manifest: Mapping[str, Any], steps: Iterable[Mapping[str, Any]]) -> Object:
-    """Return `manifest` with a JSON patch of adds and removes applied. `manifest` itself is not changed."""
+    """Return `manifest` with the adds and removes of a JSON patch applied. `manifest` itself is not changed."""
     result = copied(dict(manifest))
     for step in steps:
         *path, last = step["path"].split("/")[1:]

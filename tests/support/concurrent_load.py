@@ -27,7 +27,7 @@ class LoadRequest:
 
 
 def mixed_requests(length: int, requests: int) -> list[LoadRequest]:
-    """Return requests of up to `length` tokens, most of them short."""
+    """Return random requests of up to `length` tokens. Most of the requests are short."""
     chosen = random.Random(20261126)  # noqa: S311 - the same in every run
     prompts = [chosen.choice((chosen.randint(1, 16), chosen.randint(1, length - 2))) for _ in range(requests)]
     return [LoadRequest(prompt, chosen.randint(1, min(24, length - prompt))) for prompt in prompts]

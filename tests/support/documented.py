@@ -1,7 +1,7 @@
-"""The commands of README.md and of the start pages: the tests that run them, their order, and their changes.
+"""The commands of README.md and the start pages, with the tests that run them, the order and the substitutions.
 
-A block is a fenced code block of the language sh. The name of a block consists of page, heading and number below this
-heading.
+A block is a fenced code block in the language `sh`. The name of a block consists of the page, the heading, and the
+number of the block below this heading.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ PAGES = (README, QUICKSTART, INSTALL, LLAMA)
 
 @dataclass(frozen=True)
 class Substitution:
-    """A text that the tests replace in each block. `{port}` is a free port of the machine."""
+    """A replacement of text in each block. `{port}` is a free port of the machine."""
 
     written: str
     run: str
@@ -127,7 +127,7 @@ RUN = {*IN_QUICKSTART, *(name for shell in ON_CARD for name in shell)}
 
 
 def fences(page: str, language: str) -> dict[str, str]:
-    """Return the texts of all fenced code blocks of a language, by page, heading and number."""
+    """Return the texts of all fenced code blocks in a language, by page, heading and number."""
     found: dict[str, str] = {}
     heading, number, inside = "", 0, ""
     for line in (ROOT / page).read_text().splitlines():
@@ -147,12 +147,12 @@ def fences(page: str, language: str) -> dict[str, str]:
 
 
 def blocks() -> dict[str, str]:
-    """Return the commands of all pages by the name of their block."""
+    """Return the commands of all pages by block name."""
     return {name: text for page in PAGES for name, text in fences(page, "sh").items()}
 
 
 def documents(name: str) -> list[dict[str, Any]]:
-    """Return the documents in a fenced code block of the language yaml."""
+    """Return the YAML documents in the fenced code block `name`."""
     return list(yaml.safe_load_all(fences(name.partition(", ")[0], "yaml")[name]))
 
 
@@ -165,7 +165,7 @@ def llama() -> dict[str, Any]:
 def tiny_llama(hub: str) -> dict[str, Any]:
     """Return llama.yaml with another hub address, and with lengths and buckets for the emulated card.
 
-    The address begins with http://, so pods send no token.
+    The address begins with http://, so pods do not send the token.
     """
     changes = {
         "model": {"source": {"huggingFace": {"tokenSecretRef": None}}, "dtype": "bfloat16", "maxModelLen": 256},

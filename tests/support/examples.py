@@ -26,16 +26,17 @@ def manifests() -> dict[str, Manifest]:
 
 
 def fragments() -> dict[str, Manifest]:
-    """Return the partial specs in the manual by page and number. `completed` adds the missing fields."""
+    """Return the partial specs in the manual by page and number. The function `completed` adds the missing fields."""
     return {place: found for place, found in _of_the_manual() if "spec" in found and not _is_whole(found)}
 
 
 def completed(fragment: Manifest) -> Manifest:
-    """Return the chart's first manifest with a partial spec merged into it."""
+    """Return the chart's first manifest with the partial spec `fragment` merged into it."""
     first = manifests()[FIRST.relative_to(ROOT).as_posix()]
     spec = first["spec"]
     if "source" in fragment["spec"].get("model", {}):
-        # Remove the source of the first manifest, because a spec may have only one source.
+        # Remove the source of the first manifest, because the fragment sets another source and a spec may have only
+        # one.
         spec = {**spec, "model": {key: value for key, value in spec["model"].items() if key != "source"}}
     return {**first, "spec": merged(spec, fragment["spec"])}
 
@@ -54,7 +55,7 @@ def _of_the_manual() -> Iterator[tuple[str, Manifest]]:
 
 
 def _is_ours(document: Manifest) -> bool:
-    """Return True if a document is a GaudiInference. Only a GaudiInference may lack a kind."""
+    """Return True if a document is a GaudiInference. A document without a kind is also a GaudiInference."""
     return document.get("kind", KIND) == KIND and isinstance(document.get("spec"), dict)
 
 

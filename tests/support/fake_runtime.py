@@ -1,4 +1,4 @@
-"""A status port that serves the WarmupReport that a test sets. Like the real port, it supports long polling."""
+"""A fake status port. It serves the WarmupReport that a test sets. Like the real port, it supports long polling."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Runtime(Protocol):
-    """The interface of a container that the fake kubelet uses."""
+    """The interface of a container, as the fake kubelet uses it."""
 
     address: str
     container_id: str
@@ -38,7 +38,7 @@ class FakeRuntime:
     """A fake container instance."""
 
     def __init__(self, address: str, plan_hash: str) -> None:
-        """Create the report. `start` opens the port."""
+        """Create the report. The method `start` opens the port."""
         self.address = address
         self.container_id = f"test://{uuid4().hex}"
         buckets = PhaseProgress(planned=PLANNED)
@@ -67,7 +67,7 @@ class FakeRuntime:
         self.on_change()
 
     def captured(self, prompt: int, decode: int, phase: Phase = Phase.CAPTURING) -> None:
-        """Report that all graphs are warm, and that `prompt` and `decode` graphs are captured."""
+        """Report that all graphs are warm and that the given numbers of graphs are captured."""
         self.update(phase=phase, prompt=_progress(prompt), decode=_progress(decode))
 
     def warm(self) -> None:

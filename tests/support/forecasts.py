@@ -1,4 +1,4 @@
-"""Specs for forecasts: the deployment in the reference logs on the described card, simulated and with real engines."""
+"""Specs for forecasts: the deployment of the reference logs on the described card, with simulated and real engines."""
 
 from typing import Any
 
@@ -35,12 +35,12 @@ The release of this log counts decode lengths in tokens, so a block has one toke
 
 
 def seed(**changes: Any) -> Object:
-    """Return the sections SEED, merged with `changes` as in tests.support.builders."""
+    """Return the spec sections SEED with `changes` merged as in tests.support.builders."""
     return merged(SEED, changes)
 
 
 def on_a_card(**changes: Any) -> Object:
-    """Return the sections with a real engine and a model that only its served name identifies."""
+    """Return the spec sections with a real engine. Only the served name identifies the model."""
     real = {
         "engine": {"name": "torch", "simulation": None, "executionMode": "HpuGraphs"},
         "model": {"servedNames": ["meta-llama/Llama-3.1-8B"]},
@@ -49,9 +49,9 @@ def on_a_card(**changes: Any) -> Object:
 
 
 def from_the_hub(repository: str = "meta-llama/Llama-3.1-8B", **changes: Any) -> Object:
-    """Return the sections with a real engine and a model repository."""
+    """Return the spec sections with a real engine and a model repository."""
     source = {"persistentVolumeClaim": None, "huggingFace": {"repo": repository}}
     real = {"engine": {"name": "vllm", "simulation": None, "executionMode": "HpuGraphs"}}
     spec = merged(merged(SEED, real), changes)
-    # Keep the None values. A later merge into another spec then removes the other source of that spec.
+    # Keep the None values. When this spec is merged into another spec, a None value removes the other spec's source.
     return {**spec, "model": {**spec["model"], "source": source}}

@@ -1,6 +1,6 @@
 """Decode buckets on a manual grid of batch sizes and contexts per sequence, without a search.
 
-The blocks of a decode step grow with the number of sequences. Therefore, a grid over the context per sequence has
+The blocks of a decode step grow with the number of sequences. A grid over the context per sequence therefore has
 buckets only for possible shapes. The three grids were proposed before strategy Optimal had a prior.
 """
 

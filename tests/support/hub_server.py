@@ -49,7 +49,7 @@ class HubState:
 
 
 def tree(state: HubState, metadata: bool = True) -> dict[str, object]:
-    """Return the hub's listing of a model, with the metadata of its files if requested."""
+    """Return the hub's listing of a model. With `metadata`, the listing contains the metadata of the files."""
     return {
         "_id": "1",
         "id": state.repo,
@@ -61,7 +61,7 @@ def tree(state: HubState, metadata: bool = True) -> dict[str, object]:
 
 
 def listing(state: HubState) -> list[dict[str, object]]:
-    """Return the hub's listing of the files in a commit, in the format for the hub's own library."""
+    """Return the hub's listing of the files in a commit, in the format that the hub's own library reads."""
     return [
         {"type": "file", "path": name, "size": len(content), "oid": _blob(content)}
         for name, content in state.files.items()
@@ -72,7 +72,7 @@ def _sibling(name: str, content: bytes) -> dict[str, object]:
     sha256 = hashlib.sha256(content).hexdigest()
     if LARGE not in name:
         return {"rfilename": name, "size": len(content), "blobId": _blob(content)}
-    # Git stores a pointer instead of a large file.
+    # Git stores a pointer instead of a large file, so `blobId` is the hash of the pointer.
     pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256}\nsize {len(content)}\n".encode()
     lfs = {"sha256": sha256, "size": len(content), "pointerSize": len(pointer)}
     return {"rfilename": name, "size": len(content), "blobId": _blob(pointer), "lfs": lfs}
@@ -93,9 +93,9 @@ class HubHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_HEAD(self) -> None:
-        """Answer with the metadata of a file.
+        """Answer with the metadata of a file. Faults do not apply.
 
-        Only the hub's own library sends this request, and faults do not apply.
+        Only the hub's own library sends HEAD requests.
         """
         state = self.state
         name = unquote(self.path).removeprefix(f"/{state.repo}/resolve/{state.commit}/")
@@ -173,12 +173,12 @@ class HubHandler(BaseHTTPRequestHandler):
 
 
 class HubServer(ThreadingHTTPServer):
-    """A server that logs no error when a client disconnects."""
+    """An HTTP server that logs no error when a client disconnects."""
 
     daemon_threads = True
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore closed connections, which tests cause on purpose. Log all other errors."""
+        """Ignore errors of closed connections, because tests close connections on purpose. Log all other errors."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 

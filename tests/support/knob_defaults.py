@@ -1,13 +1,13 @@
-"""The comparison between the defaults in the table of knobs and the defaults of the installed vLLM."""
+"""A comparison of the defaults in the table of knobs with the defaults of the installed vLLM."""
 
 from gaudi_runtime.engines.vllm.vllm_imports import parse_arguments
 from gaudi_runtime.knobs.table import Reader, Type, knobs
 
 
 def wrong_defaults() -> dict[str, tuple[str, str]]:
-    """Return (default in the table, default of vLLM) for each numeric argument whose defaults differ.
+    """Return the numeric arguments whose defaults differ, each with (default in the table, default of vLLM).
 
-    Arguments with a default that vLLM computes are omitted.
+    Arguments whose default vLLM computes are omitted.
     """
     has = vars(parse_arguments(["--model=any"]))
     said = {

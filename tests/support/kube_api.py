@@ -1,4 +1,7 @@
-"""A small client of the API server for tests, with administrator permissions and without the operator's client."""
+"""A small client of the API server for tests.
+
+It has administrator permissions and does not use the operator's client.
+"""
 
 import asyncio
 import json
@@ -47,18 +50,19 @@ CHILDREN = (
 
 
 def api_version(kind: str) -> str:
-    """Return the group and version of a kind. The items of a list lack both."""
+    """Return the apiVersion of a kind. The items of a list do not contain their apiVersion."""
     return _PLURALS[kind][0]
 
 
 class KubeApi:
-    """Administrator requests in one namespace."""
+    """An administrator's client for one namespace."""
 
     def __init__(self, server: str, pki: Path, namespace: str) -> None:
         """Create a client with the certificates ca.crt and admin.crt and the key admin.key in `pki`."""
         context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
         context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
-        # Limit the number of pooled connections, because httpx checks the state of each of them before every request.
+        # Limit the number of pooled connections, because httpx checks the state of every pooled connection before each
+        # request.
         limits = httpx.Limits(max_keepalive_connections=16, keepalive_expiry=None)
         self._client = httpx.AsyncClient(base_url=server, verify=context, trust_env=False, timeout=30, limits=limits)
         self._tasks: set[asyncio.Task[httpx.Response]] = set()
@@ -81,7 +85,7 @@ class KubeApi:
         """Send one request. Raises httpx.HTTPStatusError if the API server refuses the request."""
         content = None if body is None else json.dumps(body)
         answer = await self._through(self._client.request(method, path, content=content, **options))
-        # Repeat the request after the delay that the server states in the header Retry-After.
+        # Retry after the delay in the response header `Retry-After`.
         while answer.status_code == httpx.codes.TOO_MANY_REQUESTS:
             await asyncio.sleep(float(answer.headers.get("Retry-After", "1")))
             answer = await self._through(self._client.request(method, path, content=content, **options))
@@ -91,7 +95,7 @@ class KubeApi:
         return _OBJECTS.decode(answer.content)
 
     async def get(self, kind: str, name: str, namespace: str | None = None) -> Object | None:
-        """Return an object, or None if it does not exist."""
+        """Return an object, or None if the object does not exist."""
         try:
             return await self.send("GET", self.path(kind, name, namespace=namespace))
         except httpx.HTTPStatusError as error:
@@ -118,12 +122,12 @@ class KubeApi:
         return await self.send("PATCH", self.path(kind, name), steps, headers=_type("application/json-patch+json"))
 
     async def strategic(self, kind: str, name: str, change: Mapping[str, Any], subresource: str = "") -> Object:
-        """Apply a strategic merge patch, which a kubelet uses to write statuses."""
+        """Apply a strategic merge patch. A kubelet writes statuses with such a patch."""
         headers = _type("application/strategic-merge-patch+json")
         return await self.send("PATCH", self.path(kind, name, subresource), change, headers=headers)
 
     async def delete(self, kind: str, name: str, **options: Any) -> None:
-        """Delete an object. The object may already be deleted."""
+        """Delete an object. Do nothing if the object does not exist."""
         try:
             await self.send("DELETE", self.path(kind, name), options or None, headers=_type("application/json"))
         except httpx.HTTPStatusError as error:
@@ -131,7 +135,7 @@ class KubeApi:
                 raise
 
     async def watch(self, kind: str) -> AsyncIterator[Object]:
-        """Yield existing objects and then changes, as watch events, until the connection ends."""
+        """Yield the existing objects and then all changes as watch events, until the connection ends."""
         listed = await self.send("GET", self.path(kind))
         for item in listed["items"]:
             yield {"type": "ADDED", "object": item}
@@ -140,7 +144,7 @@ class KubeApi:
         stream = await self._through(self._client.send(request, stream=True))
         try:
             rest = b""
-            # Split bytes at newlines, because str.splitlines() also splits at characters that JSON strings may contain.
+            # Split at newline bytes. str.splitlines() would also split at characters that JSON strings may contain.
             async for chunk in stream.aiter_bytes():
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
@@ -149,9 +153,8 @@ class KubeApi:
             await stream.aclose()
 
     async def _through(self, request: Coroutine[None, None, httpx.Response]) -> httpx.Response:
-        """Return the answer. If the caller is cancelled, the request continues and ends by itself."""
-        # Never cancel the request itself, because httpx leaks the socket of a task that is cancelled during the TLS
-        # handshake.
+        """Send the request and return the answer. If the caller is cancelled, the request still runs to its end."""
+        # Do not cancel the request itself. If a task is cancelled during the TLS handshake, httpx leaks the socket.
         task = asyncio.create_task(request)
         self._tasks.add(task)
         task.add_done_callback(self._over)
@@ -174,7 +177,7 @@ async def until(condition: Callable[[], Awaitable[Any]], what: str, seconds: flo
 
 
 def condition_of(manifest: Mapping[str, Any] | None, type_: str) -> Object:
-    """Return the condition of this type from an object's status, or an empty dict."""
+    """Return the condition of this type from an object's status, or an empty dict if there is no such condition."""
     conditions = ((manifest or {}).get("status") or {}).get("conditions") or ()
     return next((dict(each) for each in conditions if each["type"] == type_), {})
 

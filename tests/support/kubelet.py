@@ -1,4 +1,4 @@
-"""A fake scheduler and kubelet of one namespace. They bind pods, start runtimes, and maintain the Ready condition."""
+"""A fake scheduler and kubelet for one namespace. They bind pods, start runtimes, and write the condition Ready."""
 
 import asyncio
 import itertools
@@ -41,7 +41,7 @@ class _Pod:
 
 
 class Kubelet:
-    """The kubelet of one node. `on_start` is called with each new container. Use as an async context manager."""
+    """A kubelet of one node, used as an async context manager. It calls `on_start` with each new container."""
 
     def __init__(self, api: KubeApi) -> None:
         """Create the kubelet without starting a watch.
@@ -53,7 +53,7 @@ class Kubelet:
         self._pods: dict[str, _Pod] = {}
         self._latest: dict[str, Object] = {}
         self._starting: set[str] = set()
-        # The list has all runtimes that may hold resources, including those of deleted pods and of starting pods.
+        # The runtimes that may hold resources. The list includes the runtimes of deleted pods and of starting pods.
         self._open: list[Runtime] = []
         self._background = Background()
         self.on_start: Callable[[FakeRuntime], None] = lambda _: None
@@ -84,7 +84,7 @@ class Kubelet:
 
     @property
     def runtimes(self) -> dict[str, Runtime]:
-        """The running containers by pod name, after the call of `on_start`."""
+        """The running containers by pod name. A container is listed only after the call of `on_start`."""
         return {name: pod.runtime for name, pod in self._pods.items() if pod.runs}
 
     @property
@@ -112,7 +112,7 @@ class Kubelet:
             await self._handle("MODIFIED", pod)
 
     async def probe(self, name: str) -> None:
-        """Write the status of the pod, which depends on its container and its conditions."""
+        """Write the status of the pod. The status depends on the container and on the conditions of the pod."""
         await self._write_status(name)
 
     async def _serve(self) -> None:
@@ -126,7 +126,7 @@ class Kubelet:
             await asyncio.sleep(0.1)
 
     async def _handle(self, event: str, pod: Object) -> None:
-        """Handle one pod event. Failed requests are retried while the pod exists, as a kubelet does."""
+        """Handle one pod event. Like a kubelet, retry failed requests while the pod exists."""
         name = pod["metadata"]["name"]
         while True:
             try:
@@ -161,7 +161,7 @@ class Kubelet:
             await self._write_status(name)
 
     def _keep_newest(self, pod: Object) -> None:
-        """Store a version of a pod, from the watch or from an answer, if this version is the newest."""
+        """Store a version of a pod if it is the newest version. Versions come from the watch and from answers."""
         name, version = pod["metadata"]["name"], int(pod["metadata"]["resourceVersion"])
         known = self._latest.get(name)
         if known is None or int(known["metadata"]["resourceVersion"]) < version:
@@ -200,7 +200,7 @@ class Kubelet:
         await self._write_status(name)
 
     def _probed(self, name: str) -> None:
-        """Update the pod when its container reports a change. This is faster than a periodic readiness probe."""
+        """Update the pod when its container reports a change. A periodic readiness probe would be slower."""
         pod = self._pods.get(name)
         if pod and pod.runtime.serving != pod.probed:
             pod.probed = pod.runtime.serving
@@ -267,7 +267,10 @@ async def _fake(address: str, pod: Object) -> Runtime:
 
 
 def _status(manifest: Object, pod: _Pod) -> Object:
-    """Return the status that a kubelet writes. A strategic merge patch keeps the conditions of other clients."""
+    """Return the status that a kubelet writes.
+
+    A strategic merge patch keeps the conditions that other clients wrote.
+    """
     runtime = pod.runtime
     state = {"running": {"startedAt": pod.started}}
     container = {

@@ -1,10 +1,10 @@
-"""Examples of metrics and behavior of an autoscaler, with every type and field of spec.autoscaling."""
+"""Example metrics and behavior of an autoscaler, with every type and field of spec.autoscaling."""
 
 from tests.support.builders import Object
 
 
 def running_requests(average: int | str) -> Object:
-    """Return the autoscaler metric of type Pods for running requests, with this average as its target."""
+    """Return an autoscaler metric of type Pods for running requests. `average` is the target."""
     target = {"type": "AverageValue", "averageValue": average}
     return {"type": "Pods", "pods": {"metric": {"name": "gaudi_requests_running"}, "target": target}}
 

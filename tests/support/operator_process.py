@@ -1,4 +1,4 @@
-"""The operator as a separate process, as in its pod, with methods to start, read and stop it."""
+"""The operator as a separate process, as in its pod. The methods start, read and stop the process."""
 
 import asyncio
 import json
@@ -15,10 +15,13 @@ _PORT = "on port "
 
 
 class OperatorProcess:
-    """The command `python -m gaudi_operator run` with the given settings. Use as an async context manager."""
+    """The command `python -m gaudi_operator run` with the given settings, used as an async context manager."""
 
     def __init__(self, kubeconfig: Path, log: Path, **settings: Any) -> None:
-        """Create a process with these fields of gaudi_operator.settings. It writes its output to `log`."""
+        """Create the process. `settings` contains fields of gaudi_operator.settings.
+
+        The process writes its output to `log`.
+        """
         fixed = {
             "runtime_image": "registry.test/runtime:1",
             "hpu_image": "registry.test/runtime-hpu:1",
@@ -48,7 +51,7 @@ class OperatorProcess:
             await self.terminate()
 
     async def start(self) -> None:
-        """Start a process. Its log is appended to the same file."""
+        """Start a process and wait until it answers. The log of each process is appended to the same file."""
         position = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("a") as output:
             self._process = await asyncio.create_subprocess_exec(
@@ -98,7 +101,7 @@ class OperatorProcess:
             return await client.get(f"{self._url}{path}")
 
     async def samples(self, name: str) -> dict[tuple[tuple[str, str], ...], float]:
-        """Return the values of one metric by its sorted labels."""
+        """Return the values of one metric by their sorted labels."""
         families = text_string_to_metric_families((await self.get("/metrics")).text)
         found = [sample for family in families for sample in family.samples if sample.name == name]
         return {tuple(sorted(sample.labels.items())): sample.value for sample in found}

@@ -36,7 +36,7 @@ class Received:
 
 
 class Receiver:
-    """The received exports. Threads may call its methods concurrently."""
+    """The received exports. Several threads may call the methods concurrently."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -77,7 +77,10 @@ def _plain(attributes: Any) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def otlp_receiver(address: str = "127.0.0.1", *, answers: bool = True) -> Iterator[Receiver]:
-    """Run a collector on a free port during the block. If `answers` is False, it answers at the end of the block."""
+    """Run a collector on a free port during the block.
+
+    Without `answers`, the collector answers at the end of the block.
+    """
     receiver = Receiver()
     if answers:
         receiver.answers.set()

@@ -1,4 +1,4 @@
-"""The operator's permissions as objects, read from docs/reference/rbac.md, so that tests grant documented rules."""
+"""The operator's permissions, read from docs/reference/rbac.md. Tests therefore grant exactly the documented rules."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ def rules(scope: str) -> list[Object]:
 
 
 def grants(user: str, namespace: str) -> list[Object]:
-    """Return roles and bindings that grant `user` all permissions. The Lease is in `namespace`."""
+    """Return roles and bindings that grant all documented permissions to `user`. The Lease is in `namespace`."""
     subject = {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}
     everywhere = _role("ClusterRole", {"name": user.replace(":", "-")}, rules("cluster"))
     here = _role("Role", {"name": "gaudi-operator", "namespace": namespace}, rules("namespace"))
@@ -27,7 +27,7 @@ def grants(user: str, namespace: str) -> list[Object]:
 
 
 def policy_manifests() -> list[Object]:
-    """Return the admission policies of an installation with their bindings."""
+    """Return the admission policies of an installation and their bindings."""
     whole = filter(None, yaml.safe_load_all(MANIFEST.read_text()))
     return [each for each in whole if each["kind"].startswith("ValidatingAdmissionPolicy")]
 

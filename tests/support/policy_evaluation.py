@@ -1,7 +1,7 @@
 """The evaluation of admission policies without an API server, with the CEL library of gaudi-plan.
 
 Unlike the API server, this evaluation does not check the types of expressions against the schema of the parameters, and
-has no cost limit. tests/cluster/test_admission_policies.py covers both.
+has no cost limit. tests/cluster/test_admission_policies.py tests types and cost on an API server.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _NAMES = ("object", "oldObject", "request", "params", "namespaceObject", "variab
 def messages(
     policy: Object, new: Object, old: Object | None = None, params: Object | None = None, labels: Object | None = None
 ) -> list[str]:
-    """Return the messages of a policy for the creation of `new`, or for the update from `old`."""
+    """Return the messages with which a policy denies the creation of `new`, or the update from `old` to `new`."""
     spec = policy["spec"]
     data: dict[str, Any] = {
         "object": new,

@@ -20,10 +20,13 @@ _PROBE_SECONDS = 0.1
 
 
 class RealRuntime:
-    """One runtime process. It listens on all addresses of the network, so only one process can run at a time."""
+    """One runtime process. It listens on all addresses of the network.
+
+    Therefore, only one process can run at a time.
+    """
 
     def __init__(self, address: str, config: str, folder: Path) -> None:
-        """Create a process with `config`, a RuntimeConfig as JSON. `folder` contains its files and the cache volume."""
+        """Create a process with `config`, a RuntimeConfig as JSON. `folder` contains the files and the cache volume."""
         self.address = address
         self.container_id = f"process://{uuid4().hex}"
         self.on_change: Callable[[], None] = lambda: None

@@ -1,4 +1,4 @@
-"""The settings of the servers in the reference logs (docs/internals: bucketing.md, warmup.md)."""
+"""The settings of the servers that wrote the reference logs (docs/internals: bucketing.md, warmup.md)."""
 
 from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, Limits, PromptRanges, RangeSettings, Strategy
 
@@ -11,7 +11,8 @@ TWO_DIMENSIONAL = BucketPolicy(
         batch_size=RangeSettings(min=1, step=128, max=4), blocks=RangeSettings(min=128, step=128, max=2048)
     ),
 )
-# The releases of these logs count decode lengths in tokens, so the limits use blocks of one token.
+# The releases that wrote these logs count decode lengths in tokens. A block has one token here, so that lengths in
+# blocks and in tokens are equal.
 TWO_DIMENSIONAL_LIMITS = Limits(
     max_model_len=2048,
     max_num_seqs=4,

@@ -18,7 +18,7 @@ OUTPUT = 4000
 
 
 def make_clone(folder: Path) -> Path:
-    """Copy the files of this checkout that git does not ignore, and link its virtual environment."""
+    """Copy the files of this checkout that git does not ignore. Link the virtual environment of the checkout."""
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
     for name in filter(None, names):
@@ -43,7 +43,7 @@ def free_port() -> int:
 
 
 class Shell:
-    """A bash that runs blocks of the manual, so that later blocks use the variables and jobs of earlier blocks.
+    """A bash process that runs the blocks of the manual. Later blocks can use variables and jobs of earlier blocks.
 
     The shell and its background jobs end with the `with` block.
     """
@@ -90,7 +90,7 @@ class Shell:
         return {name: self.run(name) for name in names}
 
     def execute(self, commands: str, name: str) -> str:
-        """Run commands and return their output. If a command fails, fail with `name` and the output."""
+        """Run commands and return their output. If a command fails, the error contains `name` and the output."""
         self._number += 1
         stem = f".block-{self._process.pid}-{self._number}"
         script, output = self._clone / f"{stem}.sh", self._clone / f"{stem}.out"
@@ -106,5 +106,5 @@ class Shell:
 
 
 def table_of_times(times: Sequence[tuple[str, float]]) -> str:
-    """Return a line for each block with its duration in seconds."""
+    """Return one line per block, with the duration in seconds and the name of the block."""
     return "\n".join(f"{seconds:7.1f} s  {name}" for name, seconds in times)

@@ -1,4 +1,4 @@
-"""A folder that is served over HTTP on this machine, in the layout of an object store, with faults on request."""
+"""An HTTP server for a folder on this machine, in the layout of an object store. Tests can request faults."""
 
 import ssl
 import threading
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 @dataclass
 class StoreState:
-    """The requests to the store, and its next faults."""
+    """The state of a store: the received requests and the next faults."""
 
     folder: Path
     url: str = ""
@@ -35,7 +35,7 @@ class StoreState:
 
 @contextmanager
 def store_server(folder: Path, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> Iterator[StoreState]:
-    """Run a store on a free port of `host` during the block. With `tls`, it uses HTTPS."""
+    """Run a store on a free port of `host` during the block. With `tls`, the store uses HTTPS."""
     state = StoreState(folder)
     handler = type("Handler", (_Handler,), {"state": state})
     with ThreadingHTTPServer((host, 0), handler) as server:

@@ -12,7 +12,7 @@ HIDDEN, RANK, LAYERS = 128, 8, 2
 
 
 def make_adapter(folder: Path, name: str, alpha: int = 64) -> AdapterConfig:
-    """Write an adapter that changes the queries of every layer, so that answers with the adapter differ.
+    """Write an adapter that changes the queries of every layer, so that answers with and without the adapter differ.
 
     The weights of the adapter are scaled by `alpha` divided by RANK.
     """

@@ -1,4 +1,4 @@
-"""The most expensive request bodies within the limits, for each path that generates.
+"""The most expensive request bodies within the limits, for each path that generates tokens.
 
 When run as a program, the module sends these bodies to a server from several concurrent clients. The program needs the
 runtime but not the other tests, so it runs in any pod with the runtime's image.
@@ -21,9 +21,10 @@ JUNK = {"null": b"null", "one": b"1", "list": b"[]", "object": b"{}", "text": b'
 
 
 def bodies(path: str, known: Collection[str]) -> Iterator[tuple[str, bytes, bytes]]:
-    """Yield the most expensive bodies of `path` as (name, content type, body). `known` are the fields of its models.
+    """Yield the most expensive bodies of `path` as (name, content type, body).
 
-    All unknown fields cost the same, so one unknown field represents all.
+    `known` contains the fields of the path's request models. All unknown fields have the same cost, so one unknown
+    field represents all of them.
     """
     if path.startswith(FORMS):
         yield from _forms()
@@ -69,7 +70,7 @@ def _forms() -> Iterator[tuple[str, bytes, bytes]]:
 
 
 def send(host: str, path: str, kind: bytes, body: bytes) -> int:
-    """Return the status code of the answer, or 0 if the server closed the connection during a long body."""
+    """Return the status code of the answer, or 0 if the server closed the connection before it read the whole body."""
     connection = http.client.HTTPConnection(host, 80, timeout=300)
     try:
         connection.request("POST", path, body, {"Content-Type": kind.decode()})
@@ -81,7 +82,7 @@ def send(host: str, path: str, kind: bytes, body: bytes) -> int:
 
 
 def main() -> None:
-    """Send all bodies to the host in the first argument. The second argument contains the models' fields by path."""
+    """Send all bodies to the host in the first argument. The second argument contains the request fields by path."""
     host, fields = sys.argv[1], json.loads(sys.argv[2])
 
     made = ((path, kind, body) for path, known in fields.items() for _, kind, body in bodies(path, known))

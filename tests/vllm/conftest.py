@@ -11,7 +11,7 @@ BUSY = 900
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Set a time limit for each test that only a hanging test exceeds."""
+    """Set a time limit for each test. Only a test that hangs exceeds this limit."""
     if not item.get_closest_marker("timeout"):
         item.add_marker(pytest.mark.timeout(BUSY))
 

@@ -1,4 +1,4 @@
-"""Greedy tokens from a server, and greedy tokens from the project's own engine."""
+"""Greedy tokens from a server and from the project's own engine."""
 
 import asyncio
 from pathlib import Path
@@ -26,7 +26,7 @@ def served_tokens(openai: OpenAI, prompts: list[list[int]], count: int) -> list[
 
 
 def torch_tokens(checkpoint: Path, prompts: list[list[int]], count: int) -> list[list[int]]:
-    """Return the greedy answers of the project's own engine."""
+    """Return the greedy answers of the project's own engine to the prompts."""
     engine = start(torch_config(checkpoint, engine=EAGER))
 
     async def generate() -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""Compiled shapes on a CPU, whose compilation takes seconds as on a card: warm-up, recompile counts, processes."""
+"""Compiled shapes on a CPU: warm-up, recompile counts and processes. A compilation takes seconds, as on a card."""
 
 import shutil
 import signal
@@ -29,7 +29,7 @@ def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def config_of(checkpoint: Path, folder: Path) -> RuntimeConfig:
     """Return a configuration with graphs of 1, 64 and 128 tokens.
 
-    A step may have up to 192 tokens, which have no bucket.
+    A step may have up to 192 tokens, and no bucket covers 192 tokens.
     """
     shared = SharedRecipes(path=str(folder / "shared"), limit_bytes=2**34, max_age_seconds=86_400)
     config = vllm_config(

@@ -1,4 +1,4 @@
-"""The CPU example with many concurrent clients: vLLM puts decodes and several prompts into one step."""
+"""The CPU example with many concurrent clients. vLLM combines decodes and several prompts in one step."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A vLLM process that hangs or dies during warm-up: the report contains the bucket, and the runtime ends."""
+"""A vLLM process that hangs or dies during warm-up. The report names the bucket, and the runtime ends."""
 
 import re
 import signal
@@ -27,8 +27,8 @@ def start_until_first_bucket(checkpoint: Path, folder: Path) -> Iterator[Runtime
     config = vllm_config(checkpoint, folder, ExecutionMode.TORCH_COMPILE)
     serving = config.serving.model_copy(update={"stall_timeout_seconds": STALL_SECONDS})
     with runtime_process(folder, config.model_copy(update={"serving": serving})) as runtime:
-        # Wait for the first bucket, because a compile begins by reading the free memory, and the test disturbs the
-        # processes only after this read.
+        # Wait for the first bucket. A compilation first reads the free memory. The test must not disturb the processes
+        # before this read.
         runtime.until(lambda report: report.prompt.current is not None)
         yield runtime
 

@@ -1,6 +1,6 @@
 """vLLM's own OpenAI application behind our gate, in eager mode. All tests share one runtime.
 
-The last test kills a process of vLLM, which ends the runtime.
+The last test kills a process of vLLM. The runtime then ends.
 """
 
 import json
@@ -32,14 +32,14 @@ ADAPTER = "loud"
 
 @pytest.fixture(scope="module")
 def receiver() -> Iterator[Receiver]:
-    """The collector of the runtime's traces."""
+    """A collector for the traces of the runtime."""
     with otlp_receiver() as receiver:
         yield receiver
 
 
 @pytest.fixture(scope="module")
 def runtime(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Iterator[RuntimeProcess]:
-    """A warm runtime."""
+    """A runtime that is warm and serves."""
     folder = tmp_path_factory.mktemp("serving")
     settings = {"--enable-auto-tool-choice": "true", "--tool-call-parser": "hermes"}
     adapters = (make_adapter(folder / "adapter", ADAPTER),)
@@ -52,7 +52,7 @@ def runtime(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory, receiver
 
 @pytest.fixture
 def openai(runtime: RuntimeProcess) -> Iterator[OpenAI]:
-    """A client without retries."""
+    """An OpenAI client without retries."""
     with OpenAI(base_url=f"{runtime.model_url}/v1", api_key="none", max_retries=0) as client:
         yield client
 
@@ -153,7 +153,7 @@ def test_server_answers_after_malformed_json_was_refused(runtime: RuntimeProcess
 
 
 def test_body_of_many_empty_lists_is_refused_without_using_memory(runtime: RuntimeProcess) -> None:
-    # Without our limit, vLLM's validation of this body took 6 GB of memory and blocked the event loop for 20 s.
+    # Without our limit, vLLM needed 6 GB of memory to validate this body, and blocked the event loop for 20 s.
     body = '{"model": "m", "messages": [' + "[]," * 400_000 + "[]]}"
     headers = {"content-type": "application/json"}
     before = peak(runtime.process.pid)

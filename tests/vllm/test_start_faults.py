@@ -1,4 +1,7 @@
-"""Starts that fail, each with an error message. The starts run in the test process, so that vLLM is imported once."""
+"""Starts that fail, each with an error message.
+
+All starts run in the test process, so that vLLM is imported only once.
+"""
 
 import asyncio
 import gc
@@ -33,7 +36,7 @@ from tests.vllm.configs import vllm_config
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # Libraries that vLLM imports raise it.
-    # vLLM does not close its ZeroMQ contexts. The garbage collector closes them and emits this warning.
+    # vLLM does not close its ZeroMQ contexts. Python emits this warning when the garbage collector closes a context.
     pytest.mark.filterwarnings("ignore:Unclosed context:ResourceWarning"),
 ]
 
@@ -42,7 +45,10 @@ Change = Callable[[Path], None]
 
 @pytest.fixture(autouse=True)
 def own_environment() -> Iterator[None]:
-    """Restore the environment, which vLLM changes. Collect garbage, so that the test that caused a leak reports it."""
+    """Restore the environment variables, which vLLM changes.
+
+    Collect garbage, so that a leak is reported by the test that caused the leak.
+    """
     with mock.patch.dict(os.environ):
         yield
     gc.collect()

@@ -1,4 +1,4 @@
-"""Data parallelism on a real vLLM: two engine cores behind one server, and every report covers both cores."""
+"""Data parallelism on a real vLLM: two engine cores behind one server. Every report covers both cores."""
 
 import re
 import signal
@@ -22,21 +22,21 @@ PROMPTS = [[5, 6, 7], list(range(3, 70)), list(range(9, 30)), [8] * 11]
 
 @pytest.fixture(scope="module")
 def runtime(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RuntimeProcess]:
-    """A warm runtime."""
+    """A runtime that is warm and serves."""
     folder = tmp_path_factory.mktemp("two-cores")
     config = vllm_config(checkpoint, folder, ExecutionMode.EAGER)
     both = config.model_copy(update={"parallelism": ParallelismConfig(data=2)})
     with runtime_process(folder, both, variables=SHARED_CORES) as process:
         process.follow(Phase.SERVING)
         yield process
-        # Stop the runtime with SIGTERM. After a SIGKILL, vLLM's coordinator process would keep running, because it has
-        # no worker of ours that ends it.
+        # Stop the runtime with SIGTERM. After SIGKILL, vLLM's coordinator process would continue to run. None of our
+        # workers runs in the coordinator, so nothing would end it.
         process.signal(signal.SIGTERM)
         process.exit_code()
 
 
 def core_processes(runtime: RuntimeProcess) -> list[psutil.Process]:
-    """Return the processes that have each loaded a copy of the model."""
+    """Return the engine core processes. Each of these processes has loaded a copy of the model."""
     below = psutil.Process(runtime.process.pid).children(recursive=True)
     return [each for each in below if "EngineCore" in "".join(each.cmdline())]
 
@@ -55,7 +55,7 @@ def test_kv_block_metric_is_the_sum_of_both_cores(runtime: RuntimeProcess) -> No
 
 
 def test_prompts_of_both_cores_are_answered_and_counted(runtime: RuntimeProcess, checkpoint: Path) -> None:
-    """Send prompts one after the other, so that vLLM sends two to each core, and each prompt is a separate batch."""
+    """Send prompts one after the other. Each core gets two prompts, and each prompt is a separate batch."""
     with OpenAI(base_url=f"{runtime.model_url}/v1", api_key="none", max_retries=0) as openai:
         assert served_tokens(openai, PROMPTS, 8) == torch_tokens(checkpoint, PROMPTS, 8)
     lengths = sorted(map(len, PROMPTS))

@@ -1,4 +1,4 @@
-"""One replica of two pods: two real runtimes, whose vLLM processes are joined by vLLM's multi-node launcher.
+"""One replica of two pods: vLLM's multi-node launcher connects the vLLM processes of two real runtimes.
 
 The order of the tests in this file matters: one test ends the group that the earlier tests use.
 """
@@ -29,7 +29,7 @@ class Group(NamedTuple):
 
 @pytest.fixture(scope="module")
 def group(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
-    """A warm group."""
+    """A group that is warm and serves."""
     folder = tmp_path_factory.mktemp("group")
     both = ParallelismConfig(tensor=2, nodes=2)
     with group_of(folder, config_of(checkpoint, folder, both)) as (leader, worker):
@@ -37,7 +37,7 @@ def group(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def worker_processes(runtime: RuntimeProcess) -> list[psutil.Process]:
-    """Return the vLLM processes below a runtime that have each loaded a part of the model."""
+    """Return the vLLM worker processes of a runtime. Each of these processes has loaded a part of the model."""
     below = psutil.Process(runtime.process.pid).children(recursive=True)
     return [each for each in below if "VLLM::Worker" in "".join(each.cmdline())]
 

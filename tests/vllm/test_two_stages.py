@@ -1,6 +1,6 @@
-"""One replica with a pipeline stage per pod.
+"""One replica of two pods, with one pipeline stage per pod.
 
-The file is separate, so that it runs concurrently with test_two_pods.py.
+The test has a separate file, so that it runs concurrently with test_two_pods.py.
 """
 
 import signal

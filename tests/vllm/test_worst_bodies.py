@@ -1,4 +1,4 @@
-"""The most expensive bodies within the limits of the model port, on vLLM's own request models."""
+"""The cost of the most expensive bodies within the limits of the model port, on vLLM's own request models."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Two real runtimes on this machine that form one replica, and their answers."""
+"""Two real runtimes on this machine that form one replica, and the answers of this replica."""
 
 import contextlib
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def config_of(
 
 @contextlib.contextmanager
 def group_of(folder: Path, config: RuntimeConfig) -> Iterator[tuple[RuntimeProcess, RuntimeProcess]]:
-    """Start the leader and the worker. Each has its own ports and disk."""
+    """Start the leader and the worker. Each runtime has its own ports and folder."""
     port = free_port()
     with contextlib.ExitStack() as stack:
 

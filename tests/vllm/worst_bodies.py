@@ -1,6 +1,6 @@
 """Send the most expensive bodies to vLLM's own request models, and report the cost of each body.
 
-Run it as a separate process with limits of CPU time and address space: python -m tests.vllm.worst_bodies
+Run this module as a separate process with limits of CPU time and address space: python -m tests.vllm.worst_bodies
 """
 
 import asyncio
@@ -36,7 +36,7 @@ TASKS = ("generate", "transcription", "embed", "classify")
 
 
 def application() -> FastAPI:
-    """Return vLLM's application with all its request models. The handlers answer without an engine."""
+    """Return vLLM's application with all request models. The handlers answer without an engine."""
     arguments = parse_arguments(["--model=unused"])
     build_app = import_module(installed_layout().app).build_app
     made: dict[str, Any] = {}
@@ -60,7 +60,7 @@ async def _answer(**_: Any) -> dict[str, Any]:
 
 
 def fields(annotation: Any) -> set[str]:
-    """Return the names of all fields of the models in the type of a body, which may be a union of several models."""
+    """Return the field names of all models in the type of a body. The type may be a union of several models."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         found = annotation.model_fields.items()
         return {name for field, info in found for name in (field, info.alias) if name is not None}
@@ -68,7 +68,7 @@ def fields(annotation: Any) -> set[str]:
 
 
 def fields_by_path(app: FastAPI) -> dict[str, set[str]]:
-    """Return, for each path that takes JSON, the fields of its bodies."""
+    """Return the fields of the request body for each path that takes JSON."""
     routes = [route for route in app.routes if isinstance(route, APIRoute) and route.path in GENERATING]
     return {
         route.path: {name for each in route.dependant.body_params for name in fields(each.field_info.annotation)}
@@ -113,19 +113,19 @@ def peak_bytes() -> int:
 
 
 def write(measured: dict[str, Any]) -> None:
-    """Write a line of JSON and flush it immediately, because a limit may end the process."""
+    """Write a line of JSON. Flush the line immediately, because a limit may end the process."""
     sys.stdout.write(json.dumps(measured) + "\n")
     sys.stdout.flush()
 
 
 async def measure(app: FastAPI) -> None:
-    """Write a line of JSON for each path that vLLM serves and each body."""
+    """Measure every body for every path that vLLM serves. Write a line of JSON for each body."""
     guard = guarded(app, sim_config(), RequestMetrics(CollectorRegistry()), lambda: False)
     known = fields_by_path(app)
     for path in sorted(GENERATING):
         found = known.get(path, set())
-        # If a release of vLLM declares its request models differently, no path has fields, and the bodies would contain
-        # only unknown fields. Report such a path instead.
+        # If a vLLM release declares its request models differently, `fields_by_path` finds no fields. The bodies would
+        # then contain only unknown fields. Report such a path as missing instead.
         if path not in known or not (path.startswith(FORMS) or found & {*LISTS}):
             write({"path": path, "missing": True})
             continue

@@ -1,4 +1,4 @@
-"""The commands that are possible in the current state of a world. The caller chooses one of them."""
+"""The commands that are possible in the current state of a world. The caller chooses one command."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
@@ -20,7 +20,7 @@ class Choose(Protocol):
 
 
 class Picture(Protocol):
-    """The names that a command can refer to."""
+    """The resource and the names that a command can refer to."""
 
     resource: dict[str, Any]
     pods: list[str]
@@ -56,7 +56,7 @@ def change_rollout(_: Picture, choose: Choose) -> commands.Command:
 
 
 def change_failure(_: Picture, choose: Choose) -> commands.Command:
-    """Change the reaction to a failed revision, and the seconds for which a canary is observed."""
+    """Change the reaction to a failed revision and the observation time of a canary."""
     return _rollout(
         onFailure=choose(("Rollback", "Pause")),
         canary={"observeSeconds": choose((0, 30)), "maxRecompiles": 10},
@@ -64,14 +64,14 @@ def change_failure(_: Picture, choose: Choose) -> commands.Command:
 
 
 def change_recompiles(_: Picture, choose: Choose) -> commands.Command:
-    """Change the reaction to pods whose requests wait for compiles."""
+    """Change the reaction to pods whose requests wait for compilations."""
     return commands.ChangeSpec(
         {"readiness": {"onRecompiles": choose(("CloseGate", "Warn")), "maxRecentRecompiles": 10}}
     )
 
 
 def pause(picture: Picture, _: Choose) -> commands.Command:
-    """Pause the rollout, or resume it."""
+    """Pause or resume the rollout."""
     return _rollout(paused=not picture.resource["spec"].get("rollout", {}).get("paused", False))
 
 
@@ -116,7 +116,7 @@ def fail_pod(picture: Picture, choose: Choose) -> commands.Command | None:
 
 
 def refuse_pods(_: Picture, choose: Choose) -> commands.Command:
-    """Let a node fail all new pods, as if its device plugin had lost its cards."""
+    """Let a node fail all new pods, as if the device plugin had lost its cards."""
     return commands.RefusePods(choose(NODES), choose((5, 20, 90)))
 
 
@@ -146,7 +146,7 @@ def limit_pods(_: Picture, choose: Choose) -> commands.Command:
 
 
 def admit_pods(_: Picture, choose: Choose) -> commands.Command:
-    """Hold new pods above a number with a scheduling gate, as Kueue does, or admit all pods."""
+    """Limit the number of admitted pods, or admit all pods. Like Kueue, hold other new pods with a scheduling gate."""
     return commands.AdmitPods(choose((None, 2, 3, 1)))
 
 
@@ -156,7 +156,7 @@ def delete_child(picture: Picture, choose: Choose) -> commands.Command | None:
 
 
 def break_writes(_: Picture, choose: Choose) -> commands.Command:
-    """Let some of the next writes fail."""
+    """Inject faults into some of the next writes."""
     kinds = (Fault.REFUSED, Fault.UNANSWERED, Fault.LATE, Fault.KILLED)
     return commands.BreakWrites(tuple(choose((None, *kinds)) or Fault.NONE for _ in range(choose((1, 2, 4)))))
 
@@ -167,7 +167,7 @@ def blind_watch(_: Picture, choose: Choose) -> commands.Command:
 
 
 def cut_off(_: Picture, choose: Choose) -> commands.Command:
-    """Block all requests of the leader."""
+    """Block all requests of the leader, or only requests for the Lease."""
     return commands.CutOff(choose((2, 8, 20)), lease_only=choose((False, True)))
 
 
@@ -177,7 +177,7 @@ def kill_operator(_: Picture, __: Choose) -> commands.Command:
 
 
 def runs(behaviour: str) -> dict[str, Any]:
-    """Return the spec fields of a revision with this behavior. The API replaces lists as a whole."""
+    """Return the spec fields of a revision with this behavior. A merge patch replaces the whole list `env`."""
     return {"engine": {"env": [{"name": BEHAVIOUR, "value": behaviour}]}}
 
 

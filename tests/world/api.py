@@ -40,7 +40,7 @@ class Api:
         return [each for (its, _), each in sorted(self.objects.items()) if its == kind]
 
     def get(self, kind: str, name: str) -> Object | None:
-        """Return an object, or None if it does not exist."""
+        """Return an object, or None if the object does not exist."""
         return self.objects.get((kind, name))
 
     def put(self, manifest: Mapping[str, Any], **metadata: Any) -> Object:
@@ -60,7 +60,10 @@ class Api:
         return self._record_change(False, fresh)
 
     def apply(self, manifest: Mapping[str, Any], manager: str, **metadata: Any) -> Object:
-        """Apply server-side with force. Fields of other managers are kept. `metadata` is added to a new object."""
+        """Apply `manifest` server-side with force.
+
+        Fields of other managers are kept. `metadata` is added to a new object.
+        """
         live = self.get(manifest["kind"], manifest["metadata"]["name"])
         owned = self._owned.get(live["metadata"]["uid"], {}) if live else {}
         fresh, owners = applied(live or {"metadata": metadata}, manifest, owned, manager)
@@ -96,7 +99,7 @@ class Api:
 def with_condition(
     conditions: list[Object], kind: str, true: bool, now: str, reason: str = "", message: str = ""
 ) -> list[Object]:
-    """Return the conditions with the condition `kind` set. Its transition time changes only if its status changes."""
+    """Return the conditions with the condition `kind` set. The transition time changes only if the status changes."""
     known = next((each for each in conditions if each["type"] == kind), {})
     status = "True" if true else "False"
     since = known["lastTransitionTime"] if known.get("status") == status else now
@@ -107,13 +110,13 @@ def with_condition(
 
 
 def condition(manifest: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """Return a condition of an object's status, or an empty mapping if there is none."""
+    """Return a condition of an object's status, or an empty mapping if the condition does not exist."""
     conditions = (manifest.get("status") or {}).get("conditions") or ()
     return next((each for each in conditions if each["type"] == kind), {})
 
 
 def owner(manifest: Mapping[str, Any]) -> str | None:
-    """Return the UID of an object's controller."""
+    """Return the UID of an object's controller, or None if the object has no owner."""
     return next((str(each["uid"]) for each in manifest["metadata"].get("ownerReferences") or ()), None)
 
 
@@ -123,5 +126,5 @@ def ending(manifest: Mapping[str, Any]) -> bool:
 
 
 def counts(pod: Mapping[str, Any]) -> bool:
-    """Return True if a pod counts for its ReplicaSet, because it is neither terminating nor finished."""
+    """Return True if a pod counts for its ReplicaSet. Terminating pods and failed pods do not count."""
     return not ending(pod) and (pod.get("status") or {}).get("phase") != "Failed"

@@ -1,4 +1,4 @@
-"""A simulated API server, which answers requests of the operator's client from objects in memory."""
+"""A simulated API server. It answers requests of the operator's client from objects in memory."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ _STATUS = ("apiVersion", "kind", "metadata", "status")
 
 
 class Refused(Exception):
-    """A request that is answered with an error."""
+    """A request that the API server answers with an error."""
 
     def __init__(self, code: int, reason: str, message: str = "") -> None:
         """Set the fields of a Status."""
@@ -44,14 +44,14 @@ class Request:
 class ApiServer:
     """A simulated API server. `now` returns the simulated seconds.
 
-    `apis` contains the objects by (namespace, kind). An empty kind stands for all other kinds.
+    `apis` contains the objects by (namespace, kind). The empty kind contains the objects of all other kinds.
     """
 
     apis: Mapping[tuple[str, str], Api]
     now: Callable[[], float]
 
     def answer(self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str) -> ApiResponse:
-        """Return the answer of the API server. The server does not keep a reference to `body`."""
+        """Return the answer of the API server. The server keeps no reference to `body`."""
         try:
             found = self._respond(method, path, body and json.loads(json.dumps(body)), content_type)
         except Refused as refused:

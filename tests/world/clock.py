@@ -1,4 +1,4 @@
-"""The injected clock. Its times are whole seconds, as in Kubernetes."""
+"""The times of the simulated clock. As in Kubernetes, times are whole seconds."""
 
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache

@@ -1,4 +1,7 @@
-"""Events that affect a resource, as values. The simulation in memory and a real cluster use the same events."""
+"""Events that affect a resource, represented as values.
+
+The simulation in memory and a real cluster use the same events.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +10,7 @@ from typing import Any
 
 
 class Fault(StrEnum):
-    """The faults of a write by the operator."""
+    """The possible faults of a write by the operator."""
 
     NONE = "none"
     REFUSED = "refused"
@@ -67,14 +70,14 @@ class EndContainer:
 
 @dataclass(frozen=True)
 class FailPod:
-    """A node evicts a pod, which stays in the phase Failed."""
+    """A node evicts a pod. The pod stays in the phase Failed."""
 
     pod: str
 
 
 @dataclass(frozen=True)
 class RefusePods:
-    """A node fails each new pod immediately, for some time."""
+    """For some time, a node fails each new pod immediately."""
 
     node: str
     seconds: int
@@ -97,7 +100,7 @@ class LoseNode:
 
 @dataclass(frozen=True)
 class ReturnNode:
-    """The node is reachable again. With `rebooted`, its containers are new."""
+    """A node is reachable again. With `rebooted`, the containers of the node are new."""
 
     node: str
     rebooted: bool
@@ -120,14 +123,17 @@ class LimitPods:
 
 @dataclass(frozen=True)
 class AdmitPods:
-    """A quota system holds new pods above this number with a scheduling gate. The value None admits all pods."""
+    """A quota system admits at most this number of pods and holds other pods with a scheduling gate.
+
+    None admits all pods.
+    """
 
     pods: int | None
 
 
 @dataclass(frozen=True)
 class DeleteChild:
-    """A child is deleted by another actor."""
+    """Another actor deletes a child."""
 
     kind: str
     name: str
@@ -135,7 +141,7 @@ class DeleteChild:
 
 @dataclass(frozen=True)
 class BreakWrites:
-    """The next writes of the operator have these faults."""
+    """These faults occur in the next writes of the operator."""
 
     faults: tuple[Fault, ...]
 
@@ -150,7 +156,10 @@ class BlindWatch:
 
 @dataclass(frozen=True)
 class CutOff:
-    """All requests of the leader, or only requests for the Lease, do not reach the API server for some time."""
+    """The leader's requests do not reach the API server for some time.
+
+    With `lease_only`, only Lease requests are affected.
+    """
 
     seconds: int
     lease_only: bool = False

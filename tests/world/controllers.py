@@ -53,7 +53,7 @@ def _deletion_order(pod: Object) -> tuple[bool, bool, int, str, str, str]:
 
 
 def _reversed(text: str) -> str:
-    """Return a text that sorts in reverse order."""
+    """Return a text that sorts in the reverse order of `text`."""
     return "".join(chr(255 - ord(each)) for each in text)
 
 

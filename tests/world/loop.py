@@ -29,7 +29,7 @@ class Loop(asyncio.BaseEventLoop):
         self.run_forever()
 
     def select(self, timeout: float | None) -> list[Any]:
-        """Advance the time to the next timer if nothing is ready, or to the end of run_until() and stop the loop."""
+        """Advance the time to the next timer. Stop the loop if the next timer is later than the end of run_until()."""
         if timeout is None or self._now + timeout > self._until:
             assert self._until < float("inf"), "deadlock: all tasks wait, and no timer is set"
             self._now = self._until
@@ -39,7 +39,7 @@ class Loop(asyncio.BaseEventLoop):
         return []
 
     def run_in_executor(self, _: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
-        """Run `func` immediately, because a decision takes no simulated time."""
+        """Run `func` immediately. Work for threads takes no simulated time."""
         done = self.create_future()
         try:
             done.set_result(func(*args))
@@ -48,7 +48,7 @@ class Loop(asyncio.BaseEventLoop):
         return done
 
     def _process_events(self, _: list[Any]) -> None:
-        """Do nothing, because there are no events."""
+        """Do nothing, because the loop has no I/O events."""
 
     def _write_to_self(self) -> None:
         """Do nothing, because the loop never blocks."""

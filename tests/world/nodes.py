@@ -22,7 +22,7 @@ _NETWORK = "10.0.0."
 
 @dataclass(frozen=True)
 class Ended:
-    """An instance that has ended, with its start and end in simulated seconds."""
+    """An instance that has ended, with the start and the end in simulated seconds."""
 
     how: Exit
     began: int
@@ -31,7 +31,10 @@ class Ended:
 
 @dataclass
 class Container:
-    """The container of a pod that has a node, with its instance, the end of the instance, and its next start."""
+    """The container of a pod on a node.
+
+    It has an instance, the end of this instance, and the time of the next start.
+    """
 
     pod: str
     node: str
@@ -57,7 +60,7 @@ class Container:
 
 @dataclass
 class Node:
-    """One node. Other workloads use `taken` cards. A node that is not `up` has been unreachable since `lost_at`.
+    """One node. Other workloads use `taken` cards. If `up` is False, the node has been unreachable since `lost_at`.
 
     The node fails all new pods until `refuses_until`.
     """
@@ -73,7 +76,7 @@ class Node:
 class Nodes:
     """All nodes. A pod needs one card.
 
-    `containers` has pod UIDs as keys. `cut_off` is called for each pod of a lost node.
+    The keys of `containers` are pod UIDs. `cut_off` is called for each pod of a lost node.
 
     `admitted` is the number of pods that a quota system admits, or None if there is no quota system.
     """
@@ -86,7 +89,7 @@ class Nodes:
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def at(self, address: str) -> Container | None:
-        """Return the container of the pod with that address, even if the container does not run."""
+        """Return the container of the pod with `address`, even if the container does not run."""
         return self.containers.get(address.removeprefix(_NETWORK))
 
     def reachable(self, container: Container) -> bool:
@@ -94,7 +97,10 @@ class Nodes:
         return self.nodes[container.node].up
 
     def last_contact(self, container: Container, now: int) -> int:
-        """Return the time of the last poll of a container that certainly succeeded. Later changes are unknown."""
+        """Return the time of the last poll that certainly reached the container.
+
+        The operator does not know later changes.
+        """
         return now if self.reachable(container) else self.nodes[container.node].lost_at - POLLED_SECONDS
 
     def advance(self, now: int) -> None:
@@ -109,7 +115,7 @@ class Nodes:
                 self._handle_lost_node(pod, self.nodes[container.node], now)
 
     def end(self, container: Container, how: Exit, now: int) -> None:
-        """End a container. Its kubelet restarts the container after a growing delay."""
+        """End a container. The kubelet restarts the container after a delay that grows with each restart."""
         container.ended = Ended(how, container.instance.born, now)
         delay = min(_MOST_BACKOFF, 10 * 2 ** (container.restarts - 1)) if container.restarts else 0
         container.resting_until = now + 1 + delay
@@ -175,7 +181,8 @@ class Nodes:
                 del self.containers[container.pod]
                 self.api.remove("Pod", pod["metadata"]["name"])
             return
-        # Write the previous state first, because a kubelet writes the status one second after a change.
+        # Write the previous state before the container advances, because a kubelet writes the status one second after a
+        # change.
         self._write_status(pod, container, now)
         self._run(container, now)
 
@@ -217,7 +224,7 @@ def _failed(pod: Object) -> bool:
 
 
 def delete_pod(api: Api, pod: Object, now: int) -> None:
-    """Delete a pod, which terminates within its grace period."""
+    """Delete a pod. The pod terminates within its grace period."""
     if not ending(pod):
         api.put(pod, deletionTimestamp=stamp(now + pod["spec"]["terminationGracePeriodSeconds"]))
 

@@ -59,7 +59,7 @@ def container_status(
 
 
 def running(pod: Mapping[str, Any], address: str, container: Mapping[str, Any], now: str) -> Object:
-    """Return the status of a pod with a node. It is Ready if its container is ready and all its gates are open."""
+    """Return the status of a pod with a node. The pod is Ready if its container is ready and all its gates are open."""
     status = pod.get("status") or {}
     gates = (gate["conditionType"] for gate in pod["spec"].get("readinessGates") or ())
     is_open = all(condition(pod, gate).get("status") == "True" for gate in gates)

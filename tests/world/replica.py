@@ -1,4 +1,4 @@
-"""A replica of the operator in a simulation, which provides only the transport, the watches and the clock.
+"""A replica of the operator in a simulation. The simulation provides only the transport, the watches and the clock.
 
 The transport injects faults into requests.
 """
@@ -38,7 +38,7 @@ _running: ContextVar["Replica | None"] = ContextVar("replica", default=None)
 
 @dataclass
 class Outside:
-    """The environment that all replicas share. `blind` contains the time until which the watches of a kind are stuck.
+    """The environment that all replicas share. `blind` contains, by kind, the time until which watches are stuck.
 
     `faults` apply to the next writes. `trespasses` contains the times of writes by a replica that did not hold the
     Lease.
@@ -54,19 +54,19 @@ class Outside:
     trespasses: list[tuple[float, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Install the task factory, which attributes each task to the replica that created it."""
+        """Install a task factory that attributes each task to the replica that created the task."""
         self.loop.set_task_factory(_task_of_replica)
 
     def holder(self) -> str:
-        """The identity of the replica in the Lease."""
+        """The identity of the replica that holds the Lease."""
         return str(next((each["spec"]["holderIdentity"] for each in self.leases.kind("Lease")), ""))
 
 
 class Replica:
-    """One process of the operator. Its requests do not reach the API server until `cut_until` (in seconds)."""
+    """One process of the operator. Until `cut_until` (in seconds), its requests do not reach the API server."""
 
     def __init__(self, outside: Outside, settings: Settings) -> None:
-        """Create the process. It runs when the loop runs."""
+        """Create the process. The process runs while the loop runs."""
         self._outside, self._settings = outside, settings
         self._watching = self._failing = self._killed = False
         self.cut_until, self.cut_lease_only = 0.0, False
@@ -86,7 +86,7 @@ class Replica:
 
     @property
     def is_operational(self) -> bool:
-        """Whether the replica is the leader, has listed all kinds, and its last request did not fail."""
+        """Whether the replica is the leader, has listed all kinds, and succeeded with its last request."""
         return self.is_running and self._watching and not self._failing
 
     @property

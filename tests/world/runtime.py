@@ -1,4 +1,4 @@
-"""One container instance of a simulated runtime, with its warm-up second by second and its reports."""
+"""One container instance of a simulated runtime. It warms up second by second and reports the progress."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ FAILS = frozenset(Behaviour) - WORKS - {Behaviour.COLD}
 
 
 def behaviour(template: Mapping[str, Any]) -> Behaviour:
-    """Return the behaviour of a template's pods, from the variable of their container."""
+    """Return the behaviour of a template's pods. A variable of the container selects the behaviour."""
     variables = {each["name"]: each.get("value") for each in template["spec"]["containers"][0]["env"]}
     return Behaviour(str(variables.get(BEHAVIOUR, "good")).split("-")[0])
 
@@ -62,7 +62,10 @@ _ENDS = {
 
 @dataclass
 class Instance:
-    """One process. `born` is in simulated seconds. `load` is the number of requests that the process answers."""
+    """One process of the runtime.
+
+    `born` is its start in simulated seconds. `load` is the number of running requests.
+    """
 
     name: str
     behaviour: Behaviour
@@ -71,11 +74,11 @@ class Instance:
     load: int = 0
 
     def __post_init__(self) -> None:
-        """Start in the state of the first second."""
+        """Set the state of the first second."""
         self.stage, self.moved_at = -1, self.born
 
     def advance(self, now: int) -> Exit | None:
-        """Run until `now`. Return the termination of the process, or None if it still runs."""
+        """Run until `now`. Return the termination of the process, or None if the process still runs."""
         age = now - self.born
         if self.behaviour in _ENDS and age >= _ENDS[self.behaviour][0]:
             return _ENDS[self.behaviour][1]
@@ -104,11 +107,11 @@ class Instance:
         return self.serving and self.behaviour is not Behaviour.SHORT
 
     def hot(self, now: int) -> bool:
-        """Return True if requests to the process wait for compiles."""
+        """Return True if requests to the process wait for compilations."""
         return self.behaviour is Behaviour.COLD and self.serving and now < self.moved_at + HOT_SECONDS
 
     def sequence(self, now: int) -> int:
-        """Return the sequence number of the report at `now`, which grows with every change."""
+        """Return the sequence number of the report at `now`. The number grows with every change."""
         return self.stage + 2 + (self.serving and not self.hot(now))
 
     def report(self, now: int) -> WarmupReport:

@@ -1,4 +1,4 @@
-"""Server-side apply. A manager owns the fields of its last apply, and gives up fields that it no longer applies."""
+"""Server-side apply. A manager owns the fields of its last apply, and owns no other fields."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -45,7 +45,7 @@ def _merged(live: Any, manifest: Any, name: str = "") -> Any:
 
 
 def _without(value: Object, path: Path) -> Object:
-    """Return `value` without the field at `path`. A map or list that loses its last field is removed too."""
+    """Return `value` without the field at `path`. A map or list that becomes empty is removed too."""
     name, *rest = path
     if name not in value:
         return value

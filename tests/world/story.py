@@ -21,8 +21,8 @@ PAUSES = (0, 1, 4, 15, 40)
 class Story(RuleBasedStateMachine):
     """A random run with two replicas of the operator. `totals` contains counts over all runs.
 
-    `violations` contains the runs that broke a law, because hypothesis does not report a run that it abandoned as too
-    long.
+    `violations` contains the runs that broke a law. The class needs this list, because hypothesis does not report a run
+    that it abandoned as too long.
     """
 
     totals: ClassVar[Counter[str]] = Counter()
@@ -30,13 +30,13 @@ class Story(RuleBasedStateMachine):
     world: World
 
     def __init__(self) -> None:
-        """Start with an empty story."""
+        """Start with an empty list of commands."""
         super().__init__()
         self._happened: list[str] = []
 
     @initialize(first=st.sampled_from(("good", "cold")))
     def begin(self, first: str) -> None:
-        """Create the resource. The gate of a pod closes while requests to the pod wait for compiles."""
+        """Create the resource. The gate of a pod closes while requests to the pod wait for compilations."""
         self._happened.append(first)
         readiness, warmup = {"onRecompiles": "CloseGate"}, {"stallTimeoutSeconds": 60}
         rollout = {"surgeTimeoutSeconds": 30, "progressDeadlineSeconds": 60}

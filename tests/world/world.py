@@ -38,7 +38,7 @@ SETTINGS = Settings(
 
 
 class World:
-    """One resource and its environment. `history` is the record that laws check. Use as a context manager."""
+    """One resource and its environment, used as a context manager. The laws check the record `history`."""
 
     def __init__(self, **spec: object) -> None:
         """Create the resource, and start two replicas of the operator."""
@@ -85,7 +85,7 @@ class World:
 
     @property
     def children(self) -> list[tuple[str, str]]:
-        """(kind, name) of all objects that the operator created."""
+        """The kind and the name of each object that the operator created."""
         return [name for name in sorted(self.api.objects) if name[0] not in ("Pod", "GaudiInference")]
 
     @property
@@ -144,7 +144,7 @@ class World:
     def settle(self) -> None:
         """Stop all faults, repair their damage, and let time pass until nothing has changed for a long time.
 
-        If all replicas have room, cards and quota stay scarce, because the rollout must end without additional room.
+        If all replicas have room, cards and quota remain scarce, because the rollout must end without additional room.
         """
         self.outside.faults.clear()
         self.outside.blind.clear()
@@ -193,7 +193,7 @@ class World:
         self._record()
 
     def _record_wait(self) -> None:
-        """Record that the operator waited in this second, if its last write failed or there is no leader yet."""
+        """Record a second in which no replica was operational: its last write failed, or there was no leader."""
         waits = self.history.waits
         if any(replica.is_operational for replica in self.replicas):
             return
@@ -286,7 +286,7 @@ class World:
         return max(((end - START).total_seconds() for end in ends), default=0)
 
     def _backs_off_unlisted(self) -> bool:
-        """Return True if a revision will get pods but has no row in the status, as its ControllerRevision is gone."""
+        """Return True if a revision will get pods but has no status row, because its ControllerRevision is deleted."""
         listed = {row["name"] for row in self.resource.get("status", {}).get("revisions", ())}
         held = [each for each in self.api.kind("ReplicaSet") if DESIRED_ANNOTATION in _annotations(each)]
         return any(each["metadata"]["labels"].get(REVISION_LABEL) not in listed for each in held)
@@ -297,7 +297,7 @@ class World:
         self._record()
 
     def _record(self) -> None:
-        """Record the state of the world if it has changed."""
+        """Record the state of the world if the state has changed."""
         containers = self.nodes.containers.items()
         runtimes = {uid: Runtime(each.running, each.serving, self.nodes.reachable(each)) for uid, each in containers}
         contacts = {uid: self.nodes.last_contact(each, self.now) for uid, each in containers}

@@ -1,4 +1,4 @@
-"""The command line tools: `gaudi-plan` (plan/) changes nothing, and `kubectl gaudi` (kubectl/) sends patches.
+"""The command line tools: `gaudi-plan` (plan/) only reads, and `kubectl gaudi` (kubectl/) also writes objects.
 
-Only cluster.py accesses a cluster. options.py gives all commands of a tool the same options.
+Only cluster.py accesses a cluster. options.py defines the options that all commands of a tool share.
 """

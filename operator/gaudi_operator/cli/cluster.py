@@ -1,7 +1,7 @@
-"""The command line tools' access to the cluster of the kubeconfig.
+"""Access of the command line tools to the cluster that the kubeconfig selects.
 
-Every method raises ConfigError with one sentence if the API server does not answer, refuses the request, or does not
-have the object.
+All methods raise ConfigError with a message of one sentence if the API server does not respond, refuses the request, or
+does not have the object.
 """
 
 import json
@@ -38,7 +38,7 @@ MALFORMED = (YAMLError, OSError, AttributeError, TypeError, ValueError)
 class Connection:
     """The options that select the cluster of a command: kubeconfig, context and namespace.
 
-    None means kubectl's default.
+    If an option is None, the default of kubectl applies.
     """
 
     kubeconfig: str | None = None
@@ -48,8 +48,8 @@ class Connection:
     def open(self) -> Any:
         """Return a client of the API server. Raises ConfigError if no cluster is configured."""
         settings = client.Configuration()
-        # Disable retries. By default, the client tries three times and waits up to the full timeout each time before it
-        # reports an error.
+        # Disable retries. By default, the client sends a failed request three times and waits for the full timeout each
+        # time.
         settings.retries = False
         try:
             if self._inside_a_pod():
@@ -65,7 +65,7 @@ class Connection:
         return client.ApiClient(settings)
 
     def namespace_in_use(self) -> str:
-        """Return the namespace of the option. Without the option, return the namespace of the context."""
+        """Return the namespace from the option --namespace, or else the namespace of the context."""
         if self.namespace:
             return self.namespace
         try:
@@ -76,7 +76,7 @@ class Connection:
         return str(chosen.get("context", {}).get("namespace") or "default")
 
     def contexts(self) -> list[str]:
-        """Return the names of the kubeconfig's contexts; empty if the kubeconfig cannot be read."""
+        """Return the names of the contexts in the kubeconfig; an empty list if the kubeconfig cannot be read."""
         try:
             known, _ = config.list_kube_config_contexts(self._file())
         except (config.ConfigException, *MALFORMED):
@@ -84,7 +84,7 @@ class Connection:
         return [str(each["name"]) for each in known]
 
     def _file(self) -> str:
-        """Return the path of the kubeconfig. The library's own default is read only at import, so it is not used."""
+        """Return the path of the kubeconfig. KUBECONFIG is read at each call; the library reads it only at import."""
         return self.kubeconfig or os.environ.get("KUBECONFIG") or config.KUBE_CONFIG_DEFAULT_LOCATION
 
     def _inside_a_pod(self) -> bool:
@@ -93,7 +93,7 @@ class Connection:
 
 
 class Cluster:
-    """The connection of a command to one namespace of a cluster, as kubeconfig and options select it."""
+    """The access of a command to one namespace of the cluster that the kubeconfig and the options select."""
 
     def __init__(self, connection: Connection) -> None:
         """Open the connection. Raises ConfigError if no cluster is configured."""
@@ -102,7 +102,7 @@ class Cluster:
         self.namespace = connection.namespace_in_use()
 
     def as_kubectl(self) -> list[str]:
-        """Return the kubectl options for the same cluster."""
+        """Return the options with which kubectl accesses the same cluster: --kubeconfig and --context."""
         said = {"--kubeconfig": self._connection.kubeconfig, "--context": self._connection.context}
         return [f"{option}={value}" for option, value in said.items() if value]
 
@@ -115,7 +115,7 @@ class Cluster:
         return dict(found)
 
     def inferences(self, everywhere: bool = False) -> list[Manifest]:
-        """Return the GaudiInferences of the namespace, or of all namespaces."""
+        """Return the GaudiInferences of the namespace, or of all namespaces if `everywhere` is True."""
         inside = "" if everywhere else f"namespaces/{self.namespace}/"
         with self._asking("list", "resources"):
             found = self._read(f"/apis/{GROUP}/{VERSION}/{inside}{PLURAL}")
@@ -127,12 +127,12 @@ class Cluster:
             return [each["metadata"]["name"] for each in json.loads(self._read("/api/v1/namespaces"))["items"]]
 
     def inference_with_texts(self, name: str) -> Manifest:
-        """Return a GaudiInference with its ConfigMap texts inserted, in the form that the operator reads."""
+        """Return a GaudiInference with the texts of its ConfigMaps inserted into the spec, as the operator reads it."""
         found = self.inference(name)
         return dict(insert_texts(found, self.texts(found)))
 
     def texts(self, manifest: Manifest) -> dict[TextKey, str]:
-        """Return the existing ConfigMap texts that the spec references."""
+        """Return the texts of the ConfigMaps that the spec references. Missing texts are omitted."""
         found = {}
         for each in referenced_texts(manifest):
             with suppress(ConfigError), self._asking("read", each.name):
@@ -142,7 +142,7 @@ class Cluster:
         return found
 
     def changes(self, name: str, seconds: float) -> Iterator[Manifest]:
-        """Yield the GaudiInference after every change, for at most `seconds` or until the connection breaks."""
+        """Yield the GaudiInference after every change, until `seconds` have passed or the connection breaks."""
         asked = {"field_selector": f"metadata.name={name}", "timeout_seconds": max(1, round(seconds))}
         with self._asking("watch", name):
             try:
@@ -150,13 +150,13 @@ class Cluster:
                     self._objects.list_namespaced_custom_object,
                     *(GROUP, VERSION, self.namespace, PLURAL),
                     **asked,
-                    # The server ends the watch after the requested time. The client's timeout is longer and ends only
-                    # dead connections.
+                    # The server ends the watch after `seconds`. The client's timeout is longer, so that it expires only
+                    # if the connection is dead.
                     _request_timeout=(TIMEOUT_SECONDS, seconds + TIMEOUT_SECONDS),
                 ):
                     if event["type"] in ("ADDED", "MODIFIED"):
                         yield event["raw_object"]
-            # A proxy may close a watch at any time. The caller then reads the resource again.
+            # A proxy may close a watch at any time. Return without an error: the caller then reads the resource again.
             except (ProtocolError, ReadTimeoutError):
                 return
 
@@ -190,7 +190,7 @@ class Cluster:
             return list(json.loads(pods)["items"])
 
     def ask_pod(self, name: str, pod: str, path: str, namespace: str | None = None) -> str:
-        """Return the answer of a pod's status port, through the API server."""
+        """Send a GET request to the status port of a pod through the API server, and return the response body."""
         with self._asking("ask", name, f"pod {pod} of "):
             at = f"/api/v1/namespaces/{{namespace}}/pods/{{pod}}:{STATUS_PORT}/proxy{path}"
             return self._read(at, pod=pod, namespace=namespace or self.namespace).decode()
@@ -217,7 +217,7 @@ class Cluster:
             self._read("/api/v1/namespaces/{namespace}/pods/{pod}", verb="DELETE", pod=pod)
 
     def node(self, name: str) -> Manifest:
-        """Return a node; empty if the user may not read nodes."""
+        """Return a node; an empty dict if the node cannot be read, for example without permission."""
         with suppress(ConfigError), self._asking("read", name, "node "):
             return dict(json.loads(self._read("/api/v1/nodes/{node}", node=name)))
         return {}
@@ -230,7 +230,7 @@ class Cluster:
         sent: Mapping[str, Any] | None = None,
         **names: str,
     ) -> bytes:
-        """Return the body of a response. The library's class for pods is avoided, because its import takes over 1 s."""
+        """Send a request and return the response body. The library's pod class is unused: its import takes over 1 s."""
         inside = {"namespace": self.namespace, **names}
         headers = {"Content-Type": "application/json"} if sent else {}
         request = self._api.param_serialize(verb, path, inside, query, headers, sent, auth_settings=["BearerToken"])
@@ -263,7 +263,7 @@ class Cluster:
 
     def _refusal(self, error: ApiException, verb: str, part: str, what: str) -> str:
         match error.status:
-            # If a part of a resource was requested, such as a pod, 404 may mean that only the part no longer exists.
+            # HTTP 404 for a part of a resource, such as a pod, does not mean that the resource itself is missing.
             case 404 if not part:
                 return f"there is no {what}"
             case 401 | 403:
@@ -273,7 +273,7 @@ class Cluster:
 
 
 def _message(error: ApiException) -> str:
-    """Return the API server's error message without its full stop."""
+    """Return the API server's error message without the full stop; empty if the response has no message."""
     try:
         return str(json.loads(error.body or "{}").get("message", "")).rstrip(".")
     except (ValueError, TypeError, AttributeError):
@@ -281,5 +281,5 @@ def _message(error: ApiException) -> str:
 
 
 def _cause(error: Exception) -> str:
-    """Return the message of a client error on one line."""
+    """Return the message of a client error on one line, without the full stop."""
     return " ".join(str(getattr(error, "reason", None) or error).split()).rstrip(".")

@@ -28,7 +28,7 @@ def add_version(app: typer.Typer, program: str) -> None:
             bool, typer.Option("--version", callback=print_version, is_eager=True, help="Show the version and exit.")
         ] = False,
     ) -> None:
-        """Accept the options of the program itself."""
+        """Accept the options before the command, such as --version."""
 
     app.callback()(options)
 
@@ -36,10 +36,11 @@ def add_version(app: typer.Typer, program: str) -> None:
 def questions(
     ask: Callable[..., Question], report_errors: Callable[[], AbstractContextManager[None]]
 ) -> Callable[[Command[Question, Parameters]], Callable[..., None]]:
-    """Return a decorator that gives commands the same options: the parameters of `ask` replace the first parameter.
+    """Return a decorator that replaces the first parameter of a command by the options in the signature of `ask`.
 
-    The command runs in `report_errors`. Arguments come before options. The parameters of `ask` come before the
-    command's own parameters, because typer shows all parameters in this order.
+    The decorated command calls `ask` with these options, and passes the result to the original command. Both calls run
+    in `report_errors`. typer shows parameters in the order of the signature. Therefore arguments come before options,
+    and the parameters of `ask` come before the parameters of the command.
     """
     source = inspect.signature(ask).parameters
 

@@ -1,10 +1,10 @@
-"""The effects around core's pure decisions: watches, requests, long-polls and the clock.
+"""The shell around the pure decisions of core: watches, requests, long-polls and the clock.
 
 lease, lead   leader election, and everything that the leader runs
 watching      the observed objects, from watches and from responses to writes
 kinds         the kinds of these objects
 polling       the reports of pods, by long-poll
-plans         plan questions, answered in a separate process
+plans         the computation of plans in a separate process
 reconciling   one reconcile at a time per resource
 writing       the writes of a decision
 client        requests to the API server

@@ -1,7 +1,7 @@
-"""The client of the API server. It maps the errors of the API server to errors of the operator.
+"""The client of the API server, which maps the errors of the API server to errors of the operator.
 
-`Connection` sends requests by HTTP and opens sessions for watches. `Cluster` adds leadership fencing and the mapping of
-errors.
+`Connection` sends HTTP requests and opens sessions for watches. `Cluster` maps errors, and refuses writes if this
+process does not lead.
 """
 
 import json
@@ -52,14 +52,14 @@ _OBJECTS = msgspec.json.Decoder(dict[str, Any])
 
 
 class Cluster:
-    """Requests to the API server with this process's account."""
+    """A client of the API server that uses the account of this process."""
 
     def __init__(self, transport: Transport, counted: CountRequest) -> None:
-        """Create a client. `counted` is called after every answered request."""
+        """Create a client. `counted` is called after every response."""
         self._transport = transport
         self._counted = counted
-        # Allow writes by default, because there may be no election. With an election, replica.py replaces this
-        # function.
+        # Allow all writes by default, because the process may run without leader election. With leader election,
+        # replica.py replaces this function.
         self.may_write: Callable[[], bool] = lambda: True
 
     async def request(
@@ -75,10 +75,10 @@ class Cluster:
     ) -> dict[str, Any]:
         """Send one request and return the response object.
 
-        A `fenced` write is sent only while this process is certain to lead. `seconds` is the timeout. Raises the
-        OperatorError that matches the response.
+        If `fenced` is True, a write is sent only while this process certainly leads. `seconds` is the timeout. Raises
+        the OperatorError that matches the response.
         """
-        # Check immediately before the request, because the lease may be lost during a reconcile.
+        # Check the lease immediately before each write, because the lease may be lost during a reconcile.
         if fenced and method in _WRITES and not self.may_write():
             raise NotLeader("NotLeader", f"{method} {path} is not sent: the lease is lost or too old.")
         asked = path + (f"?{urlencode(query)}" if query else "")
@@ -92,7 +92,7 @@ class Cluster:
         if answer.status >= 400:
             raise _error(method, path, answer)
         try:
-            # A proxy or a login page may also answer with status 200, but without JSON.
+            # A proxy or a login page may answer with status 200 and a body that is not JSON.
             return _OBJECTS.decode(answer.text)
         except ValueError as error:
             raise Transient("NotTheApiServer", f"{method} {path}: the answer is not an object.") from error
@@ -106,7 +106,7 @@ class Connection:
     """
 
     def __init__(self, configuration: Configuration) -> None:
-        """Create a connection that is not open yet."""
+        """Create a connection without opening it."""
         self._configuration = configuration
         self._trust = RESTClientObject(configuration).ssl_context
         self._session: aiohttp.ClientSession | None = None
@@ -139,14 +139,15 @@ class Connection:
     def watching_session(
         self, answer: type[aiohttp.ClientResponse], *middlewares: aiohttp.ClientMiddlewareType
     ) -> aiohttp.ClientSession:
-        """Return a separate session for watches with the same trust and credentials, and responses of type `answer`."""
-        # Do not limit the connections, because each watch of a kind and namespace keeps a connection open for minutes.
+        """Return a session for watches with the same trust and credentials. Its responses have the type `answer`."""
+        # Do not limit the number of connections. Each watch keeps one connection open for minutes, and there is one
+        # watch per kind and namespace.
         return self._new_session(limit=0, middlewares=(self._authorize, *middlewares), response_class=answer)
 
     async def send(
         self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, seconds: float
     ) -> ApiResponse:
-        """Send one request, as Transport describes."""
+        """Send one request. See Transport.send()."""
         assert self._session  # noqa: S101 - used as a context manager
         headers = {"Accept": "application/json", "Content-Type": content_type, **await self._credentials()}
         response = await self._session.request(
@@ -161,19 +162,19 @@ class Connection:
             return ApiResponse(response.status, await response.read(), response.headers.get("Retry-After"))
 
     def _new_session(self, limit: int, **options: Any) -> aiohttp.ClientSession:
-        """Return a session with at most `limit` connections; 0 is unlimited."""
+        """Return a session with at most `limit` connections; 0 means no limit."""
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=limit, ssl=self._trust),
             cookie_jar=aiohttp.DummyCookieJar(),
-            # Disable `trust_env`. Otherwise aiohttp would read proxies from the environment and passwords from ~/.netrc
-            # in threads before every request. The `proxy-url` of a kubeconfig still applies.
+            # Disable `trust_env`. Otherwise aiohttp would read proxies from the environment and passwords from
+            # `~/.netrc` before every request. The `proxy-url` of a kubeconfig still applies.
             trust_env=False,
             proxy=self._configuration.proxy or None,
             **options,
         )
 
     async def _credentials(self) -> dict[str, str]:
-        """Return the credentials, read for every request because the token of a pod is replaced regularly."""
+        """Return the header with the token. The token is read for each request, because a pod's token is replaced."""
         token = await self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
         return {"Authorization": token} if token else {}
 
@@ -185,9 +186,9 @@ class Connection:
 
 
 def encode_body(body: Mapping[str, Any]) -> bytes:
-    """Return the body of a request to the API server, as JSON that is also valid YAML.
+    """Encode the body of a request as JSON that is also valid YAML.
 
-    Server-side apply requires YAML, which has no surrogate pairs.
+    Server-side apply reads the body as YAML, which does not support surrogate pairs.
     """
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
@@ -203,19 +204,19 @@ def _error(method: str, path: str, answer: ApiResponse) -> OperatorError:
     causes = (status.get("details") or {}).get("causes") or ()
     if code == 404:
         return NotFound("NotFound", message)
-    # The permissions are sufficient, but no object can be created in a terminating namespace.
+    # This is not a missing permission. The API server also answers 403 if the namespace of a new object is terminating.
     if code == 403 and any(cause.get("reason") == "NamespaceTerminating" for cause in causes):
         return Waiting("NamespaceTerminating", message, TERMINATING_SECONDS)
-    # Retry after 401, because the token of a pod may be replaced while requests are in flight.
+    # Retry after 401. The token of a pod may have been replaced while the request was in flight.
     if code == 409 or code == 429 or code >= 500 or code == 401:
-        # Some proxies send a date in the Retry-After header. In this case, the default back-off applies.
+        # Some proxies send a date in the Retry-After header. Ignore the date and use the default back-off.
         seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
         return Transient(str(status.get("reason") or "ApiServerError"), message, seconds)
     return Forbidden("ApiForbidden", message) if code == 403 else Stalled("ApiRefused", message)
 
 
 def _status(text: bytes) -> dict[str, Any]:
-    """Return the Status object of a response; empty if something other than the API server answered."""
+    """Return the Status object of a response; an empty dict if the response is not from the API server."""
     try:
         status = json.loads(text)
     except ValueError:

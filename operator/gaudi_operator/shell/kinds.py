@@ -1,6 +1,6 @@
-"""The kinds that the operator reads and writes, and their API paths.
+"""The kinds of objects that the operator reads and writes, and their API paths.
 
-ServedKinds finds out which kinds the API server serves. The operator waits for its own kinds, and uses optional kinds
+ServedKinds discovers which kinds the API server serves. The operator waits for its own kinds, and uses optional kinds
 if they are installed.
 """
 
@@ -23,7 +23,7 @@ from gaudi_operator.shell.client import Cluster
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of object. `selector` limits watches to the operator's objects."""
+    """A kind of Kubernetes object. The label selector `selector` limits watches to the operator's objects."""
 
     api_version: str
     kind: str
@@ -33,18 +33,18 @@ class Kind:
 
     @property
     def group_version(self) -> tuple[str, str]:
-        """(group, version). The core group is an empty text."""
+        """The API group and the version. The group of the core API is an empty string."""
         group, _, version = self.api_version.rpartition("/")
         return group, version
 
     def path(self, namespace: str | None, name: str = "", subresource: str = "") -> str:
-        """Return the path of the collection, of one object, or of its subresource."""
+        """Return the API path of a collection, of an object, or of a subresource of an object."""
         root = "/apis/" if self.group_version[0] else "/api/"
         parts = ["namespaces", namespace] if namespace else []
         return root + "/".join(filter(None, (self.api_version, *parts, self.plural, name, subresource)))
 
 
-# These kinds have no selector, because users choose the labels of their objects.
+# Watch resources and classes without a label selector, because users choose the labels of these objects.
 RESOURCE = Kind(API_VERSION, RESOURCE_KIND, PLURAL, selector=None)
 CLASS = Kind(API_VERSION, CLASS_KIND, CLASS_PLURAL, selector=None, namespaced=False)
 REPLICA_SET = Kind("apps/v1", "ReplicaSet", "replicasets")
@@ -95,26 +95,26 @@ log = logging.getLogger(__name__)
 
 
 class ServedKinds:
-    """The kinds that the API server serves. Errors are retried. Only an answer proves that a kind is missing."""
+    """The kinds that the API server serves. Errors are retried, because only NotFound proves that a kind is missing."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Create a client of discovery."""
+        """Create a client for API discovery."""
         self._cluster = cluster
 
     async def wait_until_defined(self, kind: Kind) -> None:
-        """Wait until the CustomResourceDefinition of `kind` is installed. A chart may install it after the operator."""
+        """Wait until the CustomResourceDefinition of `kind` is installed. A chart may install the operator first."""
         backoff = Backoff(1.0, 10.0)
         while not await self._is_served(kind):
             log.warning("%s is not defined in this cluster yet: install the CRD.", kind.kind)
             await asyncio.sleep(backoff.next())
 
     async def now(self) -> set[Kind]:
-        """Return all kinds to watch. A watch of a missing kind fails forever."""
+        """Return all kinds to watch. Missing kinds are omitted, because a watch of a missing kind always fails."""
         served = {kind for kind in OPTIONAL if await self._is_served(kind)}
         return {*WATCHED, *served, *(OF_GROUPS if LEADER_WORKER_SET in served else ())}
 
     async def wait_for_new_kind(self, watched: Collection[Kind], wanted: Callable[[Kind], bool]) -> None:
-        """Wait until a kind that is `wanted` and not in `watched` is installed. Other kinds cause no requests."""
+        """Wait until an optional kind that is `wanted` and not yet `watched` is installed. Others need no requests."""
         missing = [kind for kind in OPTIONAL if kind not in watched]
         while True:
             await asyncio.sleep(DISCOVERY_SECONDS)
@@ -127,8 +127,7 @@ class ServedKinds:
         backoff = Backoff(1.0, 10.0)
         while True:
             try:
-                # Use discovery, because discovery needs no permission. A watch of CRDs would need permission for all
-                # CRDs.
+                # Use API discovery, because it needs no permission. A watch of CRDs would need permission for all CRDs.
                 found = await self._cluster.request("GET", f"/apis/{kind.api_version}")
             except NotFound:
                 return False

@@ -1,4 +1,4 @@
-"""The leader's work: watches, reports and reconciles. Followers run none of them."""
+"""The work of the leader: watches, reports and reconciles. Followers do none of this work."""
 
 import asyncio
 import logging
@@ -27,7 +27,8 @@ from gaudi_operator.shell.watching.store import Store
 from gaudi_operator.shell.writing.apply import Writer
 from gaudi_operator.shell.writing.events import Publisher
 
-# An idle connection is kept for the longest watch plus one minute, because kopf delays the next watch.
+# If no watch was renewed for this time, the leader is not alive. The time is the longest watch plus one minute, because
+# kopf delays the next watch.
 IDLE_MOST_SECONDS = SERVER_TIMEOUT_SECONDS + 60
 
 CACHED_SPECS = 64
@@ -44,10 +45,10 @@ The session receives lists, the first callback changed objects, and the last cal
 
 
 class RunElsewhere(Protocol):
-    """Runs the work of the leader that must not be delayed by the rest of the process."""
+    """A function that runs work where the rest of the process cannot delay the work."""
 
     def __call__(self, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
-        """Run the work."""
+        """Run `work`, and wait until the work ends."""
 
 
 async def _here(work: Coroutine[Any, Any, None]) -> None:
@@ -56,9 +57,9 @@ async def _here(work: Coroutine[Any, Any, None]) -> None:
 
 @dataclass(frozen=True)
 class LeaderDependencies:
-    """The dependencies of a leader. Without a planner, its decisions compute plans themselves.
+    """The dependencies of a leader. If `planner` is None, decisions compute plans themselves.
 
-    `aside` runs the election, which uses `lease_cluster` if it is set.
+    `aside` runs the leader election, which uses `lease_cluster` if it is set.
     """
 
     cluster: Cluster
@@ -74,7 +75,7 @@ class Leader:
     """The leader during one term of leadership."""
 
     def __init__(self, settings: Settings, around: LeaderDependencies, metrics: Metrics) -> None:
-        """Wire the components together, without starting them."""
+        """Create and connect the components without starting them."""
         cluster, clock = around.cluster, around.clock
         self._settings = settings
         self._kinds = ServedKinds(cluster)
@@ -109,7 +110,7 @@ class Leader:
         self._controller = Controller(reconciler, settings.reconcile_concurrency)
 
     async def run(self) -> bool:
-        """Run until cancelled or until the watches end. Returns True if another term should follow."""
+        """Run until cancelled, or until the watches end or a new kind must be watched. Returns True for a new kind."""
         async with self._reports, self._events, self._planner or nullcontext():
             return await self._watch()
 
@@ -118,15 +119,15 @@ class Leader:
         self._controller.stop()
 
     def why_not_alive(self) -> str | None:
-        """Return a reason if a watch was neither answered nor retried for too long; None if all watches are alive."""
+        """Return a reason if a watch was not answered or retried for too long; None if all watches are alive."""
         idle = self._watching.idle_seconds()
         return f"a watch was not renewed for {idle:.0f} s" if idle > IDLE_MOST_SECONDS else None
 
     def why_not_ready(self) -> str | None:
-        """Return the first reason why the leader is not ready; None if it is ready.
+        """Return the first reason why the leader is not ready; None if the leader is ready.
 
-        Reasons are kinds that cannot be watched (without permission or API server), missing lists, and first
-        reconciles that are left.
+        Possible reasons are a kind that cannot be watched (no permission, or no API server), a first list that is
+        missing, and resources that wait for their first reconcile.
         """
         if failing := _plurals(self._watching.failing):
             return f"cannot watch {failing}"
@@ -134,16 +135,16 @@ class Leader:
         return f"waiting for the first list of {unlisted}" if unlisted else self._controller.why_not_ready()
 
     def _has_use(self, kind: Kind) -> bool:
-        """Return True if an optional kind is needed."""
-        # Always watch classes, because a default class applies to all resources as soon as the class is created.
+        """Return True if the optional kind `kind` is needed."""
+        # Always watch classes: a new default class applies to all resources immediately.
         return kind is CLASS or self._store.any_resource(_is_over_several_nodes)
 
     async def _watch(self) -> bool:
         await self._kinds.wait_until_defined(RESOURCE)
         kinds = await self._kinds.now()
         self._store.groups_served = LEADER_WORKER_SET in kinds
-        # Set the unlisted kinds before the first watch. Otherwise a list may arrive earlier, and the store would wait
-        # forever for that list.
+        # Set the unlisted kinds before the watches start. Otherwise a list may arrive before its kind is set as
+        # unlisted, and the store would wait for this list forever.
         self._store.unlisted = {
             (kind, namespace)
             for kind in kinds
@@ -163,8 +164,8 @@ class Leader:
         finally:
             watching.cancel()
             more.cancel()
-            # Wait for the cancelled tasks, because kopf closes connections during cancellation. All connections must be
-            # closed before the next term.
+            # Wait until the cancelled tasks have ended, because kopf closes its connections during cancellation. All
+            # connections must be closed before the next term as leader.
             await asyncio.gather(watching, more, return_exceptions=True)
 
 

@@ -1,7 +1,7 @@
-"""Leader election by a Lease. At most one replica works, and another replica takes over when the leader stops.
+"""Leader election with a Lease. Only the leader works. Another replica takes over when the leader stops.
 
-The client library's election compares wall clocks, lets a hung request outlive the deadline, ends on a lost connection
-and never releases the Lease. This election uses the monotonic clock for all deadlines.
+The client library has an election too, but it compares wall clocks, lets a request exceed the deadline, ends on a lost
+connection and never releases the Lease. This election uses the monotonic clock for all deadlines.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class LeaseThread:
     """
 
     def __init__(self) -> None:
-        """Create the loop without starting it."""
+        """Create the event loop and the thread without starting the thread."""
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="lease", daemon=True)
 
@@ -45,15 +45,15 @@ class LeaseThread:
         self._loop.close()
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run work in the thread and wait for it. Cancellation is passed on."""
+        """Run `work` in the thread, and return its result. If the caller is cancelled, the work is cancelled too."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
 
 class Election:
-    """The election from the view of this replica."""
+    """The leader election, as seen by this replica."""
 
     def __init__(self, cluster: Cluster, settings: Settings, clock: Clock = SYSTEM) -> None:
-        """Start as a follower."""
+        """Create the election with this replica as a follower."""
         self._clock = clock
         self._cluster = cluster
         self._settings = settings
@@ -72,35 +72,35 @@ class Election:
         log.info("This replica leads: it holds the lease %s.", self._settings.lease_name)
 
     async def keep(self) -> None:
-        """Renew the lease until it is lost or a renewal is too late."""
+        """Renew the lease until this replica no longer leads."""
         while self.leads():
             await asyncio.sleep(self._settings.retry_period_seconds)
             await self._attempt()
         log.error("The lease %s is lost: this replica stops all work.", self._settings.lease_name)
 
     async def release(self) -> None:
-        """Release the lease, so that a follower does not wait for its expiry."""
+        """Release the lease, so that a follower can take over before the lease expires."""
         self._renewed = float("-inf")
         try:
             lease = await self._read()
             if lease and lease["spec"].get("holderIdentity") == self._settings.identity:
-                # The shortest duration that the API server accepts is 1. Followers do not wait for the duration if the
-                # lease has no holder.
+                # Remove the holder, so that followers do not wait for the end of the lease. The API server requires a
+                # duration of at least 1 s.
                 await self._write(lease, {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1})
                 log.info("The lease %s is released.", self._settings.lease_name)
         except OperatorError as error:
             log.warning("The lease was not released; a follower takes over when it ends: %s", error)
 
     async def _attempt(self) -> bool:
-        """Try to take or renew the lease. A connection failure counts as a failed attempt."""
+        """Try to take or renew the lease, and return True on success. A failed request counts as a failed attempt."""
         started = self._clock.monotonic()
         try:
             taken = await self._take(await self._read())
         except OperatorError as error:
             log.warning("The lease could not be taken or renewed: %s", error)
             return False
-        # Use the time before the request. Followers count from the write, and the API server may have written the lease
-        # immediately.
+        # Measure the age of the lease from the start of the request. Followers measure the age from the write, which
+        # may happen immediately after the start.
         self._renewed = started if taken else float("-inf")
         return taken
 
@@ -110,7 +110,7 @@ class Election:
         if spec.get("holderIdentity") != self._settings.identity:
             if lease and not self._expired(spec):
                 return False
-            # For a Lease without a previous holder, the count of transitions starts at 0.
+            # The count of transitions starts at 0, because the first holder of a Lease replaces no other holder.
             spec |= {"acquireTime": now, "leaseTransitions": spec.get("leaseTransitions", -1) + 1}
         spec |= {
             "holderIdentity": self._settings.identity,
@@ -120,7 +120,7 @@ class Election:
         return True
 
     def _expired(self, spec: Mapping[str, Any]) -> bool:
-        """Return True if the lease has no holder or, by this replica's monotonic clock, was not renewed in time."""
+        """Return True if the lease has no holder or has expired, measured by this replica's monotonic clock."""
         if spec != self._seen:
             self._seen, self._seen_at = dict(spec), self._clock.monotonic()
         silent = self._clock.monotonic() - self._seen_at
@@ -134,14 +134,14 @@ class Election:
             return None
 
     async def _write(self, lease: Mapping[str, Any] | None, spec: Mapping[str, Any]) -> None:
-        """Create or replace the lease. The resource version makes one of two concurrent candidates fail."""
+        """Create or replace the lease. If two replicas write at the same time, one write fails with a conflict."""
         namespace, name = self._settings.namespace, self._settings.lease_name
         metadata = dict(lease["metadata"]) if lease else {"namespace": namespace, "name": name}
         body = {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": metadata, "spec": dict(spec)}
         method, path = ("PUT", LEASE.path(namespace, name)) if lease else ("POST", LEASE.path(namespace))
-        # Do not fence this write, because the fence depends on the result of this write.
+        # Do not fence this write: the fence allows writes only after the lease is renewed by this write.
         await self._cluster.request(method, path, body, fenced=False, seconds=self._seconds())
 
     def _seconds(self) -> float:
-        # With a third of the deadline, two more requests fit before the renew deadline if one request hangs.
+        # A third of the renew deadline. If one request times out, two more requests are possible before the deadline.
         return max(1.0, self._settings.renew_deadline_seconds / 3)

@@ -1,4 +1,4 @@
-"""The chart release of most chart tests."""
+"""The fixture with the chart release that most chart tests use."""
 
 import pytest
 

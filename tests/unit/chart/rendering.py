@@ -14,7 +14,7 @@ PREFIX = "registry.example.com/ai/"
 
 
 def render(release: str = "gaudi-operator", **values: Any) -> list[Object]:
-    """Return all objects of a release with `values`, grouped by section: `crds={"install": False}`."""
+    """Return all objects of a release. `values` are grouped by section, for example `crds={"install": False}`."""
     done = template(release, **values)
     assert done.returncode == 0, done.stderr
     return [each for each in yaml.safe_load_all(done.stdout) if each]

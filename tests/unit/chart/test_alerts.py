@@ -1,7 +1,7 @@
 """Scenarios for each alert: series of one model and of the operator, one value per minute, evaluated by promtool.
 
-A scenario lists the differences from a model that serves well. At the end of the scenario, exactly the named alerts
-fire.
+A scenario lists the series that differ from a model that serves well. At the end of a scenario, exactly the alerts that
+it names fire.
 """
 
 import json
@@ -99,7 +99,7 @@ WELL = {
 
 
 def turns(condition: str, since: int, until: int = MINUTES) -> dict[str, str]:
-    """Return the series of a condition that has its unusual status between two minutes."""
+    """Return the series of a condition that does not have its usual status between two minutes."""
     usual = "True" if has(condition, "True") in WELL else "False"
     other = "False" if usual == "True" else "True"
     return {has(condition, other): during(since, until), has(condition, usual): outside(since, until)}
@@ -125,7 +125,7 @@ def phases(phase: str, since: int, until: int = MINUTES) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Story:
-    """The series that differ from WELL, and the alerts that fire at the end."""
+    """A story with the series that differ from WELL, and the alerts that fire at the end."""
 
     title: str
     series: dict[str, str] = field(default_factory=dict)

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.timeout(1200)  # the first run builds Helm
 
 
 def account_policy(**values: Any) -> dict[str, Any]:
-    """Return the spec of the policy of a release with `values`."""
+    """Return the spec of the policy for the operator's account, from a release with `values`."""
     policies = of_kind(render(**values), "ValidatingAdmissionPolicy")
     (found,) = (each["spec"] for each in policies if each["metadata"]["name"].endswith("-account"))
     return dict(found)

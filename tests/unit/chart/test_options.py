@@ -97,8 +97,7 @@ def test_host_network_sets_dns_port_and_strategy() -> None:
     assert (pod["hostNetwork"], pod["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
     assert [port["containerPort"] for port in container["ports"]] == [18080]
     assert environment_of(objects)["GAUDI_OPERATOR_HTTP_PORT"] == "18080"
-    # With host ports, a new pod has no free port on its node until an old pod is deleted, so the rollout must delete
-    # first.
+    # A new pod cannot use the host port while an old pod on the node uses it. So the rollout deletes an old pod first.
     rolling = only(objects, "Deployment")["spec"]["strategy"]["rollingUpdate"]
     assert rolling == {"maxSurge": 0, "maxUnavailable": 1}
 

@@ -31,7 +31,7 @@ REGISTRY = "registry.example.com/ai"
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return hatchling and its dependencies, the build packages of the images."""
+    """Return a folder with hatchling and its dependencies, the build packages of the images."""
     folder = tmp_path_factory.mktemp("packages")
     install = ["pip", "install", "--quiet", "--no-deps", "--require-hashes", "--target", str(folder), "--requirement"]
     command = [str(Path(sys.executable).with_name("uv")), *install, str(ROOT / "requirements" / "build.txt")]

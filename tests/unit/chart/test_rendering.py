@@ -291,8 +291,8 @@ def test_policies_apply_only_to_watched_namespaces() -> None:
     selected = {each["metadata"]["name"]: each["spec"].get("matchResources") for each in rendered}
     here = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a", "b"]}
     expected = {"namespaceSelector": {"matchExpressions": [here]}}
-    # The policy of the operator's account is not limited to namespaces, because outside of these namespaces the account
-    # has no permissions anyway.
+    # The policy for the operator's account needs no namespace selector, because the account has no permissions in other
+    # namespaces.
     assert selected == {
         "gaudi-operator-account": None,
         "gaudi-operator-class-warnings": expected,

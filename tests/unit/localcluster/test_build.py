@@ -1,4 +1,4 @@
-"""The built programs: complete for the configuration, with a new enough compiler."""
+"""The built programs: the DNS server has all required plugins, and the Go compiler is new enough."""
 
 import re
 from pathlib import Path

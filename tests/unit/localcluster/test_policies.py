@@ -36,7 +36,7 @@ def policy(*ingress: Object, selector: Object | None = None, **spec: Any) -> Obj
 
 
 def allows(policies: list[Object], source: str, target: str, port: int) -> bool:
-    """Return what a filter with these rules does with the first packet of a connection."""
+    """Return True if the rules of these policies accept the first packet of a connection."""
     chains: dict[str, list[str]] = {}
     for line in filter_rules(PODS, NAMESPACES, policies).splitlines():
         if found := re.match(r"-A (\S+) (.*)", line):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from localcluster.sandbox.processes import Identity, wait_gone, wait_until
 
-# This program ends its first thread while another thread continues. The state of the process is then zombie, although
-# the process still runs.
+# The program ends its first thread while another thread continues. The kernel then reports the process as a zombie,
+# although the process still runs.
 HEADLESS = """
 import ctypes, threading, time
 threading.Thread(target=time.sleep, args=(60,)).start()

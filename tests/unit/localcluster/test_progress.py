@@ -11,7 +11,7 @@ from localcluster.progress import Board, about
 
 @dataclass
 class Screen:
-    """A progress board that writes to a string, with a fixed clock."""
+    """A progress board with a fixed clock that writes to a string."""
 
     terminal: bool = False
     now: float = 0

@@ -19,7 +19,7 @@ def no_link(_: str) -> bool:
 
 @pytest.fixture
 def take(tmp_path: Path) -> Take:
-    """Return a function that takes slots on a machine without other nodes."""
+    """Return a function that takes slots, as on a machine without other nodes."""
     return lambda has_link=no_link: slots.take(tmp_path, has_link)
 
 

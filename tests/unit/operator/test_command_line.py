@@ -1,4 +1,4 @@
-"""`--version` and `--help` of the four commands, and starts that cannot work."""
+"""`--version` and `--help` of the four commands, and invalid starts."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ COMMANDS = {
 
 
 def run(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    # Clear the environment, because a developer may have set variables of the operator.
+    # Use an empty environment, because a developer may have set variables of the operator.
     return subprocess.run([FOLDER / command, *arguments], capture_output=True, text=True, timeout=120, env={})
 
 

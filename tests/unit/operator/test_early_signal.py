@@ -1,4 +1,4 @@
-"""A replica that is stopped during its imports."""
+"""A replica that receives SIGTERM during its imports."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""Settings are read from the environment, wrong values have clear errors, and the reference page lists all settings."""
+"""Settings are read from the environment, invalid values have clear errors, and the page lists all settings."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Operators and runtime images of different releases. Each row of docs/reference/api-policy.md has a test here."""
+"""Operators and runtime images of different releases. Each row of docs/reference/api-policy.md is tested here."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ NEW = {"fromTheFuture": {"depth": 3}}
 
 
 async def report_from(answer: Object | None) -> PodReport:
-    """Return the report of container c1 read from this answer. None is a port without a report."""
+    """Return the report of container `c1` that is read from this response. None stands for a port without a report."""
 
     async def handler(_: web.Request) -> web.Response:
         return web.json_response(answer)
@@ -50,7 +50,7 @@ async def report_from(answer: Object | None) -> PodReport:
 
 
 async def gate_after(answer: Object | None, *conditions: Object) -> tuple[bool | None, str | None]:
-    """Return the gate written for a pod with this answer, and why its report is ignored."""
+    """Return the gate that is set for a pod with this response, and the reason why its report is ignored."""
     found = await report_from(answer)
     seen = view(pod(conditions=conditions), found.report, ignored=found.ignored)
     action = judgement.judge_gate(seen, Readiness(), Deadlines(NOW))
@@ -106,7 +106,7 @@ async def test_open_gate_stays_open_without_a_readable_report(answer: Object | N
 
 
 def configuration() -> Object:
-    """Return the RuntimeConfig of a resource, as in its ConfigMap."""
+    """Return the RuntimeConfig of a resource as it is in the ConfigMap."""
     return runtime_config(inference()).model_dump(mode="json", by_alias=True, exclude_none=True)
 
 

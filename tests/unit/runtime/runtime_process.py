@@ -1,4 +1,4 @@
-"""A real `gaudi-runtime serve` process, observed through its ports as by the operator and the kubelet."""
+"""A real `gaudi-runtime serve` process. Tests read its ports, as the operator and the kubelet do."""
 
 import contextlib
 import os
@@ -87,7 +87,10 @@ def runtime_process(
     variables: Mapping[str, str] | None = None,
     module: str = "gaudi_runtime",
 ) -> Iterator[RuntimeProcess]:
-    """Start a runtime on `config`, or with `text` as its file, and wait for its status port. `module` is what runs."""
+    """Start a runtime with `config`, or with `text` as the content of its file, and wait for its status port.
+
+    `module` is the Python module that the process runs.
+    """
     file, log = folder / "config.json", folder / "log"
     file.write_text(text or config.model_dump_json(by_alias=True))
     with log.open("wb") as output:

@@ -37,7 +37,7 @@ class Served:
 
 @asynccontextmanager
 async def served(config: RuntimeConfig) -> AsyncIterator[Served]:
-    """Warm the engine up and serve its API during the block."""
+    """Warm up the engine, and serve its API during the block."""
     engine = start_engine(config, ReportBoard("0" * 64), threading.Event()).engine
     engine.start_serving()
     registry = CollectorRegistry()

@@ -1,4 +1,4 @@
-"""The figures of a start for later comparisons: the duration of its warm-up as if no recipes had been cached."""
+"""The figures of a start for later comparisons: how long the warm-up would take without cached recipes."""
 
 import threading
 from functools import partial
@@ -18,7 +18,7 @@ TIMES = {"compileSeconds": 6.0, "captureSeconds": 1.0}
 
 
 def question_after_start(config: RuntimeConfig) -> Question | None:
-    """Return the question after a start on a fake clock that only simulated work moves."""
+    """Return the question after a start on a fake clock, which only simulated work advances."""
     clock = VirtualClock()
     board = ReportBoard("0" * 64, clock)
     make = partial(SimEngine, sleep=clock.sleep)

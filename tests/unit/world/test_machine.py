@@ -26,13 +26,13 @@ def test_random_steps_break_no_law(batch: int) -> None:
         suppress_health_check=list(HealthCheck),
         print_blob=True,
     )
-    # The seed makes the stories the same in every run. `make soak` tries new stories.
+    # The fixed seed gives the same stories in every run. `make soak` tries new stories.
     run_state_machine_as_test(seed(batch)(Machine), settings=chosen)
     assert Machine.violations == []
 
 
 def test_law_holds_if_leader_and_node_are_lost_while_recompiling() -> None:
-    """With a new leader, one of two pods has to be removed; one compiles, and the other's node is lost."""
+    """A new leader must remove one of two pods. One pod recompiles, and the node of the other pod is lost."""
     with World(replicas=2, readiness={"onRecompiles": "CloseGate"}, **runs("cold")) as world:
         world.do(commands.PassTime(40))
         for each in (
@@ -47,7 +47,7 @@ def test_law_holds_if_leader_and_node_are_lost_while_recompiling() -> None:
 
 
 def test_in_place_rollout_is_allowed_while_the_watch_is_stuck() -> None:
-    """The operator sees a pod without a node for the surge timeout, although the pod was admitted meanwhile."""
+    """The operator observes a pod without a node for the surge timeout, although the pod has been admitted."""
     with World(replicas=2, rollout={"surgeTimeoutSeconds": 30}, **runs("good")) as world:
         for each in (
             commands.PassTime(40),

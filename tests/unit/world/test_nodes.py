@@ -27,8 +27,7 @@ def test_changes_during_the_loss_of_a_node_are_not_observed() -> None:
         world.do(commands.PassTime(container.instance.moved_at + HOT_SECONDS - world.now))
         world.do(commands.LoseNode(container.node))
         world.do(commands.PassTime(5))
-        # Lower the number of pods that must stay, so that the operator may close a gate because of the last report of
-        # its pod.
+        # Allow one unavailable pod, so that the operator is permitted to close a gate because of the pod's last report.
         world.do(commands.ChangeSpec({"rollout": {"maxUnavailable": 1}}))
         world.do(commands.PassTime(5))
         assert not list(no_gate_closes_without_evidence(world.history))

@@ -1,4 +1,4 @@
-"""The commands of the kubectl plugin. `kubectl gaudi` runs the program `kubectl-gaudi` on the PATH."""
+"""The commands of the kubectl plugin. For `kubectl gaudi`, kubectl runs the program `kubectl-gaudi` on the PATH."""
 
 import sys
 
@@ -61,7 +61,7 @@ app.add_typer(plan, name="plan")
 
 
 def main() -> None:
-    """Run the console script. As in kubectl, every error exits with 1, including a wrong command line."""
+    """Run the console script. Every error, including a wrong command line, exits with code 1 as in kubectl."""
     try:
         app(prog_name="kubectl gaudi")
     except SystemExit as end:

@@ -1,4 +1,4 @@
-"""`kubectl gaudi buckets`: the running plan of a pod as heat maps, with its traffic and its cold batches."""
+"""`kubectl gaudi buckets`: heat maps of the buckets of a running pod, with their traffic and the cold batches."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -55,13 +55,13 @@ def buckets(asked: SelectedResource, pod: Pod = None, output: Output = Form.TEXT
 
 
 def furthest(status: GaudiInferenceStatus) -> str | None:
-    """Return the pod whose buckets are drawn by default: a ready pod, else the pod with the most progress."""
+    """Return the pod whose buckets are drawn by default: a ready pod, or else the pod with the most progress."""
     best = max(status.pods, key=lambda each: (each.ready, each.warmup_percent), default=None)
     return best.name if best else None
 
 
 def drawn(table: BucketTable) -> Iterator[HeatMap]:
-    """Yield the heat maps of `kubectl gaudi buckets`, one per phase that has buckets. The last map has the caption."""
+    """Yield the heat maps of `kubectl gaudi buckets`, one per phase with buckets. Only the last map has a caption."""
     rows = {phase: [each for each in table.rows if each.phase is phase] for phase in BucketPhase}
     known = [phase for phase in BucketPhase if rows[phase]]
     yield from (_map(phase, rows[phase], CAPTION if phase is known[-1] else "") for phase in known)
@@ -91,7 +91,7 @@ def _batches(rows: Iterable[BucketRow]) -> float:
 
 
 def _cell(rows: Sequence[BucketRow], heat: float) -> Cell:
-    """Return the cell of buckets that differ only in their context. The cell shows the worst state."""
+    """Return the cell for buckets that differ only in their context. It shows the worst state of these buckets."""
     states = {row.state for row in rows}
     if states & COLD:
         return Cell("cold", None)
@@ -102,7 +102,7 @@ def _cell(rows: Sequence[BucketRow], heat: float) -> Cell:
 
 
 def cold_lines(table: BucketTable) -> Iterator[str]:
-    """Yield a line of `kubectl gaudi buckets` for each shape that ran cold, most frequent first."""
+    """Yield an output line of `kubectl gaudi buckets` for each shape that ran cold, the most frequent shape first."""
     cold = sorted((row for row in table.rows if row.misses), key=lambda row: row.misses, reverse=True)
     for row in cold[:MOST_NAMED]:
         compiles = f", {plural(row.compiles, 'compile')} waited for" if row.compiles else ""

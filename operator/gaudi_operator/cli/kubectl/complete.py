@@ -1,8 +1,9 @@
-"""`kubectl_complete-gaudi`: shell completion, which kubectl calls when Tab is pressed.
+"""`kubectl_complete-gaudi`: the shell completion, which kubectl runs when the user presses Tab.
 
-kubectl passes the words after `kubectl gaudi`. The last word is incomplete. The command prints a candidate per line,
-with its description after a tab, then a directive for the shell: `:4` for no other completions, `:0` for files. The
-options are those of the commands. Names come from the cluster, if the cluster answers.
+kubectl passes the words after `kubectl gaudi`. The last word is incomplete. The program prints one candidate per line,
+followed by a tab and a description. The last line is a directive for the shell: `:4` means no other completions, and
+`:0` means file names. Options come from the definitions of the commands. Names come from the cluster if the cluster
+responds.
 """
 
 import sys
@@ -28,7 +29,7 @@ Ask = Callable[[Mapping[str, str]], Iterable[str]]
 
 @dataclass
 class Line:
-    """The command line to complete: command, given values, and the option that needs a value."""
+    """The command line to complete: its command, the given values, and the option that still needs a value."""
 
     command: Any
     given: dict[str, str] = field(default_factory=dict)
@@ -36,7 +37,7 @@ class Line:
 
 
 def read(command: Any, words: Sequence[str]) -> Line:
-    """Parse the words of a command line to complete. Unknown words are skipped."""
+    """Parse the words before the word to complete. Unknown words are skipped."""
     line = Line(command)
     for word in words:
         if line.waiting is not None:
@@ -67,7 +68,7 @@ def _options(command: Any) -> list[Any]:
 
 
 def _argument(line: Line) -> Any | None:
-    """Return the next positional argument without a value; None if all have values."""
+    """Return the next positional argument that has no value; None if all arguments have values."""
     arguments = [each for each in line.command.params if each.param_type_name == "argument"]
     return next((each for each in arguments if each.name not in line.given), None)
 
@@ -75,7 +76,7 @@ def _argument(line: Line) -> Any | None:
 def candidates(command: Any, words: Sequence[str], ask: Mapping[str, Ask]) -> list[str]:
     """Return the completions of a command line as lines to print.
 
-    `ask` has a function per parameter name that lists values from the cluster.
+    `ask` maps the name of a parameter to a function that lists values from the cluster.
     """
     *before, begun = words or [""]
     line = read(command, before)
@@ -95,7 +96,7 @@ def candidates(command: Any, words: Sequence[str], ask: Mapping[str, Ask]) -> li
 
 
 def _values(parameter: Any, line: Line, ask: Mapping[str, Ask], begun: str, before: str = "") -> list[str]:
-    """Return the values of a parameter: choices, names from the cluster, or the directive for files."""
+    """Return the completions of a parameter: its choices, names from the cluster, or the directive for file names."""
     if parameter is None:
         return [NOTHING_ELSE]
     kind = parameter.type_descriptor.annotation
@@ -146,7 +147,7 @@ def _revisions(given: Mapping[str, str]) -> list[str]:
 
 
 def quietly(ask: Ask) -> Ask:
-    """Return `ask` with errors suppressed, because completion prints nothing if the cluster does not answer."""
+    """Wrap `ask` so that an error gives no values. Completion prints nothing if the cluster does not respond."""
 
     def asked(given: Mapping[str, str]) -> Iterable[str]:
         with suppress(ConfigError):

@@ -1,7 +1,7 @@
-"""`kubectl gaudi hardware-report`: test the cards of a node in a pod like the pods of a resource.
+"""`kubectl gaudi hardware-report`: test the cards of a node in a pod that is similar to the pods of a resource.
 
 The pod runs `gaudi-runtime hardware-report` on free cards (docs/how-to/hardware.md). The command reads the report from
-the pod's log, and adds facts about the node.
+the log of the pod, and adds facts about the node.
 """
 
 import time
@@ -81,9 +81,9 @@ def hardware_report(
 
 
 def trial_pod(name: str, pods: Sequence[Manifest], seconds: int) -> Manifest:
-    """Return the test pod of a hardware report, like the youngest pod of the resource, with a deadline of `seconds`.
+    """Return a test pod for a hardware report. The pod is similar to the newest pod, with a deadline of `seconds`.
 
-    Raises Refused.
+    Raises Refused if the resource has no pods, or if its replicas are groups of pods.
     """
     if not pods:
         raise Refused(
@@ -100,7 +100,8 @@ def trial_pod(name: str, pods: Sequence[Manifest], seconds: int) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        # Omit the labels of the resource. Otherwise Services would select this pod and workloads would count the pod.
+        # Do not copy the labels of the resource's pods. Otherwise Services would select this pod, and a workload would
+        # count this pod as one of its replicas.
         "metadata": {
             "generateName": f"{name[:200]}-hardware-",
             "labels": {"app.kubernetes.io/managed-by": MANAGED_BY},
@@ -129,7 +130,7 @@ def read_report(log: str) -> HardwareReport:
 
 
 def about(pod: Manifest, node: Manifest) -> dict[str, str]:
-    """Return facts about the cluster for the hardware report, with facts about the node if the user may read nodes."""
+    """Return facts about the cluster for the hardware report. `node` is empty if the user may not read nodes."""
     info: dict[str, Any] = (node.get("status") or {}).get("nodeInfo") or {}
     cards = {
         key: value for key, value in ((node.get("status") or {}).get("allocatable") or {}).items() if "gaudi" in key
@@ -144,7 +145,7 @@ def about(pod: Manifest, node: Manifest) -> dict[str, str]:
 
 
 def waits_for(pod: Manifest) -> str:
-    """Return the reason why the test pod of a hardware report has not started; empty if the pod runs."""
+    """Return the reason why the test pod has not started; empty if the pod has started."""
     status = pod.get("status") or {}
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] != "True":
@@ -156,7 +157,7 @@ def waits_for(pod: Manifest) -> str:
 
 
 def _until_ended(asked: SelectedResource, name: str, seconds: int, console: "Console") -> Manifest:
-    """Wait until the pod has ended, and return the pod. Raises Refused on timeout."""
+    """Print the progress of the pod until the pod ends, and return the pod. Raises Refused on timeout."""
     deadline, said = time.monotonic() + seconds, ""
     while time.monotonic() < deadline:
         pod = asked.cluster.pod(asked.name, name)

@@ -35,17 +35,18 @@ def learn(asked: SelectedResource, form: FormOption = Form.OPTIMAL, apply: Apply
     from gaudi_operator.cli.plan.output import warn
     from gaudi_operator.cli.plan.question import read_question
 
-    # Import the optimizer here, so that other commands do not load the optimizer.
+    # This import loads the optimizer, which other commands do not need.
     from gaudi_operator.cli.plan.strategy_scores import Budget
 
     resource = asked.cluster.inference_with_texts(asked.name)
     question, memory = read_question(resource, stored=True), read_status(resource).memory
-    # Use the measured KV blocks, because decode buckets depend on them.
+    # If the status has a measured number of KV cache blocks, use this number, because the decode buckets depend on it.
     question = replace(question, kv_blocks=memory.kv_blocks) if memory else question
     found = learn(question, read_texts(_traffic(asked)), Budget(), form)
     print_learned(found, Console(stderr=True))
     warn(found.warnings)
-    # Convert through JSON, so that enumerations become plain strings.
+    # Convert the patch to JSON and back, because safe_dump() accepts only plain strings and rejects enumeration
+    # members.
     patch = json.loads(json.dumps(found.patch))
     typer.echo(yaml.safe_dump(patch, sort_keys=False, width=120), nl=False)
     if apply:
@@ -55,13 +56,13 @@ def learn(asked: SelectedResource, form: FormOption = Form.OPTIMAL, apply: Apply
 
 
 def why_unobserved(resource: Manifest, form: Form) -> list[str]:
-    """Return a warning of `kubectl gaudi plan learn` if no canary compares the learned plan with live traffic."""
+    """Return a warning if the rollout has no observation time in which a canary would test the plan on traffic."""
     seconds = read_inference(resource).spec.rollout.canary.observe_seconds
     return [UNOBSERVED] if form is Form.OPTIMAL and seconds == 0 else []
 
 
 def ready_pods(pods: Iterable[Manifest]) -> list[str]:
-    """Return the names of the pods whose traffic `kubectl gaudi plan learn` reads: ready and not terminating."""
+    """Return the names of the pods whose traffic `plan learn` reads. These pods are ready and not terminating."""
     return [
         pod["metadata"]["name"]
         for pod in pods
@@ -74,7 +75,10 @@ def ready_pods(pods: Iterable[Manifest]) -> list[str]:
 
 
 def _traffic(asked: SelectedResource) -> list[tuple[str, str]]:
-    """Return the traffic of ready pods, and warn about pods without an answer. Raises Refused if none answers."""
+    """Return the traffic of ready pods as (pod, text), and warn about pods that do not answer.
+
+    Raises Refused if no pod answers.
+    """
     texts = []
     for pod in ready_pods(asked.cluster.pods(asked.name)):
         try:

@@ -1,10 +1,10 @@
-"""The options that the commands of `kubectl gaudi` share (resource, cluster, output), and the handling of refusals.
+"""The options that all `kubectl gaudi` commands share (resource, cluster, output), and the handling of errors.
 
     @with_resource
     def pause(asked: SelectedResource) -> None: ...
 
-A command declares a SelectedResource or a SelectedCluster as its first parameter, which has an open cluster. A command
-that fails prints one sentence on standard error and exits with code 1, as kubectl does.
+The first parameter of a command is a SelectedResource or a SelectedCluster, which contains an open cluster. If a
+command fails, it prints one sentence on standard error and exits with code 1, as kubectl does.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ Kubeconfig = Annotated[str | None, typer.Option(help="Path of the kubeconfig. De
 
 
 class Form(StrEnum):
-    """The value of the option --output of a `kubectl gaudi` command: text or JSON."""
+    """The values of the option --output of `kubectl gaudi` commands: text or JSON."""
 
     TEXT = "text"
     JSON = "json"
@@ -46,9 +46,9 @@ Output = Annotated[Form, typer.Option("-o", "--output", help="Output format: tex
 
 
 class Refused(Exception):
-    """The refusal of a `kubectl gaudi` command because of its options or the state of the resource.
+    """An error of a `kubectl gaudi` command that is caused by its options or by the state of the resource.
 
-    The message is a sentence without a full stop.
+    The message is one sentence without a full stop.
     """
 
 
@@ -61,13 +61,13 @@ class SelectedResource:
 
     @property
     def full_name(self) -> str:
-        """The full name, as kubectl prints it for a changed object."""
+        """The type and the name of the resource, in the form that kubectl prints after a change."""
         return f"{SINGULAR}.{GROUP}/{self.name}"
 
 
 @dataclass(frozen=True)
 class SelectedCluster:
-    """The cluster that the options of a `kubectl gaudi` command without a resource select."""
+    """The cluster that the options of a `kubectl gaudi` command select, for commands without a resource."""
 
     cluster: "Cluster"
 
@@ -77,7 +77,8 @@ def select_resource(
 ) -> SelectedResource:
     """Return the resource that NAME and the options of a `kubectl gaudi` command select.
 
-    Raises Refused, or ConfigError if no cluster is configured.
+    Raises Refused if NAME is not valid or the Kubernetes client is not installed, and ConfigError if no cluster is
+    configured.
     """
     return SelectedResource(plain_name(name), select_cluster(namespace, context, kubeconfig).cluster)
 
@@ -87,10 +88,10 @@ def select_cluster(
 ) -> SelectedCluster:
     """Return the cluster that the options of a `kubectl gaudi` command select.
 
-    Raises the errors of select_resource().
+    Raises Refused if the Kubernetes client is not installed, and ConfigError if no cluster is configured.
     """
     try:
-        # Import the client here, because help and command line errors do not need the client.
+        # Import the Kubernetes client here, because `--help` and errors in the command line do not need the client.
         from gaudi_operator.cli.cluster import Cluster, Connection
     except ModuleNotFoundError as error:
         raise Refused(f"{error.name} is not installed; install the extra `cli`") from error
@@ -98,7 +99,7 @@ def select_cluster(
 
 
 def plain_name(name: str) -> str:
-    """Return NAME from the argument NAME or KIND/NAME of a `kubectl gaudi` command.
+    """Return NAME from a command line argument of the form NAME or KIND/NAME.
 
     Raises Refused if KIND is not a GaudiInference.
     """

@@ -1,4 +1,4 @@
-"""`kubectl gaudi open`: forward the warm-up page of a pod to a local port while the command runs."""
+"""`kubectl gaudi open`: forward a local port to the warm-up page of a pod while the command runs."""
 
 import re
 import signal
@@ -26,10 +26,12 @@ def open_page(asked: SelectedResource, pod: Pod = None, port: Port = 0) -> None:
     name = pod or furthest(read_status(asked.cluster.inference(asked.name)))
     if name is None:
         raise Refused(f"{asked.full_name} has no pods yet")
-    # Use kubectl, because kubectl supports every way to reach a pod and is installed wherever kubectl plugins run.
+    # Forward the port with kubectl. kubectl supports every way to reach a pod, and is installed on every machine that
+    # runs its plugins.
     command = ["kubectl", "port-forward", f"--namespace={asked.cluster.namespace}", *asked.cluster.as_kubectl()]
     command += [f"pod/{name}", f"{port or ''}:{STATUS_PORT_NAME}"]
-    # Ctrl-C signals both processes, but SIGTERM signals only this process. Exit on SIGTERM, so that kubectl ends too.
+    # Ctrl-C ends both processes, but SIGTERM reaches only this process. Exit on SIGTERM, so that the code below also
+    # ends kubectl.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as forwarding:
@@ -48,7 +50,7 @@ def open_page(asked: SelectedResource, pod: Pod = None, port: Port = 0) -> None:
 
 
 def addresses(lines: Iterable[str]) -> Iterable[str]:
-    """Yield the address of the warm-up page after kubectl has started forwarding. Other lines are dropped."""
+    """Yield the address of the warm-up page after kubectl has started to forward the port. Other lines are dropped."""
     said = False
     for line in lines:
         found = _FORWARDING.match(line)

@@ -1,7 +1,7 @@
-"""`kubectl gaudi rollout` except status and undo: history, pause, resume and restart.
+"""The commands history, pause, resume and restart of `kubectl gaudi rollout`.
 
-The commands come first. The pure functions below them find and format the stored revisions, and return patches or
-refuse.
+The commands are at the top. The pure functions below the commands find and format stored revisions and return patches.
+If a patch is not possible, these functions raise Refused.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -70,7 +70,7 @@ def restart(asked: SelectedResource) -> None:
 
 
 def stored_of(asked: SelectedResource) -> tuple[Revision, ...]:
-    """Return the stored revisions of a resource, newest first, for the commands of `kubectl gaudi rollout`."""
+    """Return the stored revisions of a resource, newest first."""
     return stored_revisions(asked.cluster.revisions(asked.name))
 
 
@@ -86,7 +86,7 @@ def rows(resource: Manifest, stored: Sequence[Revision]) -> Iterator[Sequence[st
 
 
 def details(resource: Manifest, revision: Revision) -> dict[str, Any]:
-    """Return one stored revision in detail, as `kubectl gaudi rollout history --revision` prints it."""
+    """Return the details of a stored revision for `kubectl gaudi rollout history --revision`."""
     failure, row = revision.failure, _shown(resource).get(revision.name)
     return {
         "revision": revision.number,
@@ -108,7 +108,7 @@ def aligned_lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def _shown(resource: Manifest) -> dict[str, RevisionStatus]:
-    """Return the revisions of the status by name. The status has no row for the oldest revisions of a long history."""
+    """Return the revisions in the status by name. The status omits the oldest revisions of a long history."""
     return {each.name: each for each in read_status(resource).revisions}
 
 
@@ -149,7 +149,7 @@ def resume_patch(resource: Manifest) -> MergePatch:
 
 
 def restart_patch(resource: Manifest, now: str) -> MergePatch:
-    """Return the patch that restarts the pods. Raises Refused if no pod would be restarted."""
+    """Return the patch that restarts the pods. Raises Refused if the rollout is paused or pinned to a revision."""
     refuse_if_paused(resource, "restart")
     if pinned := _rollout(resource).get("revision"):
         raise Refused(

@@ -1,6 +1,6 @@
-"""`kubectl gaudi rollout status`: wait until a rollout is over, and report the outcome as an exit code.
+"""`kubectl gaudi rollout status`: wait until a rollout has ended, and report the outcome as an exit code.
 
-Pure functions evaluate the resource. The command below these functions shows the result.
+Pure functions evaluate the resource. The command, which shows the result, is below these functions.
 """
 
 import re
@@ -37,9 +37,10 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The status of a rollout, as `kubectl gaudi rollout status` prints it: outcome, sentence and progress.
+    """The status of a rollout for `kubectl gaudi rollout status`: outcome, sentence and progress.
 
-    `percent` is the warm-up progress of the slowest pod of the current revision. `ready` has the form 1/2.
+    `percent` is the warm-up progress of the slowest pod of the current revision. `ready` is a text of ready and desired
+    replicas, such as "1/2".
     """
 
     outcome: Outcome
@@ -52,7 +53,7 @@ class Verdict:
 def judge_rollout(resource: Manifest, stored: Sequence[Revision]) -> Verdict:
     """Return the status of a rollout.
 
-    `stored` are the stored revisions. They show whether the operator has observed an annotation.
+    `stored` are the stored revisions, which show whether the operator has observed a changed annotation.
     """
     status = read_status(resource)
     outcome, sentence = _outcome(resource, status, stored)
@@ -71,8 +72,8 @@ def _outcome(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence[
         return Outcome.FAILED, f"{name} stopped ({stalled.reason}): {stalled.message}"
     message = ready.message if ready else "no status yet"
     if ready and ready.reason == "RollingBack":
-        # Omit the reason here, because the message repeats the reason for every pod. The condition `Stalled` will
-        # report the reason.
+        # Print only the first sentence of the message. The other sentences repeat the reason for every pod, and the
+        # condition `Stalled` will report the reason.
         return Outcome.WAITING, f"{name} is rolled back: {message.partition('. ')[0]}"
     return Outcome.WAITING, f"Waiting for {name} rollout to finish: {message}"
 
@@ -80,9 +81,9 @@ def _outcome(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence[
 def _observed(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence[Revision]) -> bool:
     """Return True if the status describes the current spec.
 
-    The generation changes with the spec, but not with annotations. A restart adds an annotation, and a retry of a
-    failed revision removes an annotation. The revisions in the status show whether the operator has observed the
-    change.
+    The generation changes if the spec changes, but not if an annotation changes. A restart adds an annotation, and a
+    retry of a failed revision removes an annotation. After such a change, the revisions in the status show whether the
+    operator has observed the change.
     """
     if status.observed_generation < resource["metadata"]["generation"]:
         return False
@@ -97,7 +98,10 @@ def _observed(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence
 
 
 def _refused(status: GaudiInferenceStatus) -> bool:
-    """Return True if the spec was refused and has no revision. A spec whose pod captured too few graphs has one."""
+    """Return True if the spec was refused before the operator created a revision for it.
+
+    If the reason is `CapturedBelowThreshold`, the spec has a revision, whose pod captured too few graphs.
+    """
     plan = next((each for each in status.conditions if each.type == "PlanAccepted"), None)
     return plan is not None and plan.status is ConditionStatus.FALSE and plan.reason != "CapturedBelowThreshold"
 
@@ -113,7 +117,7 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
 
 
 class Truth(StrEnum):
-    """The value of the option --watch of `kubectl gaudi rollout status`: --watch=false."""
+    """The values of the option --watch of `kubectl gaudi rollout status`, for example --watch=false."""
 
     TRUE = "true"
     FALSE = "false"
@@ -157,9 +161,9 @@ def _followed(asked: SelectedResource, seconds: float) -> Iterator[Manifest]:
 
 
 def seconds(text: str) -> float:
-    """Return the seconds of the option --timeout of `rollout status`: 90s, 5m, 1h30m, or 0 for no limit.
+    """Convert the value of --timeout to seconds: "90s", "5m", "1h30m", or "0" for no limit.
 
-    Raises Refused.
+    Raises Refused if the value is not a duration.
     """
     parts = _PART.findall(text)
     if text == "0":
@@ -170,13 +174,13 @@ def seconds(text: str) -> float:
 
 
 class RolloutProgressBar:
-    """The display of `kubectl gaudi rollout status`: a progress bar on a terminal, else a line for every change.
+    """The display of `kubectl gaudi rollout status`: a line for every change, and a progress bar on a terminal.
 
     Use as a context manager.
     """
 
     def __init__(self, console: "Console") -> None:
-        """Create the display. A console that is not a terminal gets only lines."""
+        """Create the display. If the console is not a terminal, the display prints only lines."""
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
         self._console, self._said = console, ""
@@ -185,18 +189,18 @@ class RolloutProgressBar:
         self._task = self._bar.add_task("", total=100, ready="")
 
     def __enter__(self) -> Self:
-        """Start the bar."""
+        """Start the progress bar if the console is a terminal."""
         if self._console.is_terminal:
             self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Remove the bar. The printed lines remain."""
+        """Remove the progress bar. The printed lines remain."""
         if self._console.is_terminal:
             self._bar.stop()
 
     def show(self, verdict: Verdict) -> None:
-        """Show a verdict. The same sentence is printed only once."""
+        """Update the progress bar, and print the sentence of the verdict if the sentence has changed."""
         self._bar.update(
             self._task,
             refresh=self._console.is_terminal,
@@ -206,5 +210,5 @@ class RolloutProgressBar:
         )
         if verdict.sentence != self._said:
             self._said = verdict.sentence
-            # Print each sentence on one line, because scripts read these lines.
+            # Disable wrapping, because scripts read one sentence per line.
             self._console.print(self._said, markup=False, highlight=False, soft_wrap=True)

@@ -31,7 +31,7 @@ Live = Annotated[bool, typer.Option("-w", "--watch", help="Keep watching until C
 
 
 def heading(resource: Manifest, now: datetime) -> Iterator[str]:
-    """Yield the first lines of `kubectl gaudi status`, about the resource as a whole."""
+    """Yield the first lines of `kubectl gaudi status`, which describe the whole resource."""
     status, found = read_status(resource), explain(resource)
     name = f"{resource['metadata']['namespace']}/{resource['metadata']['name']}"
     simulated = "simulated" if resource["spec"].get("engine", {}).get("name") == EngineName.SIM else ""
@@ -44,7 +44,7 @@ def heading(resource: Manifest, now: datetime) -> Iterator[str]:
 
 
 def _left(status: GaudiInferenceStatus, now: datetime) -> str:
-    """Return the estimated end of the warm-up; empty if it is unknown."""
+    """Return the remaining warm-up time as text; empty if the time is unknown or the warm-up is complete."""
     eta = parse_timestamp(status.warmup.eta) if status.warmup else None
     if eta is None or status.warmup is None or status.warmup.percent == 100:
         return ""
@@ -55,7 +55,7 @@ def _left(status: GaudiInferenceStatus, now: datetime) -> str:
 def rows(pods: Sequence[PodState]) -> Iterator[tuple[str, ...]]:
     """Yield the rows of `kubectl gaudi status`, one per pod, with cells in the order of COLUMNS.
 
-    The pod's name contains its revision.
+    There is no column for the revision, because the pod's name contains the revision.
     """
     for pod in pods:
         percent = pod.captured_percent
@@ -103,18 +103,18 @@ def status(asked: SelectedResource, watch: Live = False, output: Output = Form.T
             for changed in _changes(asked):
                 live.update(drawn(changed), refresh=True)
     else:
-        # Print each change separately. Without a terminal, a live display is printed only when the display ends, and
-        # this display never ends.
+        # Print every change separately. Without a terminal, a live display prints nothing until it ends, and a watch
+        # has no end.
         for changed in _changes(asked):
             screen.print(drawn(changed), "")
 
 
 def _changes(asked: SelectedResource) -> Iterator[Manifest]:
-    """Yield the resource now and after every change, forever. Raises ConfigError when the resource is deleted."""
+    """Yield the resource now and after every change, without an end. Raises ConfigError if the resource is deleted."""
     seen = ""
     while True:
-        # Read the resource again in each pass, because the connection may have been cut. A watch starts with the
-        # current object.
+        # Read the resource before each watch, because the previous connection may have been cut. Each watch starts with
+        # the current object, so skip a version that was already yielded.
         for found in chain(
             [asked.cluster.inference(asked.name)], asked.cluster.changes(asked.name, LONGEST_WATCH_SECONDS)
         ):
@@ -124,7 +124,7 @@ def _changes(asked: SelectedResource) -> Iterator[Manifest]:
 
 
 def drawn(resource: Manifest) -> "RenderableType":
-    """Return what `kubectl gaudi status` prints: the heading, a table of the pods, and notes."""
+    """Return the output of `kubectl gaudi status`: the heading, a table of the pods, and notes."""
     from rich.console import Group
     from rich.text import Text
 
@@ -139,9 +139,9 @@ def drawn(resource: Manifest) -> "RenderableType":
 
 
 def notes(pods: Sequence[PodState], said: str = "") -> Iterator[str]:
-    """Yield the notes of `kubectl gaudi status`: the messages of pods that are not ready, each text once.
+    """Yield the notes of `kubectl gaudi status`: the messages of pods that are not ready, each message once.
 
-    Messages that the heading `said` already contains are omitted.
+    A message is omitted if the heading, `said`, already contains the message.
     """
     waiting: defaultdict[str, list[str]] = defaultdict(list)
     for pod in pods:

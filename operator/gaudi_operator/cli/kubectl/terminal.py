@@ -29,9 +29,9 @@ def console() -> "Console":
 
 
 def table(titles: Sequence[str], rows: Rows, numbers: Collection[str] = ()) -> "Table":
-    """Return a terminal table of `kubectl gaudi` without lines, with the columns `numbers` aligned right.
+    """Return a table without borders for the terminal. The columns in `numbers` are aligned right.
 
-    Long cells are folded, not cut.
+    Long cells are wrapped instead of truncated.
     """
     from rich.table import Table
 
@@ -53,9 +53,9 @@ def fitting(titles: Sequence[str], rows: Rows, width: int) -> int:
 
 
 def paragraphs(lines: Sequence[str]) -> Iterator["RenderableType"]:
-    """Yield each line as a paragraph, which a terminal wraps with its own indent.
+    """Yield each line as a paragraph. If a terminal wraps the paragraph, all its lines keep the indent.
 
-    A line that ends with a colon is a title.
+    A line without indent that ends with a colon is a title.
     """
     from rich.padding import Padding
     from rich.text import Text

@@ -1,7 +1,7 @@
 """`kubectl gaudi top`: all models of a namespace, or of all namespaces, with their current load.
 
-Percentages, recompilations and memory come from the status. Tokens per second and padding are computed from the reports
-of ready pods, which are read twice.
+Percentages, recompilations and memory come from the status. Tokens per second and padding are computed from two
+successive reports of each ready pod.
 """
 
 import json
@@ -55,9 +55,9 @@ Seconds = Annotated[float, typer.Option(min=1, max=600, help="Interval of the to
 
 @dataclass(frozen=True)
 class Line:
-    """The row of one resource in `kubectl gaudi top`: whole percentages, tokens per second, bytes of a card.
+    """The row of one resource in `kubectl gaudi top`.
 
-    None means unknown.
+    Percentages are whole numbers. Rates are in tokens per second, and memory is in bytes of a card. None means unknown.
     """
 
     namespace: str
@@ -78,9 +78,9 @@ class Line:
 
 
 def line(resource: Manifest, before: Sequence[WarmupReport], after: Sequence[WarmupReport], seconds: float) -> Line:
-    """Return the row of a resource in `kubectl gaudi top` from two lists of reports, `seconds` apart.
+    """Return the row of a resource in `kubectl gaudi top`. The reports `before` and `after` are `seconds` apart.
 
-    A pod with only one report does not count in the rates.
+    The rates include only pods that have a report in both lists.
     """
     status, metadata = read_status(resource), resource["metadata"]
     first = {each.instance: each for each in before}
@@ -111,7 +111,7 @@ def _rate(pairs: Iterable[tuple[ServedPhase, ServedPhase]], seconds: float) -> f
 
 
 def _padding(reports: Iterable[WarmupReport]) -> float | None:
-    """Return the padding as percent of all tokens that these pods have computed since they started serving."""
+    """Return the padding as a percentage of all tokens that the pods have computed since they started serving."""
     phases = [phase for each in reports for phase in (each.served.prompt, each.served.decode)]
     padded = sum(each.padded_tokens for each in phases)
     real = sum(each.real_tokens for each in phases)
@@ -190,7 +190,7 @@ def _print(lines: Sequence[Line], everywhere: bool) -> None:
 
 
 def drawn(lines: Sequence[Line], everywhere: bool, width: int) -> Iterator["RenderableType"]:
-    """Yield what `kubectl gaudi top` prints: a table of the columns that fit into `width` characters, and advice."""
+    """Yield the output of `kubectl gaudi top`: a table of the columns that fit into `width` characters, and advice."""
     from rich.text import Text
 
     titles = ("NAMESPACE", *COLUMNS) if everywhere else COLUMNS
@@ -241,7 +241,7 @@ def cells(found: Line) -> tuple[str, ...]:
 
 
 def _warming_up(found: Line) -> str:
-    """Return how many pods warm up and how far the slowest is. The captured percentages are those of ready pods."""
+    """Return the number of pods that are warming up and the progress of the slowest pod; "-" without such pods."""
     if found.warming_pods == 0:
         return "-"
     pods = "1 pod" if found.warming_pods == 1 else f"{found.warming_pods} pods"

@@ -1,8 +1,8 @@
 """`kubectl gaudi rollout undo`: change the spec back to the inputs of a stored revision.
 
-The command comes first. The pure functions below it choose the revision to restore and return the undo patch. Users who
-cannot patch the spec, because another tool owns it, set spec.rollout.revision instead (docs/how-to/revisions.md,
-Control a rollout).
+The command is at the top. The pure functions below the command choose the revision to restore and return the patch. If
+another tool owns the spec, so that users cannot patch the spec, set spec.rollout.revision instead
+(docs/how-to/revisions.md, Control a rollout).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,8 +40,8 @@ def undo(asked: SelectedResource, to_revision: ToRevision = None, force: Force =
         if not force:
             raise Refused(f"{failed}. To retry it, use --force")
         typer.echo(f"warning: {failed}. It is retried.", err=True)
-    # Clear the failure first. Otherwise the operator would abandon the revision, because the revision is marked as
-    # failed.
+    # Remove the failure mark of the revision before the spec is patched. Otherwise the operator would treat the
+    # revision as failed and abandon it.
     if to.failure:
         asked.cluster.patch_revision(asked.name, to.name, TRY_AGAIN)
     if patch:
@@ -55,7 +55,7 @@ def undo(asked: SelectedResource, to_revision: ToRevision = None, force: Force =
 def undo_target(resource: Manifest, stored: Sequence[Revision], asked: str | None) -> Revision:
     """Return the revision that `kubectl gaudi rollout undo` restores.
 
-    Raises the errors of find_revision() and previous_revision().
+    Raises the same errors as find_revision() and previous_revision().
     """
     return previous_revision(resource, stored) if asked in UNSAID else find_revision(stored, str(asked))
 
@@ -63,10 +63,10 @@ def undo_target(resource: Manifest, stored: Sequence[Revision], asked: str | Non
 def previous_revision(resource: Manifest, stored: Sequence[Revision]) -> Revision:
     """Return the revision that undo restores without --to-revision.
 
-    This is the newest revision that served, has not failed and is not desired. `stored` is newest first. After a
-    rollback, undo thus restores the revision that runs.
+    This is the newest revision that has served, has not failed and is not the desired revision. `stored` is sorted,
+    newest first. After an automatic rollback, undo therefore restores the revision that is running.
 
-    Raises Refused if there is no such revision, SpecUnreadable if another release wrote an unreadable spec.
+    Raises Refused if there is no such revision, and SpecUnreadable if another release wrote an unreadable spec.
     """
     desired, served = _desired(resource, stored), read_status(resource).served_revisions
     others = [each for each in stored if each is not desired]
@@ -88,7 +88,7 @@ def _why_not_selected(revision: Revision) -> str:
 
 
 def why_not_back(revision: Revision) -> str | None:
-    """Return the reason why undo needs --force: the revision failed before. None if the revision has not failed."""
+    """Return the earlier failure of a revision as text; None without a failure. After a failure, undo needs --force."""
     failure = revision.failure
     if failure is None:
         return None
@@ -104,9 +104,10 @@ def _desired(resource: Manifest, stored: Sequence[Revision]) -> Revision | None:
 
 
 def guarded_undo_patch(resource: Manifest, revision: Revision) -> list[dict[str, Any]]:
-    """Return the undo patch that restores `revision`, guarded by the generation; empty if the spec already matches.
+    """Return the patch that restores `revision`; an empty list if the spec already matches.
 
-    Raises Refused if the rollout is paused, SpecUnreadable if another release wrote an unreadable spec or revision.
+    The patch tests the generation, so that the API server rejects the patch if the spec has changed since it was read.
+    Raises Refused if the rollout is paused, and SpecUnreadable if another release wrote an unreadable spec or revision.
     """
     refuse_if_paused(resource, "undo")
     patch = undo_patch(resource, revision.inputs)
@@ -115,11 +116,11 @@ def guarded_undo_patch(resource: Manifest, revision: Revision) -> list[dict[str,
 
 
 def undo_patch(resource: Manifest, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the undo patch (RFC 6902), which changes the spec of `resource` to the `inputs` of a stored revision.
+    """Return the JSON patch (RFC 6902) that changes the spec of `resource` to the `inputs` of a stored revision.
 
-    The patch writes only inputs that differ, and removes a pinned revision. Replicas, thresholds and rollout settings
-    stay. Defaults are left out, because rules of the API may depend on whether a field was set. Raises SpecUnreadable
-    if another release wrote the spec or the inputs, and this release cannot read them.
+    The patch writes only inputs that differ, and removes spec.rollout.revision. Replicas, thresholds and rollout
+    settings stay. The patch omits defaults, because rules of the API may depend on whether a field is set. Raises
+    SpecUnreadable if this release cannot read the spec or the inputs, because another release wrote them.
     """
     now, then = as_written(revision_inputs(read_inference(resource))), as_written(read_inputs(inputs))
     return [

@@ -1,7 +1,7 @@
-"""`kubectl gaudi why`: the first cause why a resource is not Ready, its evidence, and the next command.
+"""`kubectl gaudi why`: the first reason why a resource is not Ready, the evidence, and the next command.
 
 Pure functions explain a status. The command prints the explanation. docs/reference/conditions.md lists all reasons and
-remedies.
+their remedies.
 """
 
 import json
@@ -71,9 +71,9 @@ _SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
 
 @dataclass(frozen=True)
 class Explanation:
-    """The explanation why a resource is not Ready: the first cause, its evidence, and the next commands.
+    """The explanation why a resource is not Ready: the first reason, the evidence, and the next commands.
 
-    If `ready` is True, there is no cause.
+    If `ready` is True, the evidence contains problems that other conditions report.
     """
 
     ready: bool
@@ -84,9 +84,9 @@ class Explanation:
 
 
 def explain(resource: Manifest) -> Explanation:
-    """Explain why a resource is not Ready. If Stalled is True, it is the cause, because it requires action.
+    """Explain why a resource is not Ready. The condition Stalled has priority, because it requires action.
 
-    A status of an older spec is not used.
+    A status that describes an older spec is not used.
     """
     status, metadata = read_status(resource), resource["metadata"]
     conditions = {each.type: each for each in status.conditions}
@@ -103,7 +103,8 @@ def explain(resource: Manifest) -> Explanation:
     concerned = _concerned(status, cause.message)
     pod = next((each for each in concerned.pods if not each.ready), None)
     commands = NEXT.get(cause.reason, _OTHERWISE)
-    # If no pod exists, describe the workload that could not create a pod.
+    # If there is no pod, skip the commands that need a pod. If no command is left, describe the workload that could not
+    # create a pod.
     possible = [each for each in commands if pod or "{pod}" not in each] or [WORKLOAD, EVENTS]
     words = {**place, "pod": pod.name if pod else ""}
     return Explanation(
@@ -116,12 +117,12 @@ def explain(resource: Manifest) -> Explanation:
 
 
 def _tells(condition: Condition) -> bool:
-    """Return True if the condition is the cause: Stalled is True, or PlanAccepted is False."""
+    """Return True if the condition explains why the resource is not Ready: Stalled=True or PlanAccepted=False."""
     return condition.status is (ConditionStatus.TRUE if condition.type == "Stalled" else ConditionStatus.FALSE)
 
 
 def _doubts(conditions: Mapping[str, Condition]) -> Iterator[str]:
-    """Yield the problems of a Ready resource, from its other conditions."""
+    """Yield the problems that the other conditions of a Ready resource report."""
     good = {
         "Degraded": ConditionStatus.FALSE,
         "BucketCoverage": ConditionStatus.TRUE,
@@ -134,9 +135,10 @@ def _doubts(conditions: Mapping[str, Condition]) -> Iterator[str]:
 
 
 def _concerned(status: GaudiInferenceStatus, sentence: str) -> GaudiInferenceStatus:
-    """Return the status with only the revisions that a cause concerns, and their pods, the most relevant pod first.
+    """Return the status with only the revisions that a cause concerns and their pods, the most relevant pod first.
 
-    A cause concerns the current revision, the revisions that serve, and those that its `sentence` names.
+    A cause concerns the current revision, all serving revisions, and the revisions that the `sentence` of the cause
+    names.
     """
     current = status.revision.current
     serving = {each.name for each in status.revisions if each.phase is RevisionPhase.SERVING}
@@ -149,12 +151,12 @@ def _concerned(status: GaudiInferenceStatus, sentence: str) -> GaudiInferenceSta
 
 
 def _evidence(status: GaudiInferenceStatus, pod: PodState | None, sentence: str) -> Iterator[str]:
-    """Yield the evidence for the cause, without repeating its sentence."""
+    """Yield the evidence for a cause. Messages that the `sentence` of the cause already contains are omitted."""
     for revision in status.revisions:
         if revision.reason:
             what = f"revision {revision.name} failed ({revision.reason})"
             yield what if not revision.message or revision.message in sentence else f"{what}: {revision.message}"
-        # Mention a back-off only if the revision has not failed, because a failed revision is not retried.
+        # Omit the back-off of a failed revision, because a failed revision is not retried.
         elif pause := revision.back_off:
             yield (
                 f"revision {revision.name}: {pause.failures} attempts have ended; the next one starts at {pause.until}"
@@ -181,7 +183,7 @@ def why(asked: SelectedResource, output: Output = Form.TEXT) -> None:
 
 
 def lines(name: str, found: Explanation) -> Iterator[str]:
-    """Yield the lines of `kubectl gaudi why`. If a text has several sentences, each sentence has a separate line."""
+    """Yield the output lines of `kubectl gaudi why`. Each sentence of an explanation is on a separate line."""
     heading = f'{SINGULAR} "{name}" is {"Ready" if found.ready else "not Ready"} ({found.reason}):'
     first, *more = _SENTENCE_END.split(found.sentence)
     yield from (heading, f"  {first}", *(f"  {each}" for each in more)) if more else (f"{heading} {first}",)

@@ -1,7 +1,7 @@
 """The commands of `gaudi-plan` and their options.
 
-Only fast imports are at the top, because they delay every call. A command imports the module of its topic, and rich is
-imported only for terminal output.
+Only fast imports are at the top of this file, because these imports delay every command. A command imports the module
+of its topic. rich is imported only for terminal output.
 """
 
 from pathlib import Path
@@ -290,7 +290,7 @@ def learn(
     observed = read_texts((str(file), read_text(file, MAX_TRAFFIC_BYTES)) for file in traffic)
     found = learn(question, observed, Budget(graphs, decode_graphs, graph_bytes, warmup_seconds), form)
     if output in (Output.JSON, Output.YAML):
-        # Write the warnings to standard error, because the patch has no field for warnings.
+        # JSON and YAML output is a patch, which has no field for warnings. Write the warnings to standard error.
         warn(found.warnings)
     write(found.answer(), output)
 

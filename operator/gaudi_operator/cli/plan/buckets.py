@@ -49,7 +49,7 @@ def bucket_list(
         return svg(maps())
 
     def show() -> None:
-        # Import rich here, so that JSON and CSV output does not load rich.
+        # This module imports rich, which JSON and CSV output does not need.
         from gaudi_operator.cli.plan.drawing import print_maps
 
         print_maps(maps()) if heat else _print_plan(plan)
@@ -77,7 +77,7 @@ def _unified(question: PlanDocument) -> CommandOutput:
 
 
 def bucket_of(question: PlanDocument, phase: BucketPhase, wanted: Shape) -> CommandOutput:
-    """Return the output of `gaudi-plan find`: the bucket of a batch, or the shape compiled without a bucket.
+    """Return the output of `gaudi-plan find`: the bucket of a batch, or the shape to compile if no bucket fits.
 
     Raises ConfigError if the server refuses the prompt.
     """
@@ -104,7 +104,7 @@ def bucket_of(question: PlanDocument, phase: BucketPhase, wanted: Shape) -> Comm
 
 
 def _miss(limits: Limits, phase: BucketPhase, wanted: Shape, fallback: Bucket) -> str:
-    """Return a sentence that describes the effect of a batch without a bucket."""
+    """Return a sentence about a batch without a bucket: the batch cannot occur, or is compiled while serving."""
     size = wanted[0]
     if phase is BucketPhase.PROMPT and size > limits.max_num_prefill_seqs:
         most = limits.max_num_prefill_seqs
@@ -116,7 +116,7 @@ def _miss(limits: Limits, phase: BucketPhase, wanted: Shape, fallback: Bucket) -
 
 
 def _print_plan(plan: BucketPlan) -> None:
-    """Print two tables, then the buckets that the planner dropped."""
+    """Print the prompt buckets and the decode buckets as tables, then the candidates that the planner dropped."""
     console = stdout()
     console.print(_table(plural(len(plan.prompt), "prompt bucket"), "context blocks", plan.prompt))
     console.print(_table(plural(len(plan.decode), "decode bucket"), "KV blocks of the batch", plan.decode))

@@ -1,7 +1,7 @@
-"""`gaudi-plan compare`: all strategies next to each other (docs/how-to/how-many-graphs.md).
+"""`gaudi-plan compare`: a comparison of all strategies (docs/how-to/how-many-graphs.md).
 
-`candidate_plans` plans every strategy with the same limits. A strategy without a possible plan is listed with the
-reason. Strategy Optimal is also shown with other numbers of graphs.
+`candidate_plans` makes a plan with every strategy, with the same limits. If a strategy has no possible plan, the output
+contains the reason. The output also shows strategy Optimal with other numbers of graphs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,9 +33,9 @@ PlanOrRefusal = BucketPlan | str
 
 
 def candidate_plans(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Mapping[Strategy, PlanOrRefusal]:
-    """Return the plans to compare, by strategy: a plan, or the reason why the strategy has no plan.
+    """Return the plans to compare, by strategy. If a strategy has no possible plan, the reason replaces the plan.
 
-    Strategy File is included if the policy has a bucket file. Strategies that read ranges use the ranges of the policy.
+    Strategy File is included if the policy has a bucket file. Strategies with ranges use the ranges of the policy.
     """
     strategies = [*RANGED_STRATEGIES]
     if policy.file is not None:
@@ -51,9 +51,10 @@ def _plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> PlanOrRefusal
 
 
 def compare(question: PlanDocument, seen: Expected | None = None) -> CommandOutput:
-    """Return the comparison of all strategies: cost and benefit of each plan, on the traffic `seen` or the policy's.
+    """Return the comparison of all strategies: the cost and the benefit of each plan.
 
-    Plans are made from the policy, so Optimal does not learn from `seen`.
+    Padding is computed for the traffic `seen`, or else for the traffic of the policy. Optimal learns only from the
+    traffic of the policy, not from `seen`.
     """
     known = expected_traffic(question.policy, question.limits, question.blocks)
     judge = _Judge(question, known.traffic, seen or known, graphs_unmeasured(question))
@@ -92,9 +93,9 @@ UNMEASURED = (
 def graphs_unmeasured(question: PlanDocument) -> bool:
     """Return True if strategies cannot be compared by graph bytes, because the document's graph sizes are unknown.
 
-    Bare limits have no execution mode and give False.
+    A document that contains only limits has no execution mode. The result is then False.
     """
-    # Import the models here, so that a document with bare limits does not load the models.
+    # Import the forecast in this function, so that importing this module does not load the forecast.
     from gaudi_runtime.forecast.inputs import inputs_of
 
     return question.config is not None and inputs_of(question.config).graphs_unmeasured
@@ -102,7 +103,7 @@ def graphs_unmeasured(question: PlanDocument) -> bool:
 
 @dataclass(frozen=True)
 class _Judge:
-    """The evaluation of plans for one document on the same traffic. `known` is the traffic that Optimal plans for."""
+    """The evaluation of the plans for one document. Plans are judged on `judged_on`, and Optimal plans for `known`."""
 
     question: PlanDocument
     known: Traffic
@@ -116,17 +117,18 @@ class _Judge:
         )
 
     def others(self, plan: BucketPlan, shares: Mapping[str, float]) -> Mapping[str, PlanFigures]:
-        """Return the figures of Optimal with these shares of the graphs of `plan`, by name."""
+        """Return the figures of Optimal by name, with each share in `shares` of the graphs of `plan`."""
         return {name: self.figures(self._optimal(plan, share)) for name, share in shares.items()}
 
     def _optimal(self, plan: BucketPlan, share: float) -> BucketPlan:
-        """Return Optimal's plan with this share of the graphs of `plan`, but at least the minimum for full coverage."""
+        """Return Optimal's plan with `share` times the graphs of `plan`, but at least the minimum for full coverage."""
         policy, limits, blocks = self.question.policy, self.question.limits, self.question.blocks
         optimizer = Optimizer(self.known, limits, blocks)
         least = sum(optimizer.least(phase, one_graph) for phase in BOTH)
         graphs = max(round(share * (len(plan.prompt) + len(plan.decode))), least)
         split = optimizer.choose(BOTH, one_graph, graphs, "the number of graphs").buckets
-        # Search again with these numbers in the policy, so that a user who sets these numbers gets the same buckets.
+        # Make the plan from a policy with these numbers of graphs. A user who sets the same numbers gets the same
+        # buckets.
         settings = OptimalSettings(
             traffic=policy.optimal.traffic if policy.optimal else None,
             prompt_graphs=len(split[BucketPhase.PROMPT]),
@@ -137,7 +139,7 @@ class _Judge:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The figures of every strategy and of Optimal with other numbers of graphs, and the reasons of missing plans."""
+    """The figures of all strategies, of Optimal with other numbers of graphs, and the reasons for missing plans."""
 
     strategies: Mapping[str, PlanFigures]
     others: Mapping[str, PlanFigures]
@@ -158,7 +160,7 @@ class Comparison:
     def show(self) -> None:
         """Print the comparison as a table."""
         named = self._named()
-        # Omit the "GiB" column if it would be empty, so that the table fits into 80 characters.
+        # Omit the column "GiB" if no strategy has a value for this column, so that the table fits into 80 characters.
         bytes_known = any(each.graph_bytes is not None for each in named.values())
         columns = (*COLUMNS, "GiB") if bytes_known else COLUMNS
         rows = ((name, *_cells(each)[: len(columns)]) for name, each in named.items())
@@ -192,7 +194,7 @@ FACTS = (
 
 
 def _facts(figures: PlanFigures) -> dict[str, float | None]:
-    """Return the figures by name, rounded to the precision of an estimate."""
+    """Return the figures by name. The values are rounded, because they are estimates."""
     scores = [figures.scores[phase] for phase in BucketPhase]
     values = (
         *(each.graphs for each in scores),
@@ -223,13 +225,13 @@ def _cells(figures: PlanFigures) -> tuple[str, ...]:
 
 
 def signed(share: float) -> str:
-    """Return a change as a cell of the comparison of strategies: in percent, with its sign."""
-    # Add 0.0, which turns minus zero into plus zero.
+    """Format a relative change for the comparison of strategies, as a percentage with its sign."""
+    # Adding 0.0 turns -0.0 into 0.0. Otherwise a change of -0.01 % would be shown as "-0.0 %".
     return f"{round(share * 100, 1) + 0.0:+.1f} %"
 
 
 def covered(share: float) -> str:
-    """Return the coverage of a strategy as a cell of the comparison. Only full coverage is 100 %."""
+    """Format the coverage of a strategy as a percentage, rounded down, so that only full coverage is 100 %."""
     return f"{int(share * 1000) / 10:.1f} %"
 
 

@@ -1,9 +1,9 @@
-"""The evaluation of the CEL rules of the GaudiInference schema, as in the API server when an object is created.
+"""Evaluation of the CEL rules in the GaudiInference schema, as in the API server when an object is created.
 
-`make generate` writes the rules into crds/. The runtime of the CEL project, cel-expr-python, evaluates them with its
-extensions for optional values, bindings and strings. This module defines the functions of Kubernetes' own libraries
-that the rules call. A rule that calls another of these functions does not compile, and tests/unit/operator/cli/plan
-fails.
+`make generate` writes the rules into crds/. cel-expr-python, the runtime of the CEL project, evaluates the rules with
+its extensions for optional values, bindings and strings. This module defines those functions of the Kubernetes CEL
+libraries that the rules call. If a rule calls another Kubernetes function, the rule does not compile, and a test in
+tests/unit/operator/cli/plan fails.
 """
 
 import ipaddress
@@ -23,7 +23,7 @@ _SELF, _OLD_SELF = "self", "oldSelf"
 
 
 def broken_rules(schema: Schema, name: str, spec: object) -> tuple[str, ...]:
-    """Return the messages of the CRD's rules that a new object violates, each with the path of its field.
+    """Return the messages of the CRD's rules that a new object violates, each with the path of the field.
 
     `schema` is the schema of the whole object. The result is empty if an invalid value prevents the evaluation.
     """
@@ -34,9 +34,9 @@ def broken_rules(schema: Schema, name: str, spec: object) -> tuple[str, ...]:
 
 
 def _value(node: Schema, value: Any) -> Any:
-    """Return a value in the form that rules expect: with defaults, without nulls, and with escaped field names."""
+    """Return a value in the form that CEL rules expect: with defaults, without nulls, and with escaped field names."""
     if not node:
-        # Do not recurse into unknown fields, because the value of an unknown field may be nested too deeply.
+        # The schema does not contain this field. Do not recurse into its value, which may be nested too deeply.
         return value
     if isinstance(value, float) and node.get("type") == "integer":
         return int(value)
@@ -61,7 +61,8 @@ def _escaped(name: str) -> str:
 def _broken(node: Schema, value: Any, path: str) -> Iterator[str]:
     for rule in node.get("x-kubernetes-validations", ()):
         optional = rule.get("optionalOldSelf", False)
-        # Skip all other transition rules, because a transition rule without `optionalOldSelf` applies only to updates.
+        # A transition rule compares the object with its old version. Skip transition rules without `optionalOldSelf`,
+        # because they apply only to updates.
         if (optional or not _is_transition(rule["rule"])) and not _holds(rule["rule"], optional, value):
             yield _sentence(path, rule["message"])
     if isinstance(value, list):
@@ -83,20 +84,20 @@ def _sentence(path: str, message: str) -> str:
 
 
 def _holds(rule: str, optional: bool, value: Any) -> bool:
-    """Return True if a rule holds; False if evaluation fails, because the API server then also refuses."""
+    """Return True if a rule holds. A failed evaluation gives False, because the API server then refuses the object."""
     return bool(compile_rule(rule, optional).eval(data={_SELF: value}).plain_value() is True)
 
 
 @cache
 def compile_rule(rule: str, optional: bool) -> cel.Expression:
-    """Compile a CEL rule of the CRD. With `optional`, `oldSelf` is an empty optional, as for a new object."""
+    """Compile a CEL rule of the CRD. With `optional`, `oldSelf` is empty, because a new object has no old version."""
     return _environment().compile(f"cel.bind({_OLD_SELF}, optional.none(), {rule})" if optional else rule)
 
 
 @cache
 def _environment() -> cel.Env:
     return cel.NewEnv(
-        # The variables have no type from the schema. Therefore a misspelled field in a rule is found only when the rule
+        # The variables do not have the types of the schema. Therefore CEL finds a misspelled field only when the rule
         # is evaluated.
         variables={_SELF: cel.Type.DYN, _OLD_SELF: cel.Type.DYN},
         extensions=[ext_bindings.ExtBindings(), ext_optional.ExtOptional(), ext_strings.ExtStrings()],
@@ -109,8 +110,8 @@ def _function(name: str, overload: cel.Overload) -> cel.FunctionDecl:
 
 
 def _quantity(text: str) -> str:
-    # Return the text itself, because CEL has no type for exact fractions. parse_quantity() raises ValueError if the
-    # text is not a quantity.
+    # A quantity stays a string, because CEL has no type for exact fractions. parse_quantity() raises ValueError if the
+    # string is not a quantity.
     parse_quantity(text)
     return text
 

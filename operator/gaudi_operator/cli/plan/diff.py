@@ -1,7 +1,8 @@
-"""`gaudi-plan diff`: the cost of a change of limits or buckets before the change is applied.
+"""`gaudi-plan diff`: the effects and the cost of a change of a document before the change is applied.
 
 `compare_plans` finds the changes between two documents and between their plans. `compare_forecasts` estimates the cost
-of the changes in memory and minutes (docs/internals/memory.md). `diff_output` writes the changes and the cost.
+of the changes in memory and minutes (docs/internals/memory.md). `diff_output` returns the changes and the cost as
+command output.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +56,7 @@ LONGEST_VALUE = 40
 
 @dataclass(frozen=True)
 class Change:
-    """A difference between two documents: a field with its values before and after.
+    """A field that differs between two documents, with the values before and after the change.
 
     None means that the field is not set.
     """
@@ -66,13 +67,13 @@ class Change:
 
     @property
     def discards_recipes(self) -> bool:
-        """True if the change makes compiled recipes unusable."""
+        """True if recipes that were compiled before the change cannot be used after the change."""
         return any(self.path == field or self.path.startswith(f"{field}.") for field in RECIPES_DEPEND_ON)
 
 
 @dataclass(frozen=True)
 class PhaseDiff:
-    """The difference between two plans in one phase: changed and kept buckets, in the order of the plan."""
+    """The difference between two plans in one phase: kept, added and dropped buckets, in the order of the plan."""
 
     kept: tuple[Bucket, ...]
     added: tuple[Bucket, ...]
@@ -81,7 +82,7 @@ class PhaseDiff:
 
 @dataclass(frozen=True)
 class PlanDiff:
-    """The differences between two documents and their plans. `restarts` is None if restarts are unknown."""
+    """The differences between two documents and their plans. `restarts` is None if restarts of pods are unknown."""
 
     changes: tuple[Change, ...]
     restarts: bool | None
@@ -89,17 +90,17 @@ class PlanDiff:
 
     @property
     def discarding(self) -> tuple[str, ...]:
-        """The paths of changes after which every recipe is compiled again."""
+        """The paths of the changed fields that make all compiled recipes unusable."""
         return tuple(change.path for change in self.changes if change.discards_recipes)
 
     @property
     def compiled_anew(self) -> int:
-        """The number of buckets that must be compiled even with a full recipe cache of the old plan."""
+        """The number of buckets that must be compiled if the recipe cache contains the whole old plan."""
         return sum(len(each.added) + len(each.kept) * bool(self.discarding) for each in self.phases.values())
 
     @property
     def planned(self) -> int:
-        """The number of buckets of the new plan, which are compiled without a recipe cache."""
+        """The number of buckets of the new plan. Without a recipe cache, all of these buckets are compiled."""
         return sum(len(each.kept) + len(each.added) for each in self.phases.values())
 
 
@@ -122,7 +123,7 @@ def _phase(old: tuple[Bucket, ...], new: tuple[Bucket, ...]) -> PhaseDiff:
 
 
 def _settings(question: PlanDocument) -> dict[str, Any]:
-    """Return all settings of the document, including defaults, in the structure of its kind."""
+    """Return all settings of a document, including defaults, with the field names of the document's kind."""
     source = question.inference.spec if question.inference else question.config
     if source:
         return source.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -140,7 +141,7 @@ def _changes(path: str, old: object, new: object) -> Iterator[Change]:
 
 
 def _restarts(old: PlanDocument, new: PlanDocument) -> bool | None:
-    """Return True if pods are replaced (docs/how-to/revisions.md); None unless both are GaudiInferences."""
+    """Return True if pods are replaced (docs/how-to/revisions.md); None unless both documents are GaudiInferences."""
     if old.inference is None or new.inference is None:
         return None
     return not are_same_inputs(stored_form(revision_inputs(old.inference)), revision_inputs(new.inference))
@@ -148,7 +149,7 @@ def _restarts(old: PlanDocument, new: PlanDocument) -> bool | None:
 
 @dataclass(frozen=True)
 class Cost:
-    """The difference of one figure: before and after, in `unit` (bytes, blocks, seconds). None means unknown."""
+    """One figure before and after the change, in `unit` (bytes, blocks or seconds). None means unknown."""
 
     name: str
     unit: str
@@ -160,7 +161,7 @@ Costs = tuple[Cost, ...]
 
 
 def compare_forecasts(old: PlanDocument, new: PlanDocument, card: str | None, model: str | None) -> Costs:
-    """Return the differences between the figures of two forecasts, in the order of the forecast. Raises ConfigError.
+    """Return the figures of both forecasts in pairs, in the order of the forecast. Raises ConfigError.
 
     Release 1.22 has no forecast, so the figures of a document for this release are unknown.
     """
@@ -176,7 +177,7 @@ def _figures(question: PlanDocument, card: str | None, model: str | None) -> dic
 
 
 def diff_output(old: PlanDocument, new: PlanDocument, card: str | None, model: str | None) -> CommandOutput:
-    """Return the output of `gaudi-plan diff`: the differences of two documents and their cost on a card.
+    """Return the output of `gaudi-plan diff`: the differences between two documents and their cost on a card.
 
     Raises ConfigError.
     """

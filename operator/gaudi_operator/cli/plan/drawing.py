@@ -37,9 +37,10 @@ def print_maps(maps: Iterable[HeatMap]) -> None:
 
 
 def svg(maps: Sequence[HeatMap]) -> str:
-    """Return the drawing of all heat maps as an SVG file, black on white, without external resources."""
+    """Return all heat maps as one SVG file, black on white, without external resources."""
     columns = min(PICTURE_COLUMNS, max(len(each.batches) for each in maps))
-    # Set every value that rich would otherwise read from the environment, so that equal maps give equal files.
+    # Set every value that rich would otherwise read from the environment, so that the same maps always give the same
+    # file.
     console = Console(
         file=StringIO(),
         record=True,
@@ -56,12 +57,12 @@ def svg(maps: Sequence[HeatMap]) -> str:
 
 
 def without_fonts(drawn: str) -> str:
-    """Return a drawing (SVG of rich) without its web font, so that viewers use their own monospace font."""
+    """Remove the web font from an SVG file of rich, so that viewers use their own monospace font."""
     return re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL)
 
 
 def heat_table(heat_map: HeatMap, console: Console, most_rows: int = MAX_ROWS) -> RenderableType:
-    """Return the drawing of a heat map in a terminal, fitted to the width of `console`, with title and caption."""
+    """Return the terminal drawing of a heat map with its title and caption, fitted to the width of `console`."""
     columns = max(1, (console.width - LABEL_WIDTH) // CELL_WIDTH)
     shown = heat_map.thinned(columns, most_rows)
     table = Table(box=None, padding=0, pad_edge=False, show_edge=False)
@@ -74,7 +75,7 @@ def heat_table(heat_map: HeatMap, console: Console, most_rows: int = MAX_ROWS) -
 
 
 def _printable(caption: str) -> str:
-    """Return a caption without the control characters that names of files and models may contain."""
+    """Replace control characters in a caption by "?". Names of files and models may contain such characters."""
     return "".join(char if char.isprintable() else "?" for char in caption)
 
 

@@ -30,7 +30,7 @@ _STRUCTURES = {
 
 
 class SpecRefused(ConfigError):
-    """The faults of a document that the API server would refuse. `sentences` are the messages of the broken rules."""
+    """The error for a document that the API server would refuse. `sentences` are the messages of the broken rules."""
 
     def __init__(self, sentences: tuple[str, ...], document: str = "the document") -> None:
         """Store the sentences and the name of the document."""
@@ -40,20 +40,20 @@ class SpecRefused(ConfigError):
 
 
 def describe(error: ValidationError, known: Iterable[str] = ()) -> str:
-    """Return the first faults of a document as one sentence. `known` are the names of its fields."""
+    """Return the first faults of a document as one sentence. `known` are the valid field names."""
     return "; ".join(sentences(error.errors(), known=known))
 
 
 def sentences(items: Iterable[ErrorDetails], above: tuple[str, ...] = (), known: Iterable[str] = ()) -> tuple[str, ...]:
     """Return a sentence for each of the first faults.
 
-    `above` is the path of the validated part of the document. `known` are the names of the fields of this part.
+    `above` is the path of the validated part in the document. `known` are the valid field names of this part.
     """
     return tuple(_sentence(item, above, known) for item in islice(items, MOST_FAULTS))
 
 
 def misspelled(name: object, known: Iterable[str]) -> str:
-    """Return the correction of a misspelled name in a document: "did you mean NAME? "; empty if no name is close."""
+    """Return the correction of a misspelled name in a document: "did you mean NAME? "; empty if no name is similar."""
     close = get_close_matches(str(name), list(known), n=1)
     return f"did you mean {close[0]}? " if close else ""
 
@@ -93,13 +93,13 @@ def _in_yaml(value: object) -> str:
 
 
 def _written_instead(field: str, given: object) -> str:
-    """Return the question whether a given name is a misspelling of `field`; empty if no given name is similar."""
+    """Return a suggestion if a name in `given` may be a misspelling of `field`; empty if no name is similar."""
     close = get_close_matches(field, [str(key) for key in given] if isinstance(given, Mapping) else (), n=1)
     return f", and {quoted(close[0])} is not a field: did you mean {field}?" if close else ""
 
 
 def _given(item: ErrorDetails) -> str:
-    """Return the given value as the end of a sentence; empty if the value is long or part of the message."""
+    """Return ", got VALUE" for the end of a sentence; empty if the value is too long or already in the message."""
     value: Any = item["input"]
     if not isinstance(value, str | int | float) or isinstance(value, bool):
         return ""

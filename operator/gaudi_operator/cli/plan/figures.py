@@ -1,6 +1,6 @@
-"""The figures of one plan: graphs, bytes and seconds of warm-up, padding, coverage, and its least useful graphs.
+"""The figures of one plan: graphs, bytes, warm-up seconds, padding, coverage, and the least useful graphs.
 
-`expected_traffic` returns the traffic that padding is judged on without a trace. `figures_of` judges one plan.
+`figures_of` computes the figures. If there is no trace, padding is computed for the traffic of `expected_traffic`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ LAST_GRAPHS = 10
 
 @dataclass(frozen=True)
 class Expected:
-    """The expected traffic for the figures of plans: its batches, their cost, and a sentence that names its source."""
+    """The traffic for which the figures of plans are computed: batches, their cost, and a sentence about the source."""
 
     traffic: Traffic
     cost: Cost
@@ -33,10 +33,10 @@ class Expected:
 
 
 def expected_traffic(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Expected:
-    """Return the traffic for the figures of a plan: the learned traffic of the policy, or else the prior."""
+    """Return the traffic for which padding is computed: the traffic in the policy, or else a uniform prior."""
     cost = typical_cost(limits.block_size)
     if policy.optimal is not None and policy.optimal.traffic is not None:
-        # Ignore an invalid text here, because the strategy Optimal reports the invalid line.
+        # Ignore a traffic text that cannot be parsed. The strategy Optimal reports the invalid line.
         with suppress(PlanImpossible):
             learned = read_traffic(policy.optimal.traffic)
             return Expected(
@@ -50,8 +50,9 @@ def expected_traffic(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Ex
 class PlanFigures:
     """The figures of one plan: graphs, bytes, warm-up seconds, padding and coverage.
 
-    `graph_bytes` is None if the bytes of graphs are unknown. `last_graphs` is the share by which the padded compute of
-    both phases rises without the LAST_GRAPHS graphs that save least; None if so many graphs cannot be left out.
+    `graph_bytes` is None if the bytes of graphs are unknown. `last_graphs` is the relative increase of the padded
+    compute of both phases if the LAST_GRAPHS graphs that save least are removed. `last_graphs` is None if fewer graphs
+    can be removed.
     """
 
     scores: Mapping[BucketPhase, Score]
@@ -67,7 +68,7 @@ class PlanFigures:
 
     @property
     def padding(self) -> float | None:
-        """The unweighted mean of both phases' padding, because the time that each phase takes is unknown."""
+        """The mean padding of both phases, with equal weights, because the time that each phase takes is unknown."""
         known = [each.padding for each in self.scores.values() if each.padding is not None]
         return sum(known) / len(known) if known else None
 
@@ -89,7 +90,7 @@ def _coverage(phase: PhaseCoverage) -> float:
 def figures_of(
     plan: BucketPlan, limits: Limits, kv_blocks: int, expected: Expected, *, bytes_unknown: bool = False
 ) -> PlanFigures:
-    """Return the figures of one plan on the expected traffic.
+    """Return the figures of one plan for the expected traffic.
 
     Bytes and seconds are estimated from the rates of HPU graphs.
     """
@@ -107,12 +108,12 @@ def figures_of(
 def worth_of_last_graphs(
     plan: BucketPlan, limits: Limits, expected: Expected, count: int = LAST_GRAPHS
 ) -> float | None:
-    """Return the figure of a plan's last graphs: how much padded compute rises without the `count` that save least.
+    """Return the relative increase of padded compute if the `count` graphs that save least are removed.
 
-    The graphs are left out one by one. A graph can be left out if a larger graph holds all of its batches, so that the
-    coverage stays the same. The share may be negative, because the first bucket that holds a batch is not always the
-    cheapest. Returns None if fewer than `count` graphs can be left out, and if the plan has draft tokens, because the
-    traffic does not show which steps have some.
+    The graphs are removed one by one. A graph can be removed if a larger graph fits all of its batches, so that the
+    coverage stays the same. The increase may be negative, because the first bucket that fits a batch is not always the
+    cheapest bucket. Returns None if fewer than `count` graphs can be removed. Also returns None if the plan has draft
+    tokens, because the traffic does not show which steps have draft tokens.
     """
     if plan.seeds:
         return None
@@ -132,15 +133,15 @@ def worth_of_last_graphs(
 
 
 class _Thinned:
-    """The buckets of one phase during thinning, with the shapes of each bucket and their weights.
+    """The buckets of one phase that remain, with the shapes of each bucket and the weights of the shapes.
 
     Costs are shares of the real compute of all shapes of the phase, so that the costs of both phases can be added.
     """
 
     def __init__(self, phase: BucketPhase, plan: BucketPlan, limits: Limits, expected: Expected) -> None:
         self._buckets = list(plan.buckets_of(phase))
-        # With contiguous paged attention, decode buckets form rows: each batch size needs a bucket with all blocks
-        # (docs/internals/optimal.md, Rows and ladders).
+        # With contiguous paged attention, decode buckets form one row per batch size. Each row needs a bucket with the
+        # maximum number of blocks (docs/internals/optimal.md, Rows and ladders).
         self._in_rows = phase is BucketPhase.DECODE and limits.contiguous_paged_attention
         self._users: dict[Bucket, list[tuple[Bucket, float]]] = {bucket: [] for bucket in self._buckets}
         real = 0.0
@@ -153,7 +154,10 @@ class _Thinned:
         self.padding = sum(self._costs[each] * weight for each, users in self._users.items() for _, weight in users)
 
     def steps(self) -> Iterator[tuple[float, "_Thinned", int]]:
-        """Yield the saving and the position of each removable bucket. Only one unused bucket is included."""
+        """Yield the cost of removal, the phase and the position of each removable bucket.
+
+        If several removable buckets have no shapes, only the first one is included.
+        """
         unused = False
         for at, bucket in enumerate(self._buckets):
             if (self._users[bucket] or not unused) and self._can_go(at):
@@ -171,11 +175,11 @@ class _Thinned:
             yield weight * (self._costs[self._next(at, shape)] - paid)
 
     def _next(self, at: int, shape: Bucket) -> Bucket:
-        """Return the bucket that fits a shape after the bucket at this position is removed."""
+        """Return the next bucket that fits `shape`, after the bucket at position `at`."""
         return next(each for each in islice(self._buckets, at + 1, None) if all(map(le, shape, each)))
 
     def leave_out(self, at: int) -> None:
-        """Remove one bucket, and assign its shapes to the next buckets that fit the shapes."""
+        """Remove the bucket at position `at`, and assign each of its shapes to the next bucket that fits the shape."""
         for shape, weight in self._users.pop(self._buckets[at]):
             self._users[self._next(at, shape)].append((shape, weight))
         del self._buckets[at]

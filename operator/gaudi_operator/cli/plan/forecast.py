@@ -1,7 +1,7 @@
 """`gaudi-plan forecast`: memory, graphs and warm-up time of a deployment without a card.
 
-`forecast_deployment` finds the model and the card of a document, forecasts the deployment, and finds changes that would
-make it fit. verdict.py judges the forecast. forecast_output.py writes forecast and verdict.
+`forecast_deployment` finds the model and the card of a document, forecasts the deployment, and finds changes with which
+the deployment would fit. verdict.py judges the forecast. forecast_output.py writes the forecast and the verdict.
 """
 
 from dataclasses import replace
@@ -55,7 +55,8 @@ def forecast_deployment(question: PlanDocument, card: str | None, model: str | N
         unjudged=unjudged(found, wanted),
         serves_anyway=serves_anyway,
         plan_figures=_plan_figures(found, inputs),
-        # If the model does not fit into memory, give only advice about memory.
+        # Thresholds of 0 give only advice about memory. Advice about graphs does not help if the model does not fit
+        # into memory.
         advice=advise(inputs, shape, described, Thresholds(0, 0) if found.problems or serves_anyway else wanted)
         if shape
         else (),

@@ -31,7 +31,7 @@ FIGURE_COLUMNS = ("figure", "unit", "value", "low", "high", "confidence", "sourc
 
 
 def answer(foreseen: DeploymentForecast, *, sources: bool = False) -> CommandOutput:
-    """Return the output of `gaudi-plan forecast`. Sources are shown only if requested."""
+    """Return the output of `gaudi-plan forecast`. If `sources` is True, the table shows the source of each figure."""
     return CommandOutput(data=_data(foreseen), rows=lambda: _rows(foreseen), show=lambda: _print(foreseen, sources))
 
 
@@ -93,7 +93,7 @@ def _coverage(foreseen: DeploymentForecast) -> dict[str, Any] | None:
 
 
 def _padding(foreseen: DeploymentForecast) -> dict[str, Any] | None:
-    """Return the ratio of padded to real compute of each phase, and the increase without the last ten graphs."""
+    """Return the padding (padded / real compute) of each phase, and the increase without the last ten graphs."""
     found = foreseen.plan_figures
     if found is None:
         return None
@@ -175,7 +175,7 @@ _STYLES = {0: "bold green", 3: "bold red", 4: "bold red", 5: "bold yellow"}
 
 
 def _print_figures(console: "Console", foreseen: DeploymentForecast, sources: bool) -> list[str]:
-    """Print the table. Returns the sources in the order of their numbers; empty unless `sources` is True."""
+    """Print the table of figures. Returns the sources in the order of their numbers; empty unless `sources` is True."""
     figures = list(foreseen.figures())
     cited = list(dict.fromkeys(figure.source for _, _, figure in figures)) if sources else []
     rows = (
@@ -246,7 +246,7 @@ def _takes_pair(config: RuntimeConfig | None) -> bool:
 
 
 def _command(config: RuntimeConfig) -> Iterator[str]:
-    """Yield the arguments of `vllm serve` that have the same effect as the runtime's settings."""
+    """Yield the lines of a `vllm serve` command that has the same effect as the runtime's settings."""
     if config.engine.name is not EngineName.VLLM:
         return
     yield "vllm serve"

@@ -1,7 +1,7 @@
-"""Heat maps of a plan as pure values, batch size by length: padding, graph bytes, hits, and changes.
+"""Heat maps of a plan, by batch size and length: padding, graph bytes, hits, or changes.
 
-`heat_maps` shows one plan. `change_map` shows the difference of two plans. Both return HeatMaps, whose cells are
-computed when they are drawn (drawing.py).
+`heat_maps` returns the maps of one plan. `change_map` returns the map of the differences between two plans. A HeatMap
+computes its cells when it is drawn (drawing.py).
 """
 
 from collections import Counter, defaultdict
@@ -31,7 +31,7 @@ Place = tuple[int, int]
 class Cell(NamedTuple):
     """The text of a cell of a heat map and its heat from 0 to 1.
 
-    Heat None means that possible requests have no bucket.
+    The heat is None if possible requests have no bucket.
     """
 
     text: str
@@ -45,8 +45,8 @@ MISS = Cell("none", None)
 class HeatMap:
     """The heat map of one phase.
 
-    `cell` returns None for a place without possible requests or data. It is called only for drawn places, because a
-    plan may have millions. `caption` explains the heat and the source of its figures.
+    `cell` returns None for a place without possible requests or data. `cell` is called only for places that are drawn,
+    because a plan may have millions of places. `caption` explains the heat and the source of the figures.
     """
 
     title: str
@@ -56,7 +56,7 @@ class HeatMap:
     cell: Callable[[Place], Cell | None]
 
     def thinned(self, columns: int, rows: int) -> "HeatMap":
-        """Return a map with at most `columns` batch sizes and `rows` lengths, evenly chosen. The title notes it."""
+        """Return a map with at most `columns` batch sizes and `rows` lengths. The title contains the shown counts."""
         batches, lengths = _thin(self.batches, columns), _thin(self.lengths, rows)
         hidden = [
             f"{len(shown)} of {len(every)} {what}"
@@ -67,7 +67,7 @@ class HeatMap:
         return replace(self, title=title, batches=batches, lengths=lengths)
 
     def rows(self) -> Iterable[tuple[int, list[Cell | None]]]:
-        """Yield every length with its cells, one per batch size."""
+        """Yield each length with its cells, one cell per batch size."""
         for length in self.lengths:
             yield length, [self.cell((batch, length)) for batch in self.batches]
 
@@ -75,7 +75,7 @@ class HeatMap:
 def _thin(values: Sequence[int], most: int) -> Sequence[int]:
     if len(values) <= most:
         return values
-    # Select the values from the end, so that the largest value is always shown.
+    # Count the steps backwards from the last value, so that the largest value is always shown.
     step = len(values) / most
     return [values[len(values) - 1 - int(step * back)] for back in reversed(range(most))]
 
@@ -103,7 +103,7 @@ def heat_maps(
 
 
 def _hits_maps(question: PlanDocument, plan: BucketPlan, trace: Path | None) -> list[HeatMap]:
-    """Return maps of the batches of a trace. The caption has the number of batches without a bucket."""
+    """Return the maps of a trace's batches per bucket. The caption has the number of batches without a bucket."""
     if trace is None:
         raise ConfigError("a heat map of hits needs traffic; give the requests with --trace CSV")
     from gaudi_operator.cli.plan.trace import Server, TraceFile
@@ -134,7 +134,7 @@ def _bytes_maps(question: PlanDocument, plan: BucketPlan, card: str | None, mode
 
 
 def _bytes_map(question: PlanDocument, plan: BucketPlan, phase: BucketPhase, found: "Forecast") -> HeatMap:
-    """Return the map of the forecast's graph bytes, distributed over the buckets by their weight."""
+    """Return the map of graph bytes: the sum of the forecast, distributed over the buckets by their weight."""
     from gaudi_runtime.buckets.bucket import weight
 
     foreseen = found.prompt if phase is BucketPhase.PROMPT else found.decode
@@ -166,11 +166,12 @@ def bytes_map(plan: BucketPlan, phase: BucketPhase, bytes_of: Callable[[Bucket],
 
 
 def padding_map(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int) -> HeatMap:
-    """Return the map of mean padding between a bucket and its smaller neighbours, in percent of the compute.
+    """Return the map of mean padding, in percent of the compute.
 
-    All shapes count equally, even shapes that no request has. The compute of a prompt batch is its number of tokens
-    without cached context. The compute of a decode batch is batch size * KV blocks. A cell whose shapes have no bucket
-    is a miss (docs/internals/bucketing.md, Coverage).
+    A cell contains the shapes between a bucket and the next smaller buckets. All shapes have the same weight, even if
+    no request has the shape. The compute of a prompt batch is its number of tokens without cached context. The compute
+    of a decode batch is batch size * KV blocks. If the shapes of a cell have no bucket, the cell is a miss
+    (docs/internals/bucketing.md, Coverage).
     """
     counted = "batch size * tokens, no cached context" if phase is BucketPhase.PROMPT else "batch size * KV blocks"
     caption = f"Mean padding of the shapes in this range ({counted}), each with the same weight; none = no bucket."
@@ -180,7 +181,7 @@ def padding_map(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks:
 def change_map(
     phase: BucketPhase, kept: Sequence[Bucket], added: Sequence[Bucket], dropped: Sequence[Bucket]
 ) -> HeatMap:
-    """Return the heat map of differences between two plans. A cell of the prompt phase sums all contexts."""
+    """Return the heat map of the differences between two plans. In the prompt phase, a cell sums all contexts."""
     counts: defaultdict[Place, Counter[str]] = defaultdict(Counter)
     for sign, buckets in (("=", kept), ("+", added), ("-", dropped)):
         for bucket in buckets:
@@ -227,7 +228,7 @@ def _sums(plan: BucketPlan, phase: BucketPhase, amount: Callable[[Bucket], float
 
 
 def heat_of(amounts: Mapping[Place, float]) -> dict[Place, float]:
-    """Return the heat of each cell on a logarithmic scale, from the smallest amount above zero to the largest."""
+    """Return the heat of each place on a logarithmic scale from the smallest positive amount to the largest."""
     some = [amount for amount in amounts.values() if amount > 0] or [1.0]
     low, span = log(min(some)), log(max(some) / min(some)) or 1.0
     return {
@@ -242,7 +243,7 @@ def _hot(amounts: Mapping[Place, float], text: Callable[[float], str]) -> dict[P
 
 
 class _Padding:
-    """The padding of one phase by cell."""
+    """The padding in each cell of the heat map of one phase."""
 
     def __init__(self, plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int) -> None:
         self._plan, self._phase, self._limits, self._kv_blocks = plan, phase, limits, kv_blocks
@@ -264,13 +265,13 @@ class _Padding:
 
 
 def _before(values: Iterable[int]) -> dict[int, int]:
-    """Return the next smaller value of every value; 0 for the smallest value."""
+    """Return a map from every value to the next smaller value; the smallest value maps to 0."""
     ordered = sorted(values)
     return dict(zip(ordered, [0, *ordered], strict=False))
 
 
 def _admits(phase: BucketPhase, limits: Limits, kv_blocks: int, batch: Place, length: Place) -> bool:
-    """Return True if a request can have a shape of the cell. `batch` and `length` are (smallest, largest) values."""
+    """Return True if requests can have a shape of the cell. `batch` and `length` are (smallest, largest) pairs."""
     if phase is BucketPhase.PROMPT:
         return length[0] <= limits.longest_query and batch[0] * length[0] <= limits.max_num_batched_tokens
     if limits.contiguous_paged_attention:

@@ -1,9 +1,9 @@
-"""`gaudi-plan learn`: a change of spec.bucketing that pads the observed traffic less.
+"""`gaudi-plan learn`: a change of spec.bucketing that reduces the padding for observed traffic.
 
 See docs/how-to/learn-buckets.md, While serving.
 
-`read_texts` sums the traffic of pods. `learn` chooses buckets for this traffic. `print_learned` shows the current and
-the learned plan next to each other.
+`read_texts` sums the traffic of pods. `learn` chooses buckets for this traffic. `print_learned` compares the current
+and the learned plan.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,9 +33,9 @@ MOST_FILE_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class Learned:
-    """A learned plan as a merge patch of a GaudiInference, with the scores of the current and the learned plan.
+    """A learned plan as a merge patch for a GaudiInference, with the scores of the current and the learned plan.
 
-    Both plans are judged on the learned traffic.
+    The scores are for the traffic from which the plan was learned.
     """
 
     patch: Mapping[str, Any]
@@ -87,9 +87,9 @@ def learn(
 
 
 def read_texts(texts: Iterable[tuple[str, str]]) -> Traffic:
-    """Return the traffic to learn from, summed over the texts of pods, given as (name, text).
+    """Return the summed traffic of several pods. `texts` are pairs of a name and the traffic of a pod as text.
 
-    Raises PlanImpossible with the name and the line of an error.
+    Raises PlanImpossible with the name and the line if a text is invalid.
     """
     read = [read_traffic(text, name) for name, text in texts]
     return Traffic(*(_sum(each.shapes_of(phase) for each in read) for phase in BucketPhase))
@@ -104,7 +104,7 @@ def _sum(parts: Iterable[Weights]) -> Weights:
 
 
 def _policy(policy: BucketPolicy, traffic: Traffic, budget: Budget) -> BucketPolicy:
-    """Return a policy of strategy Optimal with this traffic and with `budget`, else with the budget of `policy`."""
+    """Return a policy of strategy Optimal for this traffic. If `budget` is empty, the budget of `policy` stays."""
     given = OptimalSettings(
         prompt_graphs=budget.prompt_graphs,
         decode_graphs=budget.decode_graphs,
@@ -115,7 +115,7 @@ def _policy(policy: BucketPolicy, traffic: Traffic, budget: Budget) -> BucketPol
 
 
 def _bucketing(policy: BucketPolicy, plan: BucketPlan, form: Form, most_file_bytes: int) -> dict[str, Any]:
-    """Return the merge patch of spec.bucketing. Null removes a field of another strategy."""
+    """Return the merge patch for spec.bucketing. The patch removes fields of other strategies by null."""
     if form is Form.OPTIMAL and policy.optimal:
         settings = {**policy.optimal.model_dump(by_alias=True), "trafficFrom": None}
         return {"strategy": as_in_spec(Strategy.OPTIMAL), "optimal": settings, "file": None, "fileFrom": None}

@@ -1,7 +1,8 @@
-"""The reader of a GaudiInference, with the validation of the API server for one that no API server has validated.
+"""The reader of GaudiInferences, which validates a manifest like the API server.
 
-`read_manifest` refuses wrong values, unknown fields and broken CEL rules, with the rules' own sentences. `read_stored`
-reads an object of a cluster, whose schema may be newer than the models.
+`read_manifest` reads a manifest that no API server has validated. `read_manifest` refuses wrong values, unknown fields
+and broken CEL rules, with the messages of the rules. `read_stored` reads an object from a cluster. The schema of the
+cluster may be newer than the models of this release.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,10 +34,11 @@ class Manifest(NamedTuple):
 
 
 def read_manifest(document: Mapping[str, Any]) -> Manifest:
-    """Return the GaudiInference of a manifest, checked like a new object.
+    """Return the GaudiInference of a manifest, validated like a new object.
 
-    Raises SpecRefused if all its faults are broken rules, and otherwise ConfigError: wrong values first, then the
-    rules that the API server reports too. It reports no rules with an unknown field.
+    Raises SpecRefused if all faults are broken CEL rules. Otherwise raises ConfigError: wrong values come first, then
+    the broken rules that the API server would also report. If a field is unknown, the API server reports no broken
+    rules.
     """
     broken = _broken_rules(document)
     inference = _inference(document, broken or ())
@@ -72,8 +74,8 @@ def _inference(document: Mapping[str, Any], broken: tuple[str, ...] = ()) -> Inf
     try:
         return Inference(_identity(document), GaudiInferenceSpec.model_validate(document.get("spec", {})))
     except ValidationError as error:
-        # Drop the errors of the models' validators if the schema is violated, because these validators repeat rules of
-        # the schema.
+        # If the document violates the schema, drop the errors of the Pydantic validators, because these validators
+        # repeat rules of the schema.
         faults = [each for each in error.errors() if not (broken and each["type"] == "value_error")]
         raise _refusal(sentences(faults, ("spec",)), broken) from error
 
@@ -89,13 +91,14 @@ def _unknown(inference: Inference, spec: object) -> Iterator[UnknownField]:
 
 
 def _broken_rules(document: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the sentences of the broken CEL rules, or None if no CEL runtime is installed."""
+    """Return the messages of the broken CEL rules; None if no CEL runtime is installed."""
     try:
         from gaudi_operator.cli.plan.crd_rules import broken_rules
     except ModuleNotFoundError as error:
         if error.name != "cel_expr_python":
             raise
-        # Skip the rules without CEL: the runtime's images have no CEL library, because the library takes 50 MB.
+        # Skip the rules if the CEL library is not installed. The runtime's images do not contain the library, because
+        # the library takes 50 MB.
         return None
     return broken_rules(_schema(), _identity(document).name, document.get("spec", {}))
 

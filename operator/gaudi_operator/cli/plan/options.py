@@ -1,11 +1,11 @@
-"""The options that the commands of `gaudi-plan` share: the document to plan for, and the choices of other options.
+"""The options that all `gaudi-plan` commands share: the document to plan for, and the choices of other options.
 
     @with_document
     def buckets(question: PlanDocument, output: OutputOption = Output.TABLE) -> None: ...
 
-A command declares the document as its first parameter and gets it parsed. If the document is wrong or the plan is
-impossible, the command prints one sentence on standard error and exits with code 2. Choices are defined here, so that
-no command loads the imports of another command.
+The first parameter of a command is the parsed document. If the document is invalid or no plan is possible, the command
+prints one sentence on standard error and exits with code 2. The choices are defined in this module, so that no command
+loads the imports of another command.
 """
 
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ class Heat(StrEnum):
 
 
 class CostModel(StrEnum):
-    """The choices of the option --cost: the unit in which the cost of a batch is counted."""
+    """The choices of the option --cost: the unit in which the cost of a batch is measured."""
 
     TYPICAL = "typical"
     TOKENS = "tokens"
@@ -61,7 +61,7 @@ class CostModel(StrEnum):
 
 
 class Form(StrEnum):
-    """The choices of the option --as: whether a learned plan is written as traffic to plan for or as buckets."""
+    """The choices of the option --as: a learned plan is written as traffic for strategy Optimal or as a bucket file."""
 
     OPTIMAL = "optimal"
     FILE = "file"
@@ -70,7 +70,7 @@ class Form(StrEnum):
 FormOption = Annotated[
     Form, typer.Option("--as", help="optimal writes the traffic into the spec, file the chosen buckets.")
 ]
-# The bounds repeat those of bucketing.optimal. An import of bucketing.optimal would delay every command.
+# These bounds are copies of the bounds of `bucketing.optimal`. Importing the originals would delay every command.
 GraphsOption = Annotated[
     int | None, typer.Option(min=1, max=20_000, help="Number of prompt graphs of Optimal [as Exponential].")
 ]
@@ -100,7 +100,7 @@ def select_document(
 
 @contextmanager
 def report_errors() -> Iterator[None]:
-    """Print the error of a `gaudi-plan` command as one sentence, and exit with code 2, or 4 for a refused document."""
+    """Print an error of a `gaudi-plan` command as one sentence. Exit with code 2, or with 4 if the spec is refused."""
     try:
         yield
     except RuntimeStartError as error:
@@ -143,6 +143,7 @@ def _stored_document(name: str, namespace: str | None) -> Document:
     try:
         from gaudi_operator.cli.cluster import Cluster, Connection
     except ModuleNotFoundError as error:
-        # The runtime's image has no Kubernetes client, because the runtime's pods have no permissions.
+        # The runtime's image does not contain the Kubernetes client, because the runtime's pods have no permissions in
+        # the cluster.
         raise ConfigError("--from-cluster needs the Kubernetes client; install the extra `cli`") from error
     return Cluster(Connection(namespace=namespace)).inference_with_texts(name)

@@ -36,8 +36,9 @@ OutputOption = Annotated[Output, typer.Option("-o", "--output", help="Output for
 class CommandOutput:
     """The output of a `gaudi-plan` command in all its formats. Only the requested format is computed.
 
-    `data` is JSON that includes the warnings. `rows` returns the rows of a CSV with the header first. `show` prints the
-    output for people. `picture` returns the text of an SVG, and is None if there is nothing to draw.
+    `data` is the JSON output, which includes the warnings. `rows` returns the rows of the CSV output with the header
+    first. `show` prints the output for people. `picture` returns the text of an SVG file; `picture` is None if there is
+    nothing to draw.
     """
 
     data: Mapping[str, Any]
@@ -48,7 +49,7 @@ class CommandOutput:
 
 
 def write(answer: CommandOutput, output: Output) -> None:
-    """Print the output of a `gaudi-plan` command, and its warnings on standard error unless the format includes them.
+    """Print the output of a `gaudi-plan` command. Warnings go to standard error unless the format includes them.
 
     Raises ConfigError if there is no picture, or if a picture would be printed on a terminal.
     """
@@ -76,7 +77,7 @@ def warn(warnings: Iterable[str]) -> None:
 
 def stdout() -> "Console":
     """Return the console for the table output of `gaudi-plan`."""
-    # Import rich in functions, because the import takes 0.1 s and machine-readable output does not need rich.
+    # Import rich in functions: the import takes 0.1 s, and JSON, YAML and CSV output does not need rich.
     from rich.console import Console
 
     return Console()
@@ -101,7 +102,7 @@ def table(
 
 
 def _write_yaml(data: Mapping[str, Any]) -> None:
-    # Convert through JSON, so that tuples and enumerations become plain values.
+    # Convert the data to JSON and back, so that tuples become lists and enumeration members become plain strings.
     plain = json.loads(json.dumps(data))
     for name, value in plain.items():
         if isinstance(value, list) and len(value) > YAML_AT_ONCE and all(isinstance(each, list) for each in value):
@@ -123,5 +124,5 @@ def _write_picture(picture: Callable[[], str] | None) -> None:
         raise ConfigError("this command has no svg output; choose table, json, yaml or csv")
     if sys.stdout.isatty():
         raise ConfigError("SVG output is not for a terminal; redirect it to a file with > plan.svg")
-    # Write bytes instead of text, because a picture is UTF-8 in every locale.
+    # SVG is UTF-8 in every locale. Write bytes, because text output would use the encoding of the locale.
     sys.stdout.buffer.write(picture().encode())

@@ -1,7 +1,7 @@
-"""The plot of graphs against padding as SVG: a curve for one strategy, and a point for each other strategy.
+"""An SVG plot of padding by number of graphs: a curve for one strategy, and a point for each other strategy.
 
-The file loads nothing from elsewhere, has its own background, and has a light and a dark colour scheme. The axis of
-graphs is logarithmic, because strategies differ by factors.
+The SVG file loads no external resources, has its own background, and has a light and a dark colour scheme. The axis of
+graphs is logarithmic, because the numbers of graphs differ by factors.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ class PlotBox(NamedTuple):
     bottom: float
 
     def overlaps(self, other: "PlotBox") -> bool:
-        """Return True if both rectangles overlap."""
+        """Return True if the two rectangles overlap."""
         return (
             self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
         )
@@ -54,19 +54,19 @@ class PlotBox(NamedTuple):
 
 @dataclass(frozen=True)
 class PlotScale:
-    """The axes of the plot: pixel positions of values."""
+    """The axes of the plot, which convert values to pixel positions."""
 
     least_graphs: float
     most_graphs: float
     most_padding: float
 
     def x(self, graphs: float) -> float:
-        """Return the pixels from the left."""
+        """Return the pixels between the left edge and a number of graphs."""
         share = log(graphs / self.least_graphs) / log(self.most_graphs / self.least_graphs)
         return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
 
     def y(self, padding: float) -> float:
-        """Return the pixels from the top."""
+        """Return the pixels between the top edge and a padding."""
         share = (padding - 1) / (self.most_padding - 1)
         return round(HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM), 1)
 
@@ -77,7 +77,7 @@ class PlotScale:
 
 
 def plot(points: Mapping[str, PlotPoint], curve: Sequence[PlotPoint], of: str) -> str:
-    """Return the text of an SVG with named `points`, and with the `curve` of strategy `of`, fewest graphs first."""
+    """Return the plot as SVG text. `points` are named plans, and `curve` are plans of `of`, fewest graphs first."""
     everything = [*points.values(), *curve]
     scale = PlotScale(
         least_graphs=0.8 * min((each.graphs for each in everything), default=1),
@@ -141,7 +141,7 @@ def _dot(scale: PlotScale, point: PlotPoint, kind: str) -> str:
 
 
 def _labels(scale: PlotScale, labels: Mapping[str, PlotPoint], curve: Sequence[PlotPoint]) -> Iterator[str]:
-    """Yield the labels, long ones first, each at the first free place next to its point."""
+    """Yield the labels, the longest first. Each label is at the place next to its point with the least overlap."""
     taken = [*map(scale.marker, {*labels.values(), *curve}), *_along(scale, curve)]
     for text, point in sorted(labels.items(), key=lambda label: -len(label[0])):
         box = min(_places(scale.marker(point), len(text) * LETTER), key=lambda place: sum(map(place.overlaps, taken)))
@@ -150,7 +150,7 @@ def _labels(scale: PlotScale, labels: Mapping[str, PlotPoint], curve: Sequence[P
 
 
 def _along(scale: PlotScale, curve: Sequence[PlotPoint]) -> Iterator[PlotBox]:
-    """Yield small boxes that cover the lines of the curve."""
+    """Yield small rectangles that cover the lines of the curve."""
     for start, end in pairwise(curve):
         ends = (scale.x(start.graphs), scale.y(start.padding), scale.x(end.graphs), scale.y(end.padding))
         x, y, to_x, to_y = ends
@@ -161,7 +161,7 @@ def _along(scale: PlotScale, curve: Sequence[PlotPoint]) -> Iterator[PlotBox]:
 
 
 def _places(marker: PlotBox, width: float) -> Iterator[PlotBox]:
-    """Yield the possible places of a label around its marker and above it."""
+    """Yield the possible places of a label: next to its marker, then above and below, the nearest first."""
     middle = (marker.top + marker.bottom) / 2
     centre = (marker.left + marker.right) / 2
     away = [(marker.top - LINE * (far + 1), marker.bottom + LINE * far) for far in range(4)]

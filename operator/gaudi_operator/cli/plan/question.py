@@ -1,9 +1,9 @@
-"""The document that `gaudi-plan` plans for: a GaudiInference, a RuntimeConfig, or bare limits.
+"""The document that `gaudi-plan` plans for: a GaudiInference, a RuntimeConfig, or only limits.
 
 See docs/internals/bucketing.md, Asking.
 
-`read_text` and `parse_document` read the document within size limits. `read_question` converts it to a PlanDocument. No
-API server has validated a GaudiInference from a file, so manifest.py validates it.
+`read_text` and `parse_document` read the document within size limits. `read_question` converts the document to a
+PlanDocument. No API server has validated a GaudiInference from a file, so manifest.py validates it.
 """
 
 import json
@@ -40,9 +40,9 @@ Document = dict[str, Any]
 
 
 def read_text(file: Path, limit: int = MAX_DOCUMENT_BYTES) -> str:
-    """Return the text of a document to plan for, a UTF-8 file of at most `limit` bytes; "-" is standard input.
+    """Read a UTF-8 file of at most `limit` bytes and return its text; "-" is standard input.
 
-    Raises ConfigError.
+    Raises ConfigError if the file cannot be read, is too large or is not UTF-8.
     """
     if str(file) == "-":
         return _bounded(sys.stdin.buffer, "standard input", limit)
@@ -54,9 +54,9 @@ def read_text(file: Path, limit: int = MAX_DOCUMENT_BYTES) -> str:
 
 
 def parse_document(text: str, name: str | None = None) -> Document:
-    """Return the document to plan for in a text. Of several, this is the only GaudiInference or the one called `name`.
+    """Return the only document in `text` to plan for. If there are several GaudiInferences, `name` selects one.
 
-    Raises ConfigError if there is none or more than one, or if the text is no map.
+    Raises ConfigError if no document or more than one matches, or if the text contains no mapping.
     """
     documents = [each for document in _documents(text) for each in _items(document)]
     found = [each for each in documents if each.get("kind", KIND) == KIND and name in (None, _name(each))]
@@ -74,12 +74,13 @@ def parse_document(text: str, name: str | None = None) -> Document:
 
 
 def _bounded(stream: BinaryIO, name: str, limit: int) -> str:
-    # Read one byte more than the limit to detect larger files, including endless devices and pipes.
+    # Read at most one byte more than the limit. The additional byte shows that a file is too large, even if the file is
+    # an endless device or pipe.
     data = stream.read(limit + 1)
     if len(data) > limit:
         raise ConfigError(f"{name} is larger than {limit} bytes")
     try:
-        # Accept a byte order mark, because some editors write a byte order mark.
+        # The codec "utf-8-sig" skips a byte order mark, which some editors write.
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{name} is not UTF-8 text: {error.reason} at byte {error.start}") from error
@@ -87,7 +88,7 @@ def _bounded(stream: BinaryIO, name: str, limit: int) -> str:
 
 def _documents(text: str) -> list[object]:
     try:
-        # Use the JSON parser if possible, because the YAML parser needs seconds for a bucket file of 1 MB.
+        # Parse JSON with the JSON parser, because the YAML parser needs seconds for a bucket file of 1 MB.
         return [json.loads(text)] if text.lstrip().startswith("{") else _yaml(text)
     except (ValueError, RecursionError) as error:
         problem = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -98,14 +99,14 @@ def _yaml(text: str) -> list[object]:
     import yaml
 
     try:
-        # Do not use the C loader. The C loader is faster, but crashes on 100,000 brackets.
+        # Do not use PyYAML's faster C loader, because it crashes on a document of 100,000 brackets.
         return list(yaml.safe_load_all(text))
     except yaml.YAMLError as error:
         raise ValueError(str(error).replace("\n", " ")) from error
 
 
 def _items(document: object) -> Iterator[Document]:
-    """Yield the document, or the items of a List such as `kubectl get -o yaml` prints."""
+    """Yield the document itself, or its items if it is a List such as `kubectl get -o yaml` prints."""
     if not isinstance(document, dict):
         return
     items = document.get("items")
@@ -121,7 +122,7 @@ def _name(document: Document) -> object:
 
 
 class EstimatedBlocks(NamedTuple):
-    """The estimated KV blocks of the document to plan for, and the source of the estimate."""
+    """An estimate of the number of KV cache blocks, and the source of the estimate."""
 
     blocks: int
     source: str
@@ -131,10 +132,10 @@ class EstimatedBlocks(NamedTuple):
 class PlanDocument:
     """The document to plan for: a bucket policy and limits, and everything else in the document.
 
-    `kv_blocks` is None if no device was measured. `estimated` is None if blocks cannot be forecast. `config` is None
-    for bare limits. `inference` is None unless the document is a GaudiInference. `manifest_warnings` are about fields
-    or rules of this GaudiInference that the plan does not consider. `measured` is the plan of its status if a pod
-    measured it with this spec.
+    `kv_blocks` is None if no device was measured. `estimated` is None if the number of blocks cannot be estimated.
+    `config` is None if the document contains only limits. `inference` is None unless the document is a GaudiInference.
+    `manifest_warnings` are about fields or rules of this GaudiInference that the plan does not consider. `measured` is
+    the plan in the status of the GaudiInference if a pod measured the plan with this spec.
     """
 
     policy: BucketPolicy
@@ -149,7 +150,7 @@ class PlanDocument:
 
     @property
     def blocks(self) -> int:
-        """The KV blocks to plan for: given, estimated, or enough for `max_num_seqs` sequences of full length."""
+        """The KV blocks to plan for: the given number, or the estimate, or enough for `max_num_seqs` full sequences."""
         if self.kv_blocks:
             return self.kv_blocks
         if self.estimated:
@@ -158,12 +159,12 @@ class PlanDocument:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The warnings about assumptions, settings that the engine ignores, and settings without effect."""
+        """The warnings about assumptions, about settings that the engine ignores, and about settings without effect."""
         unplanned = self.release == "1.22" or self.policy.strategy is Strategy.UNIFIED
         ignored = ignored_settings(self.policy, self.limits) if unplanned else ()
         unread: Iterable[str] = ()
         if self.config is not None:
-            # Import the table of knobs here, so that a document with bare limits does not load the table.
+            # Import the knob table here, because a document that contains only limits does not need it.
             from gaudi_runtime.knobs.check import ignored_knobs
 
             unread = ignored_knobs(self.config)
@@ -177,7 +178,7 @@ class PlanDocument:
         return make_plan(self.policy, self.limits, self.blocks)
 
     def warnings_about(self, plan: BucketPlan) -> tuple[str, ...]:
-        """Return warnings about assumptions, the planner's decisions, and admissible batches without a bucket."""
+        """Return warnings about assumptions, decisions of the planner, and possible batches without a bucket."""
         gaps = plan_coverage(plan, self.limits, self.blocks).sentences()
         return (*self.warnings, *plan.warnings, *gaps, *self._not_computed(plan))
 
@@ -209,11 +210,11 @@ class PlanDocument:
 
 
 def read_question(document: Document, *, stored: bool = False) -> PlanDocument:
-    """Return the document to plan for from its parsed content.
+    """Convert a parsed document to a PlanDocument.
 
-    A `stored` document comes from a cluster, so the API server has accepted it.
+    If `stored` is True, the document comes from a cluster, so the API server has accepted it.
 
-    Raises SpecRefused if all faults of a manifest are broken CEL rules, and otherwise ConfigError.
+    Raises SpecRefused if all faults of a manifest are broken CEL rules, and ConfigError for other faults.
     """
     try:
         if document.get("kind") == KIND:
@@ -255,7 +256,7 @@ def _from_manifest(document: Document, *, stored: bool) -> PlanDocument:
 
 
 def _measured(document: Document) -> "PlanState | None":
-    """Return the plan of the written status if a pod measured it, and if the status is about the present spec."""
+    """Return the plan in the status if a pod measured the plan and the status describes the current spec."""
     from gaudi_operator.api.v1alpha1.status import MEASURED_BASES
     from gaudi_operator.core.resource import read_status
 

@@ -1,7 +1,7 @@
-"""Comparisons of a manifest's values with the GaudiInference schema, as in the API server.
+"""Checks of a manifest against the GaudiInference schema, as in the API server.
 
-The models convert values, drop unknown fields and keep the last of repeated entries. The API server refuses all of
-these, so `gaudi-plan` must find them.
+The Pydantic models convert values, ignore unknown fields, and keep only the last of repeated entries. The API server
+refuses such manifests, so `gaudi-plan` must find these faults.
 """
 
 import json
@@ -18,14 +18,14 @@ _NAMES = {"integer": "a number", "number": "a number", "boolean": "true or false
 
 
 class UnknownField(NamedTuple):
-    """A field that the models do not have. `meant` is "did you mean NAME? " with a close name, or empty."""
+    """A field that the models do not have. `meant` is "did you mean NAME? ", or empty if no name is similar."""
 
     path: str
     meant: str
 
 
 def unknown_fields(node: Schema, given: object, read: object, path: str) -> Iterator[UnknownField]:
-    """Yield the fields of `given` that are not in `read`, the same value as written by the models."""
+    """Yield the fields of `given` that the models do not have. `read` is the same value after parsing by the models."""
     if isinstance(given, Mapping) and isinstance(read, Mapping):
         for key, value in given.items():
             if key in read:
@@ -38,7 +38,7 @@ def unknown_fields(node: Schema, given: object, read: object, path: str) -> Iter
 
 
 def mistyped(node: Schema, value: object, path: str) -> Iterator[str]:
-    """Yield a sentence for each value that the models accept although it breaks the schema."""
+    """Yield a sentence for each value that violates the schema although the models accept the value."""
     if not _has_type(node, value) and value is not None:
         wanted = _NAMES.get(node.get("type", ""), "a whole number or text")
         text = isinstance(value, str)
@@ -58,11 +58,11 @@ def mistyped(node: Schema, value: object, path: str) -> Iterator[str]:
 def prevents_rules(node: Schema, value: object) -> bool:
     """Return True if a value has a wrong type, lacks a field, is too long or is not in its enumeration.
 
-    The API server then evaluates no rule of the object, and answers "some validation rules were not checked". All
-    other faults, for example a number out of bounds or a text that does not match its pattern, do not prevent it.
+    The API server then evaluates no rule of the object, and reports "some validation rules were not checked". Other
+    faults, for example a number out of bounds or a text that does not match its pattern, do not prevent the evaluation.
     """
     if not node:
-        # Do not recurse into unknown fields, because the value of an unknown field may be nested too deeply.
+        # The schema does not contain this field. Do not recurse into its value, which may be nested too deeply.
         return False
     if not _has_type(node, value) or ("enum" in node and value not in node["enum"]):
         return True
@@ -93,7 +93,7 @@ def _has_type(node: Schema, value: object) -> bool:
 
 
 def _is_integer(value: object) -> bool:
-    """Return True for an integer of at most 64 bits, also if it is written as 4.0."""
+    """Return True if a value is an integer of at most 64 bits. A float without a fraction, such as 4.0, also counts."""
     if isinstance(value, float):
         return value.is_integer() and abs(value) < 2**53
     return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63

@@ -1,4 +1,4 @@
-"""The scores of all strategies on the traffic of a trace. Optimal is judged on traffic that it has not learned from."""
+"""The scores of all strategies for the traffic of a trace. Optimal does not learn from the judged traffic."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -23,9 +23,9 @@ DIGITS = 4
 
 @dataclass(frozen=True)
 class Budget:
-    """The budget of strategy Optimal for its score: graphs per phase, or bytes or seconds of both phases together.
+    """The budget of strategy Optimal: graphs per phase, or bytes or seconds for both phases together.
 
-    Bytes and seconds are counted at the rates of HPU graphs in every execution mode.
+    In every execution mode, bytes and seconds are computed from the rates of HPU graphs.
     """
 
     prompt_graphs: int | None = None
@@ -34,7 +34,7 @@ class Budget:
     warmup_seconds: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the budget. Raises ConfigError if it has more than one kind of limit."""
+        """Check the budget. Raises ConfigError if more than one kind of limit is set."""
         kinds = [self.prompt_graphs or self.decode_graphs, self.graph_bytes, self.warmup_seconds]
         if sum(kind is not None for kind in kinds) > 1:
             raise ConfigError("give one budget: graphs, --graph-bytes or --warmup-seconds")
@@ -54,7 +54,8 @@ def budget_warnings(question: PlanDocument, budget: Budget) -> tuple[str, ...]:
 class StrategyScore:
     """The score of a strategy in one phase on the judged traffic.
 
-    Only Optimal has `expected`, its padding on the learned traffic, and `next_graph`, the gain of one more graph.
+    `expected` is the padding on the learned traffic. `next_graph` is the gain of one more graph. Only Optimal has these
+    two values.
     """
 
     verdict: Score
@@ -70,7 +71,7 @@ class StrategyScore:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The scores of all strategies by phase, and the reasons of strategies without a plan."""
+    """The scores of all strategies by phase, and the reasons why some strategies have no plan."""
 
     judged: dict[Strategy, dict[BucketPhase, StrategyScore]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
@@ -92,7 +93,7 @@ class Comparison:
                 yield as_in_spec(strategy), phase.value, each.verdict.graphs, *map(_short, values)
 
     def show(self) -> None:
-        """Print one row per strategy, the gain of one more graph, and the strategies without a plan."""
+        """Print a table with a row per strategy, then the gain of one more graph and the strategies without a plan."""
         rows = []
         for strategy, phases in self.judged.items():
             verdicts = [phases[phase].verdict if phase in phases else None for phase in BucketPhase]
@@ -136,7 +137,7 @@ def _optimal(
     optimizer = Optimizer(learned, question.limits, question.blocks, cost)
     chosen = _choose(question, optimizer, budget, learned, cost)
     prompt, decode = (chosen[phase].buckets[phase] if phase in chosen else () for phase in BOTH)
-    # Put the phases into one plan, because the phases share one budget of bytes or seconds.
+    # Put the prompt and the decode buckets into one plan, because the two phases share a budget of bytes or seconds.
     plan = BucketPlan(prompt, decode)
     return {
         phase: StrategyScore(

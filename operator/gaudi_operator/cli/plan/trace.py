@@ -1,6 +1,6 @@
-"""`gaudi-plan trace`: the judgement of every strategy on the traffic of a trace, which Optimal has not learned from.
+"""`gaudi-plan trace`: the scores of all strategies for traffic of a trace that Optimal has not learned from.
 
-A trace is a CSV file of requests. The file is streamed as often as needed and never held in memory.
+A trace is a CSV file of requests. The file is read as a stream, several times if needed, and never as a whole.
 """
 
 from collections.abc import Iterator
@@ -68,7 +68,7 @@ class TraceFile:
     def halves(self, server: Server) -> tuple[Traffic, Traffic]:
         """Return the traffic of the earlier and the later half of the requests."""
         try:
-            # Read the file twice instead of storing its requests, because a trace may be larger than memory.
+            # Read the file twice instead of storing its requests, because a trace may be larger than the memory.
             count = count_requests(self.requests())
         except TraceUnreadable as error:
             raise ConfigError(f"trace {self.path} {error}") from error
@@ -79,9 +79,10 @@ class TraceFile:
 
 @dataclass(frozen=True)
 class Traces:
-    """The traces that `gaudi-plan trace` judges on and learns from, and the speed of the simulated server.
+    """The traces to judge on and to learn from in `gaudi-plan trace`, and the speed of the simulated server.
 
-    Without a trace to learn from, Optimal learns from the earlier half of the other trace and is judged on the later.
+    If `learned` is None, Optimal learns from the earlier half of `judged`. All strategies are then judged on the later
+    half.
     """
 
     judged: TraceFile
@@ -126,9 +127,9 @@ def _whole_prompts(limits: Limits) -> Limits:
 def judge_traces(
     question: PlanDocument, traces: Traces, budget: Budget, cost: tuple[Cost, str], save_to: Path | None
 ) -> CommandOutput:
-    """Judge every strategy on the traffic of a trace. The learned traffic is also written to `save_to`.
+    """Judge every strategy on the traffic of a trace. If `save_to` is set, write the learned traffic to that file.
 
-    Raises ConfigError if a file cannot be read or written, PlanImpossible if the budget is too small.
+    Raises ConfigError if a file cannot be read or written, and PlanImpossible if the budget is too small.
     """
     limits = _whole_prompts(question.limits)
     learned, seen = traces.traffic(Server(limits, question.blocks, traces.pace))
@@ -149,11 +150,11 @@ def judge_traces(
 
 
 def _gaps(question: PlanDocument) -> tuple[str, ...]:
-    """Return sentences about batches without a bucket in the plan of the document, including contexts."""
+    """Return sentences about possible batches without a bucket in the document's plan, with and without context."""
     try:
         return plan_coverage(question.plan(), question.limits, question.blocks).sentences()
     except PlanImpossible:
-        # Compare with no buckets if the plan of the document itself is impossible.
+        # If no plan can be made for the document, there are no buckets to check.
         return ()
 
 
@@ -165,10 +166,10 @@ def _save(path: Path, learned: Traffic) -> None:
 
 
 def cost_of(question: PlanDocument, wanted: CostModel, card: str | None, model: str | None) -> tuple[Cost, str]:
-    """Return the cost in which `gaudi-plan trace` counts padding, and a sentence about it.
+    """Return the cost function for the padding in `gaudi-plan trace`, and a sentence about this cost.
 
-    docs/internals/optimal.md (Cost) explains both. Raises ConfigError if a roofline is wanted and the card or the model
-    is unknown.
+    docs/internals/optimal.md (Cost) explains the costs. Raises ConfigError if a roofline is requested and the card or
+    the model is unknown.
     """
     block = question.limits.block_size
     if wanted is not CostModel.ROOFLINE:

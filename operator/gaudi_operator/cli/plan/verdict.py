@@ -1,8 +1,8 @@
 """The verdict of a forecast with its reasons and remedies, as pure functions.
 
 The rules in `DeploymentForecast.verdict` are in the order of their priority. For example, a spec that the operator
-refuses is REFUSED even if it fits. Thresholds are judged only by known figures, and figures of HPU graphs are not known
-figures of another execution mode.
+refuses is REFUSED even if it fits. Thresholds are compared only with known figures. In other execution modes, the
+figures of HPU graphs do not count as known.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ class Verdict(StrEnum):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command; 1 is a crash and 2 a wrong document."""
+        """The exit code of the command. Code 1 is a crash, and code 2 is a wrong document."""
         return _EXIT_CODES[self]
 
 
@@ -64,11 +64,11 @@ SERVES_ANYWAY = (
 class DeploymentForecast:
     """The forecast of a deployment with its verdict, its problems, and the smallest changes that would help.
 
-    `certain` is False if the missing graphs would fit with the lowest bytes of any source. `unjudged` are the
-    thresholds that cannot be judged before a pod has measured. `serves_anyway` is True if pods below a threshold serve.
-    `plan_figures` is None without a plan. `config` is None for bare limits. `refusal` is the reason why the operator
-    would refuse the spec. `hints` are advice and never refuse a spec. `measured` is the plan as a pod of the cluster
-    measured it, if any.
+    `certain` is False if the missing graphs would fit with the lowest estimate of graph bytes. `unjudged` are the
+    thresholds that cannot be judged before a pod has measured its graphs. `serves_anyway` is True if pods serve even
+    below a threshold. `plan_figures` is None without a plan. `config` is None if the document contains only limits.
+    `refusal` is the reason why the operator would refuse the spec. `hints` are advice and never cause a refusal.
+    `measured` is the plan that a pod of the cluster measured, if any.
     """
 
     forecast: Forecast
@@ -85,7 +85,7 @@ class DeploymentForecast:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on room for the model and the required graphs, as far as it is known."""
+        """The verdict whether the model and the required graphs fit, or UNKNOWN if the figures are not sufficient."""
         if self._refused or any(each.reason in _NEVER_FITS for each in self.forecast.problems):
             return Verdict.REFUSED
         if self.forecast.problems:
@@ -98,19 +98,19 @@ class DeploymentForecast:
 
     @property
     def _refused(self) -> Problem | None:
-        # Omit the refusal if the forecast already contains a problem with the same reason, because that problem also
-        # has figures.
+        # Omit the refusal if the forecast already contains a problem with the same reason. That problem is more useful,
+        # because it has figures.
         known = {each.reason for each in (*self.forecast.problems, *self.shortfalls)}
         return None if self.refusal is None or self.refusal.reason in known else self.refusal
 
     @property
     def _missing(self) -> tuple[Problem, ...]:
-        """The shortfalls that keep pods from serving."""
+        """The shortfalls that prevent pods from serving."""
         return () if self.serves_anyway else self.shortfalls
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The problems why the deployment is refused or does not fit. Missing room comes before missing graphs."""
+        """The reasons why the deployment is refused or does not fit. Missing memory comes before missing graphs."""
         refused = self._refused
         found = (*self.forecast.problems, *self._missing)
         return found if refused is None else (refused, *found)
@@ -131,7 +131,7 @@ class DeploymentForecast:
 
     @property
     def remedies(self) -> tuple[str, ...]:
-        """The remedies, the preferred one first. One remedy is sufficient. Empty if nothing needs a change."""
+        """The remedies, the preferred one first; empty if no change is needed. Any single remedy is sufficient."""
         if self.advice or self.problems:
             return tuple(change.text for change in self.advice)
         if self.forecast.model is None:
@@ -143,7 +143,7 @@ class DeploymentForecast:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The warnings to read before deploying. None of them keeps a pod from serving."""
+        """The warnings to read before a deployment. No warning prevents a pod from serving."""
         gaps = self.plan_figures.uncovered.sentences() if self.plan_figures else ()
         planned = self.forecast.plan.warnings if self.forecast.plan else ()
         short = tuple(each.message for each in self.shortfalls) if self.serves_anyway else ()
@@ -151,7 +151,7 @@ class DeploymentForecast:
         return tuple(map(sentence_of, (*gaps, *planned, *short, *unknown, *self.hints)))
 
     def figures(self) -> Iterator[tuple[str, str, Figure]]:
-        """Yield (name, unit, figure) of each known figure, in the order of the sum."""
+        """Yield (name, unit, figure) for each known figure, memory first."""
         memory = self.forecast.memory
         for name, figure in (vars(memory) if memory else {"kv_blocks": self.forecast.kv_blocks}).items():
             yield _NAMES.get(name, name), "blocks" if name == "kv_blocks" else "bytes", figure
@@ -161,7 +161,7 @@ class DeploymentForecast:
             yield "warm-up", "seconds", self.forecast.warmup_seconds
 
     def measured_figures(self) -> Iterator[tuple[str, str, int]]:
-        """Yield (name, unit, value) of each figure that a pod measured."""
+        """Yield (name, unit, value) for each figure that a pod measured."""
         plan = self.measured
         if plan is None:
             return
@@ -186,7 +186,7 @@ class DeploymentForecast:
 
 
 def sentence_of(text: str) -> str:
-    """Return a reason or remedy of a verdict as a sentence with full stop, capitalized unless it begins with a name."""
+    """Return a reason or remedy as a sentence with a full stop, capitalized unless it begins with a name."""
     first = text.partition(" ")[0]
     plain = first.isalpha() and first.islower()
     return f"{text[0].upper() if plain else text[0]}{text[1:].removesuffix('.')}."

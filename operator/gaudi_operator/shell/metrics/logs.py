@@ -1,4 +1,4 @@
-"""The logs of the operator's process: one format for people and one for machines."""
+"""The logs of the operator's process: text for people, or JSON for machines."""
 
 import logging
 import sys
@@ -9,7 +9,7 @@ from gaudi_runtime.process.logs import JsonFormatter
 
 
 class TextFormatter(logging.Formatter):
-    """Formats log lines of the operator as time, level, resource and message."""
+    """A formatter that writes time, level, resource and message of a log record on one line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a record."""
@@ -20,12 +20,13 @@ class TextFormatter(logging.Formatter):
 
 
 def configure_logs(format_name: str, level: str) -> None:
-    """Send all logs of the operator to stderr. `format_name` is auto, json or text."""
+    """Send all logs of the operator to stderr. `format_name` is "auto", "json" or "text"."""
     text = sys.stderr.isatty() if format_name == "auto" else format_name == "text"
     handler = logging.StreamHandler()
     handler.setFormatter(TextFormatter() if text else JsonFormatter(extras=("resource",)))
-    # Replace existing handlers, because an imported library may have installed its own handlers.
+    # `force` replaces existing handlers, which an imported library may have installed.
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    # kopf logs every event, but only the warnings of kopf are useful. kopf_watches.py logs failed watches.
+    # kopf logs every event, so log only its warnings. kopf_watches.py logs failed watches, so suppress the logs of
+    # kopf's client.
     logging.getLogger("kopf").setLevel(logging.WARNING)
     logging.getLogger("kopf._cogs.clients").setLevel(logging.CRITICAL)

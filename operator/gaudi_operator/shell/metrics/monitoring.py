@@ -1,7 +1,7 @@
 """Monitoring of this process: metrics, and the HTTP server for the kubelet and Prometheus.
 
-All parts of the shell update `Metrics`. `serving` exposes the metrics next to
-/healthz, /livez and /readyz, on leader and followers.
+All parts of the shell update `Metrics`. `serving` exposes /metrics, /healthz, /livez and /readyz, on the leader and on
+followers.
 """
 
 import asyncio
@@ -18,17 +18,18 @@ from gaudi_operator.shell.metrics.resource_metrics import ResourceMetrics
 
 _PLURALS = {each.plural for each in (*WATCHED, EVENT, LEASE)}
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "GET": "get"}
-# Gates usually take milliseconds. The larger buckets make a slow API server visible.
+# The histogram buckets of gate writes. Most writes take milliseconds. The larger buckets make a slow API server
+# visible.
 _GATE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10, 30)
 
 
 class Metrics:
-    """All metrics of the process. No metric has a label for the pod, so the number of pods does not add series."""
+    """All metrics of the process. No metric has a pod label, so the number of series does not depend on the pods."""
 
     def __init__(self) -> None:
-        """Create all metrics at zero."""
-        # Use a separate registry, because the global registry of the library refuses a second set of metrics with the
-        # same names.
+        """Create all metrics with the value 0."""
+        # Use a separate registry. The library's global registry rejects a second `Metrics` object, because its metrics
+        # have the same names.
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self.leader = Gauge("gaudi_operator_leader", "1 on the replica that holds the Lease.", registry=registry)
@@ -70,7 +71,7 @@ class Metrics:
         registry.register(ResourceMetrics(lambda: self._resources()))
 
     def show_resources(self, resources: Callable[[], Iterable[Manifest]]) -> None:
-        """Set the source of resource metrics. It is called at every scrape, in a thread."""
+        """Set the function that returns the resources. Every metrics scrape calls this function in a thread."""
         self._resources = resources
 
     def count_request(self, method: str, path: str, code: int, watch: bool = False) -> None:
@@ -92,11 +93,12 @@ WhyNot = Callable[[], str | None]
 async def serving(
     host: str, port: int, metrics: Metrics, why_not_alive: WhyNot, why_not_ready: WhyNot
 ) -> AsyncIterator[int]:
-    """Serve probes and metrics while the context lasts. Yields the bound port."""
+    """Serve probes and metrics until the context ends. Yields the port of the server."""
     app = web.Application()
 
     async def show(_: web.Request) -> web.Response:
-        # Render in a thread: the metrics of 1,000 resources have tens of thousands of lines, which would delay gates.
+        # Render the metrics in a thread. 1,000 resources have tens of thousands of lines, and rendering these lines in
+        # the event loop would delay gates.
         text = await asyncio.to_thread(generate_latest, metrics.registry)
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
@@ -104,8 +106,8 @@ async def serving(
     app.router.add_get("/livez", _probe(why_not_alive))
     app.router.add_get("/readyz", _probe(why_not_ready))
     app.router.add_get("/metrics", show)
-    # Disable the access log, because probes arrive every few seconds and would flood the log. replica.py handles
-    # signals.
+    # Disable the access log, because probes arrive every few seconds. Do not handle signals here, because replica.py
+    # handles signals.
     runner = web.AppRunner(app, access_log=None, handle_signals=False)
     await runner.setup()
     try:

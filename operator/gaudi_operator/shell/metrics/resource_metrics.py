@@ -1,7 +1,7 @@
 """Metrics of every resource, read from its status at each scrape, on the leader only.
 
-Labels are bounded, because a series has only the name of the resource and words of the operator. Followers have no
-series, because they watch nothing.
+The number of series is bounded, because label values are only names of resources and fixed words of the operator.
+Followers have no series, because they do not watch objects.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -34,7 +34,7 @@ class ResourceMetrics(Collector):
             family = GaugeMetricFamily(f"gaudi_inference_{name}", documentation, labels=(*RESOURCE, *labels))
             for resource in resources:
                 metadata = resource["metadata"]
-                # Ignore unreadable statuses, because another release may have written a status in a different format.
+                # Skip a status that cannot be read. Another release may have written the status in a different format.
                 with suppress(AttributeError, TypeError, ValueError):
                     for words, value in tuple(samples(resource.get("spec") or {}, resource.get("status") or {})):
                         family.add_metric((metadata["namespace"], metadata["name"], *words), value)

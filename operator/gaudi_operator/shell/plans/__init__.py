@@ -1,4 +1,4 @@
-"""Plan questions, answered in a separate process with limits of memory and time.
+"""Computation of plans in a separate process with limits on memory and CPU time.
 
 planning     queues the questions, and supervises the process
 plan_worker  the process

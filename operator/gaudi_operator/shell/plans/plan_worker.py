@@ -1,10 +1,10 @@
 """The plan worker process: `python -m gaudi_operator.shell.plans.plan_worker BYTES SECONDS`.
 
-planning.py starts the process. It may use BYTES of address space and SECONDS of CPU time per question. The kernel ends
-the process when the CPU time is used up. If memory runs out, the process reports this and exits.
+planning.py starts the process. The process may use BYTES of address space and SECONDS of CPU time per question. The
+kernel ends the process when the CPU time is used up. If memory runs out, the process reports this error and exits.
 
-A frame is the length in four bytes, then the content. Questions are pickles from the parent process. Answers are JSON
-and are validated against their type, because tenants control the content of plans.
+Each message is a frame: the length in four bytes, then the content. Questions are pickles from the parent process.
+Answers are JSON and are validated against their type, because tenants control the content of plans.
 """
 
 import os
@@ -33,12 +33,12 @@ NICENESS = 5
 
 @cache
 def answer_adapter(kind: Any) -> TypeAdapter[Any]:
-    """Return the serializer for answers of the plan worker of the type `kind`."""
+    """Return the serializer for the plan worker's answers of the type `kind`."""
     return TypeAdapter(kind)
 
 
 def encode_frame(content: bytes) -> bytes:
-    """Return the frame of a message to or from the plan worker: its length and its content."""
+    """Return the frame of a message to or from the plan worker: the length of the content, then the content."""
     return len(content).to_bytes(4, "big") + content
 
 
@@ -55,13 +55,13 @@ def main(questions: BinaryIO, answers: BinaryIO, most_bytes: int, seconds: float
     tell(READY)
     while head := questions.read(4):
         question = pickle.loads(questions.read(int.from_bytes(head, "big")))  # noqa: S301 - our own
-        # The signal has no handler. Therefore the kernel ends the process even during a call into C. The timer counts
-        # CPU time and restarts with every question.
+        # Limit the CPU time of each question. The signal has no handler, so the kernel ends the process even during a
+        # call into C code.
         signal.setitimer(signal.ITIMER_PROF, seconds)
         try:
             content = _answer(question)
         except MemoryError:
-            # Exit after an out-of-memory error: the memory is freed but fragmented, so the next question needs a new
+            # Exit after an out-of-memory error. The memory is freed but fragmented, so the next question needs a new
             # process.
             tell(NO_MEMORY)
             return

@@ -1,9 +1,10 @@
-"""The planner: computes plans in a separate process (plan_worker.py), one at a time, with limits.
+"""The planner, which computes plans one at a time in a separate process (plan_worker.py), with limits.
 
-A decision that needs a plan ends after its gates. Its question waits here, and its resource is woken after the answer.
-Namespaces take turns, so that a tenant with many expensive resources delays others by one question at most. If a
-question exceeds the limits, its answer is a refusal. Refusals are cached like other answers, so the question is not
-retried until the spec changes. A new leader has an empty cache and tries each question once.
+If a decision needs a plan, the reconcile ends after its gates are written. The question waits in the planner's queue,
+and the answer wakes the resource. Namespaces take turns, so that a tenant with many expensive resources delays other
+tenants by at most one question. If a question exceeds the limits, the answer is a refusal. Refusals are cached like
+other answers, so the question is not retried until the spec changes. A new leader has an empty cache and tries each
+question once.
 """
 
 import asyncio
@@ -50,7 +51,7 @@ log = logging.getLogger(__name__)
 
 
 class PendingQuestion(NamedTuple):
-    """A question that waits for planning: its resource, and the callback for its answer."""
+    """A question in the queue of the planner: the resource, the question, and the callback after the answer."""
 
     key: Key
     question: AnyPlanQuestion
@@ -58,7 +59,7 @@ class PendingQuestion(NamedTuple):
 
 
 class QuestionQueue:
-    """The queue of plan questions: namespaces take turns, and each resource has one question at a time."""
+    """The queue of plan questions. Namespaces take turns, and the queue has at most one question per resource."""
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, OrderedDict[Key, PendingQuestion]] = OrderedDict()
@@ -68,7 +69,7 @@ class QuestionQueue:
         self._waiting.setdefault(asked.key.namespace, OrderedDict())[asked.key] = asked
 
     def next(self) -> PendingQuestion | None:
-        """Return the oldest question of the next namespace; None if the queue is empty."""
+        """Remove and return the oldest question of the next namespace; None if the queue is empty."""
         if not self._waiting:
             return None
         namespace, waiting = self._waiting.popitem(last=False)
@@ -79,17 +80,17 @@ class QuestionQueue:
 
 
 class WorkerLost(Exception):
-    """The error of planning if the worker process ended or sent an unreadable answer.
+    """An error of the planner: the worker process ended, did not answer in time, or sent an invalid answer.
 
     The message is the end of a sentence about the plan.
     """
 
 
 class Planner:
-    """The planner, which answers plan questions one at a time. Use as an async context manager."""
+    """The planner, which answers one plan question at a time. Use as an async context manager."""
 
     def __init__(self, most_bytes: int, seconds: float) -> None:
-        """Create a planner with a limit of `most_bytes` for the process and `seconds` of CPU time per question."""
+        """Create a planner. The process may use `most_bytes` of memory, and `seconds` of CPU time per question."""
         self.answers = PlanAnswers(KNOWN_BYTES)
         self._most_bytes, self._seconds = most_bytes, seconds
         self._turns = QuestionQueue()
@@ -99,19 +100,19 @@ class Planner:
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """Start answering."""
+        """Start to answer questions."""
         self._task = asyncio.create_task(self._work(), name="plans")
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop at once."""
+        """Stop immediately, and end the worker process."""
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self._end()
 
     def ask(self, key: Key, question: AnyPlanQuestion, wake: Callable[[Key], None]) -> None:
-        """Queue the question of a resource, and call `wake` with its key after the answer."""
+        """Queue the question of a resource. `wake` is called with `key` after the question is answered."""
         asked = PendingQuestion(key, question, wake)
         if asked != self._at_work:
             self._turns.add(asked)
@@ -123,7 +124,8 @@ class Planner:
             self._news.clear()
             self._at_work = self._turns.next()
             if self._at_work is None:
-                # Start the process while the queue is empty, so that the first question of a new leader has no delay.
+                # Start the worker process while the queue is empty, so that the first question of a new leader has no
+                # delay.
                 await self._warm(backoff)
                 await self._news.wait()
                 continue
@@ -131,14 +133,15 @@ class Planner:
                 try:
                     self.answers.keep(self._at_work.question, await self._answer(self._at_work, backoff))
                 except Exception:
-                    # Continue with the next question. The resource submits the failed question again later.
+                    # Log the error and continue with the next question. The resource will submit the failed question
+                    # again.
                     log.exception("Computing a plan failed because of a defect of the operator.")
                     await asyncio.sleep(backoff.next())
             asked, self._at_work = self._at_work, None
             asked.wake(asked.key)
 
     def _knows(self, question: AnyPlanQuestion) -> bool:
-        """Return True if the answer is cached, because another resource asked the same question."""
+        """Return True if the answer is already cached. Another resource may have had the same question."""
         try:
             self.answers.get(question)
         except Unanswered:
@@ -148,7 +151,7 @@ class Planner:
         return True
 
     async def _answer(self, asked: PendingQuestion, backoff: Backoff) -> Any:
-        """Return the answer, or a refusal if there is none."""
+        """Return the answer of the worker process, or a refusal if the worker process gives no answer."""
         for left in reversed(range(TRIES)):
             await self._warm(backoff)
             try:
@@ -188,7 +191,7 @@ class Planner:
             raise PlanTooExpensive(f"took more than {size(self._most_bytes)} of memory") from None
 
     async def _warm(self, backoff: Backoff) -> None:
-        """Start the process, and retry until it is ready."""
+        """Start the worker process if it is not running, and retry until it is ready."""
         while self._process is None:
             try:
                 await self._start()
@@ -205,7 +208,8 @@ class Planner:
             *(sys.executable, "-m", "gaudi_operator.shell.plans.plan_worker", *limits),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            # Start a new session, so that Ctrl-C signals only the operator. The operator then ends this process.
+            # Start the worker in a new session. Ctrl-C then signals only the operator, and the operator ends the
+            # worker.
             start_new_session=True,
         )
         async with asyncio.timeout(START_SECONDS):
@@ -228,7 +232,7 @@ class Planner:
 
 
 def _read(question: AnyPlanQuestion, content: bytes) -> Any:
-    """Return the validated answer of a frame, or its refusal."""
+    """Return the validated answer from the content of a frame, or the refusal."""
     kind, text = content[:1], content[1:]
     if content == NO_MEMORY:
         raise MemoryError

@@ -1,4 +1,4 @@
-"""Long-polls of pods for their warm-up reports.
+"""Long-polls, which request the warm-up reports of pods.
 
 status_port  requests and validates the report of one pod
 open_polls   limits the number of open polls

@@ -1,4 +1,4 @@
-"""The limit of open long-polls."""
+"""The limit on the number of open long-polls."""
 
 import contextlib
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 class OpenPolls:
     """A counter of open polls, with a lower limit for serving pods.
 
-    Serving pods use at most a quarter of the polls, because gates depend on the reports of the other pods.
+    Serving pods use at most a quarter of the polls, because gates depend on the reports of other pods.
     """
 
     def __init__(self, most: int) -> None:
@@ -16,7 +16,7 @@ class OpenPolls:
 
     @contextlib.contextmanager
     def hold(self, serves: bool) -> Iterator[bool]:
-        """Yield True if a poll may be held open, and count it until the block ends."""
+        """Yield True if the limit permits an open poll. The poll counts as open until the context ends."""
         granted = self._now < (self._most // 4 if serves else self._most)
         self._now += granted
         try:

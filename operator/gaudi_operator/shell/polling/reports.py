@@ -1,6 +1,7 @@
-"""Reports of all running pods by long-poll, with one task per running container.
+"""Long-polls for the reports of all running pods, with one task per running container.
 
-If there are more pods than open polls, serving pods are polled at intervals, because gates depend on the other pods.
+If there are more pods than permitted open polls, serving pods are polled at intervals, because gates depend on the
+reports of other pods.
 """
 
 import asyncio
@@ -53,7 +54,7 @@ REQUEST_BURST, REQUESTS_PER_SECOND = 64, 200.0
 
 
 class Reports:
-    """The last report of every polled pod, in `latest` by UID. Use as an async context manager."""
+    """The poller. `latest` has the last report of every polled pod by UID. Use as an async context manager."""
 
     def __init__(
         self,
@@ -68,8 +69,8 @@ class Reports:
         """Create the poller.
 
         `wake` is called with the resource of a new report, and with True if the report is urgent. A long-poll lasts
-        `wait` seconds. At most `connections` polls are open. `gate_is_open` returns True if the gate of the pod with
-        that UID is open.
+        `wait` seconds. At most `connections` polls are open. `gate_is_open` returns True if the gate of a pod, given by
+        resource and UID, is open.
         """
         self._wake = wake
         self._gate_is_open = gate_is_open
@@ -93,18 +94,20 @@ class Reports:
 
     def warming(self) -> int:
         """Return the number of pods that are warming up. Safe to call from another thread."""
-        # Copy the values in one step, because the event loop may add reports during a scrape.
+        # Copy the values first. A metrics scrape calls this method in a thread, and the event loop may add reports
+        # during the scrape.
         latest = list(self.latest.values())
         return sum(last.report is not None and not last.report.phase.is_settled for last in latest)
 
     def follow(self, key: Key, pods: Iterable[Manifest]) -> None:
-        """Poll these pods of a resource, and no others. A restarted container gets a new poll."""
+        """Poll exactly these pods of a resource. A restarted container gets a new poll."""
         present = {pod["metadata"]["uid"] for pod in pods}
         wanted = {target for pod in pods if (target := status_port_of(pod))}
         running = self._tasks[key]
         for target in running.keys() - wanted:
             running.pop(target).cancel()
-            # If the container only restarts, keep the last report until the new container answers.
+            # If the pod still exists, its container was restarted. Keep the last report until the new container
+            # answers.
             if target.uid not in present:
                 self.latest.pop(target.uid, None)
         for target in wanted - running.keys():
@@ -113,7 +116,7 @@ class Reports:
             del self._tasks[key]
 
     async def renew(self, key: Key) -> None:
-        """Request fresh reports of a resource's polled pods, because a changed number of requests ends no long-poll."""
+        """Request new reports from a resource's pods, because a changed number of requests does not end a long-poll."""
         asked = [asyncio.create_task(self._ask(target)) for target in self._tasks.get(key, ())]
         if asked:
             _, silent = await asyncio.wait(asked, timeout=RENEW_SECONDS)
@@ -121,17 +124,16 @@ class Reports:
                 task.cancel()
 
     async def _ask(self, target: StatusPort) -> None:
-        """Request one report without waiting. The poll gets the same report, and wakes the resource."""
+        """Request one report without a long-poll. The pod's long-poll also gets the report, and wakes the resource."""
         with contextlib.suppress(PodUnreachable, UnusableReport):
             report = await self._fetch(target, 0, 0.0)
             last = self.latest.get(target.uid)
-            # Ignore a report of a new instance here, because only the _poll() of the new container may accept such a
-            # report.
+            # Ignore the report of a new instance. Only the `_poll()` of the new container may accept such a report.
             if last and last.report and last.report.instance == report.instance:
                 self.latest[target.uid] = replace(last, received=self._clock.now(), report=report)
 
     async def _poll(self, key: Key, target: StatusPort) -> None:
-        """Poll until cancelled. A container is one process, so its instance never changes."""
+        """Poll a container until cancelled. The instance never changes, because a container has only one process."""
         backoff, known = Backoff(_RETRY_FIRST, _RETRY_MOST), None
         answers = TokenBucket(ANSWER_BURST, ANSWERS_PER_SECOND, self._clock)
         turns = TokenBucket(WAKE_BURST, WAKES_PER_SECOND, self._clock)
@@ -140,7 +142,7 @@ class Reports:
             started = self._clock.monotonic()
             try:
                 report, round_seconds = await self._next(target, known)
-                # Compare the instances, because the IP address of a pod that has just ended may already belong to
+                # Reject a report of another instance. The IP address of a pod that has just ended may already belong to
                 # another pod.
                 if known and report.instance != known.instance:
                     raise UnusableReport("another instance answered; waiting until the pod reports its restart")
@@ -155,7 +157,7 @@ class Reports:
     async def _next(self, target: StatusPort, known: WarmupReport | None) -> tuple[WarmupReport, float]:
         """Return the report after `known`, and the minimum seconds until the next request to this pod."""
         if known is None:
-            # Do not use a long poll for the first request: a new leader requests the reports of all pods at the same
+            # Do not use a long poll for the first request. A new leader requests the reports of all pods at the same
             # time, and each pod already has a report.
             return await self._fetch(target, 0, 0.0), SHORTEST_ROUND_SECONDS
         serves = known.phase is Phase.SERVING
@@ -173,14 +175,15 @@ class Reports:
         self._metrics.reports.labels("accepted").inc()
         if known is not None and report.sequence == known.sequence:
             return
-        # Wake the worker immediately if the gate closes. Such wake-ups cannot repeat quickly, because a closed gate
-        # stays closed for a moment.
+        # Wake the worker immediately if the gate must close. Such a wake-up is rare, because a closed gate stays closed
+        # for a while.
         closes = report.phase is not Phase.SERVING and self._gate_is_open(key, target.uid)
-        # In a settled phase, every report may change the gate. In earlier phases, reports change only figures.
+        # In a settled phase, every report may change the gate. In earlier phases, a report changes only figures in the
+        # status.
         self._wake(key, closes or (report.phase.is_settled and turns.take()))
 
     def _ignore(self, key: Key, target: StatusPort, error: Exception) -> None:
-        """Store why a report is missing. A silent pod keeps its last report, because silence proves nothing."""
+        """Store why a report is missing. An unreachable pod keeps its last report, which may still be correct."""
         silent = isinstance(error, PodUnreachable)
         self._metrics.reports.labels("unreachable" if silent else "unusable").inc()
         last = self.latest.get(target.uid)

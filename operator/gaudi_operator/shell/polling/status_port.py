@@ -1,4 +1,4 @@
-"""The client of a pod's status port. It requests `GET /v1/warmup`, and validates the answer, which may be anything."""
+"""The client of a pod's status port. It requests `GET /v1/warmup` and validates the answer of the untrusted pod."""
 
 import asyncio
 import contextlib
@@ -22,14 +22,14 @@ _CHUNK = 65_536
 
 
 class PodUnreachable(Exception):
-    """The error of a status port that could not be reached or did not answer in time.
+    """An error that is raised if a status port cannot be reached or does not answer in time.
 
-    The graphs of its pod may still be captured.
+    The pod may still have its captured graphs.
     """
 
 
 class UnusableReport(Exception):
-    """The error of a status port whose answer is not a report of this container."""
+    """An error that is raised if the answer of a status port is not a report of this container."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class StatusPort:
 
 
 def status_port_of(pod: Manifest) -> StatusPort | None:
-    """Return the status port of a pod; None if the runtime container is not running or the pod is being deleted."""
+    """Return the status port of a pod; None if the runtime container is not running or the pod is terminating."""
     status, metadata = pod.get("status") or {}, pod["metadata"]
     container: Mapping[str, Any] = next(
         (each for each in status.get("containerStatuses") or () if each["name"] == CONTAINER), {}
@@ -66,10 +66,10 @@ def status_port_of(pod: Manifest) -> StatusPort | None:
 
 
 class FetchReport(Protocol):
-    """Fetches the report of a container from its status port."""
+    """A function that requests the report of a container from its status port."""
 
     async def __call__(self, target: StatusPort, after: int, wait: float) -> WarmupReport:
-        """Return the report once its sequence is above `after`, or after `wait` seconds.
+        """Return the report as soon as its sequence number is above `after`, or after `wait` seconds.
 
         Raises PodUnreachable, or UnusableReport with the reason why the answer is ignored.
         """
@@ -86,21 +86,21 @@ A poll follows the previous poll at once. Other requests are rare, and each open
 
 
 class StatusPortClient:
-    """HTTP client of pods' status ports. Use as an async context manager."""
+    """An HTTP client for the status ports of pods. Use as an async context manager."""
 
     def __init__(self) -> None:
         """Create a client without connections."""
         self._asked = asyncio.Semaphore(CONCURRENT_REQUESTS)
 
     async def __aenter__(self) -> Self:
-        """Open a session without cookies, proxies and decompression."""
+        """Open an HTTP session without cookies, proxies and decompression."""
         self._session = aiohttp.ClientSession(
-            # Do not limit the connections here, because aiohttp would serve a repeated request before all waiting
-            # requests. Reports limits the number of open polls.
+            # Do not limit the connections here. With a limit, aiohttp would give a free connection to a task that
+            # repeats its request, before tasks that already wait. Reports limits the number of open polls.
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=None, keepalive_timeout=IDLE_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"Accept-Encoding": "identity"},
-            # Disable compression, because a few kilobytes of gzip may expand to gigabytes.
+            # Do not decompress responses, because a few kilobytes of gzip may expand to gigabytes.
             auto_decompress=False,
             trust_env=False,
         )
@@ -111,8 +111,8 @@ class StatusPortClient:
         await self._session.close()
 
     async def fetch(self, target: StatusPort, after: int, wait: float) -> WarmupReport:
-        """Return a report, as FetchReport describes."""
-        # Wait for a slot before the timeout starts, so that time in the queue does not count against the pod's timeout.
+        """Return a report. See FetchReport."""
+        # Wait for a slot before the timeout starts. Otherwise the time in the queue would count as time of the pod.
         async with contextlib.nullcontext() if wait else self._asked:
             return await self._fetch(target, after, wait)
 
@@ -120,14 +120,14 @@ class StatusPortClient:
         timeout = aiohttp.ClientTimeout(total=wait + READ_SECONDS, sock_connect=CONNECT_SECONDS)
         query = {"after": str(after), "wait": f"{wait:g}"}
         try:
-            # Do not follow redirects. Otherwise a pod could make the operator send requests to other addresses.
+            # Do not follow redirects. Otherwise a pod could make the operator send requests to any address.
             async with self._session.get(target.url, params=query, timeout=timeout, allow_redirects=False) as response:
                 body = await _body(response)
         except TimeoutError as error:
             raise PodUnreachable(f"no answer of {target.url} within {wait + READ_SECONDS:.0f} s") from error
         except aiohttp.ClientConnectorError as error:
-            # Build a shorter message, because the library's message contains the address twice and the status shows the
-            # message while a process starts.
+            # Use a shorter message than the library. The library's message contains the address twice, and users see
+            # the message in the status while a process starts.
             cause = os.strerror(error.errno).lower() if error.errno else str(error.os_error)
             raise PodUnreachable(f"no answer of {target.url}: {cause}") from error
         except (aiohttp.ClientError, OSError) as error:
@@ -150,11 +150,11 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
 
 
 def read_report(body: bytes) -> WarmupReport:
-    """Parse the answer of a status port. Raises UnusableReport with the first invalid field."""
+    """Parse the answer of a status port. Raises UnusableReport, whose message names the first invalid field."""
     try:
         return trim_report(WarmupReport.model_validate_json(body))
     except ValidationError as error:
-        # Omit the input from the message. Otherwise the status would show content of the pod to all readers.
+        # Omit the input from the message. Otherwise all readers of the status could read data of the pod.
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the answer"
         raise UnusableReport(f"the report cannot be read: {where}: {first['msg']}") from error

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class Controller:
-    """The controller, which runs reconciles of woken resources, a few at the same time."""
+    """The controller, which reconciles woken resources. The number of concurrent reconciles is limited."""
 
     def __init__(self, reconciler: Reconciler, at_once: int) -> None:
         """Create a controller with at most `at_once` concurrent reconciles."""
@@ -48,7 +48,7 @@ class Controller:
             self.wake(key, 0.0 if kind_of(manifest) is RESOURCE else FOLLOW_SECONDS)
 
     def listed(self, kind: Kind, namespace: str | None, uids: Collection[str], version: int) -> None:
-        """Store the end of a list of `kind` in one namespace or in all. `uids` are the UIDs of its objects."""
+        """Process the end of a list of `kind` in `namespace` (None: all). `uids` are the UIDs of the listed objects."""
         waited = bool(self._store.unlisted)
         woken = self._store.end_list(kind, namespace, uids, version)
         if waited and not self._store.unlisted:
@@ -57,20 +57,20 @@ class Controller:
             self.wake(key)
 
     def reported(self, key: Key, decides: bool) -> None:
-        """Wake a resource after a report of its pod. `decides` is True if the report may change the gate."""
+        """Wake the resource of a pod that has sent a report. `decides` is True if the report may change the gate."""
         self.wake(key, after_report(decides, self._store.resource(key)), urgent=decides)
 
     def why_not_ready(self) -> str | None:
-        """Return how many resources wait for the first reconcile of this leader; None if no resource waits."""
+        """Return a text about resources that wait for the first reconcile of this leader; None if no resource waits."""
         return self._first.why_not_done()
 
     def wake(self, key: Key, within: float = 0.0, version: int | None = None, *, urgent: bool = False) -> None:
-        """Schedule a reconcile within `within` seconds, because something changed. Several calls cause one reconcile.
+        """Schedule a reconcile within `within` seconds after a change. Several calls cause one reconcile.
 
         `version` is the version of the changed object, if there is one. An `urgent` reconcile goes before others,
         because a gate may change.
         """
-        # Wait until every kind is listed. Otherwise objects of unlisted kinds would count as deleted.
+        # Do not reconcile before every kind is listed. Otherwise objects of an unlisted kind would count as deleted.
         if self._store.unlisted:
             return
         if key == CLASSES:
@@ -88,7 +88,7 @@ class Controller:
             self._slots.promote_to_gates(key)
 
     def stop(self) -> None:
-        """Stop all work. No write starts after this."""
+        """Stop all work. No write starts after this call."""
         self._stopped = True
         for worker in self._workers.values():
             worker.cancel()
@@ -115,13 +115,13 @@ class Controller:
                 await worker.wait(0.0 if own.has_foreign_changes else seconds)
         self._reconciler.reports.follow(key, ())
         self._first.done(key)
-        # No wake-up is lost, because there was no await since the last check.
+        # The resource no longer exists. No wake-up is lost here, because no `await` follows the last check of the loop.
         del self._workers[key]
 
     async def _renew_reports(self, key: Key, worker: Worker) -> None:
-        """Request fresh reports if the spec is new, because a scale-down removes the pods with the fewest requests.
+        """Request new reports if the spec has changed, because a scale-down removes the pods with the fewest requests.
 
-        No slot is held, because pods may be slow to answer.
+        This method runs without a slot, because pods may be slow to answer.
         """
         before, worker.generation = worker.generation, self._generation(key)
         if before not in (None, worker.generation):
@@ -132,7 +132,7 @@ class Controller:
         return int(resource["metadata"].get("generation", 0)) if resource else None
 
     async def _reconcile(self, key: Key, worker: Worker) -> tuple[float | None, bool]:
-        """Run one reconcile. Returns the maximum seconds until the next reconcile, and True if this one failed."""
+        """Run one reconcile. Returns the maximum seconds until the next reconcile, and True if the reconcile failed."""
         outcome, seconds, failed = "done", None, True
         try:
             with self._metrics.seconds.time():
@@ -156,6 +156,6 @@ class Controller:
         return seconds, failed
 
     def _rank(self, key: Key) -> Rank:
-        """Return the rank of a reconcile that changes no gate."""
+        """Return the rank of a resource's next reconcile if the reconcile changes no gate."""
         status = (self._store.resource(key) or {}).get("status") or {}
         return Rank.MOTION if status.get("phase") in _MOVING else Rank.REST

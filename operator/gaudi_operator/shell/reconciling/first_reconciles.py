@@ -1,4 +1,4 @@
-"""The first reconciles of a new leader, for its readiness and its log."""
+"""The progress of a new leader's first reconciles, for the readiness probe and the logs."""
 
 import gc
 import logging
@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 class FirstReconciles:
-    """The resources that existed at the first list and are not reconciled yet."""
+    """The resources that existed at the first list and that this leader has not reconciled yet."""
 
     def __init__(self, clock: Clock) -> None:
         """Create an empty set."""
@@ -21,29 +21,29 @@ class FirstReconciles:
         self._began = 0.0
 
     def expect(self, keys: Iterable[Key]) -> None:
-        """Set the resources to reconcile. Called after all kinds were listed."""
+        """Set the resources to reconcile. Called after all kinds are listed."""
         self._left = set(keys)
         self._all, self._began = len(self._left), self._clock.monotonic()
         if self._left:
             log.info("All objects are listed; reconciling %d resources for the first time.", self._all)
 
     def done(self, key: Key) -> None:
-        """Count a resource as done after its reconcile, whatever the outcome, or after its deletion."""
+        """Count a resource as done after its first reconcile, even if the reconcile failed, or after its deletion."""
         if key not in self._left:
             return
         self._left.discard(key)
         seconds, done = self._clock.monotonic() - self._began, self._all - len(self._left)
-        # Log the progress after each tenth of the resources.
+        # Log the progress whenever another tenth of the resources is done.
         if done * 10 // self._all > (done - 1) * 10 // self._all:
             log.info("Reconciled %d of %d resources after %.1f s.", done, self._all, seconds)
         if not self._left:
-            # Exclude the current objects from garbage collection. 1,000 resources have a million Python objects, and a
-            # collection would take longer than a gate may wait. The objects have no cycles, so reference counting still
+            # Exclude the current objects from garbage collection. 1,000 resources have a million Python objects, and
+            # one collection would delay gates for too long. The objects have no cycles, so reference counting still
             # frees the objects.
             gc.freeze()
 
     def why_not_done(self) -> str | None:
-        """Return how many resources are left; None if no resource is left."""
+        """Return a text about the number of reconciled resources; None if all resources are reconciled."""
         if not self._left:
             return None
         return f"reconciling resources for the first time: {self._all - len(self._left)} of {self._all} done"

@@ -48,7 +48,7 @@ Ask = Callable[[Key, AnyPlanQuestion, Wake], None]
 
 @dataclass(frozen=True)
 class Reconciler:
-    """The dependencies of a reconcile. `decide` is pure. `ask` is None if decisions compute plans themselves."""
+    """The dependencies of a reconcile. `decide` is pure. If `ask` is None, decisions compute plans themselves."""
 
     store: Store
     reports: Reports
@@ -61,10 +61,10 @@ class Reconciler:
     writing_gates: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(GATES_AT_ONCE))
 
     async def reconcile(self, key: Key, worker: Worker, wake: Wake) -> float | None:
-        """Reconcile a resource by one step, and write its status.
+        """Run one reconcile of a resource, and write its status.
 
-        Returns the seconds until the next reconcile if nothing changes. `wake` is called with the key when the plan
-        question of the decision is answered. Raises OperatorError.
+        Returns the seconds until the next reconcile if nothing changes. If the decision has a plan question, `wake` is
+        called with the key after the question is answered. Raises OperatorError.
         """
         observed = self._observe(key, worker)
         if observed is None:
@@ -81,7 +81,8 @@ class Reconciler:
             if not done:
                 return 0.0  # the decided status is outdated too
         if decision.question is not None:
-            # Queue the question only now: the gates are written, and no slot is held while the plan is computed.
+            # Queue the question after the gates are written. The reconcile then ends, so that no slot is held while the
+            # plan is computed.
             assert self.ask  # noqa: S101 - only decisions that cannot answer it leave a question
             self.ask(key, decision.question, wake)
             self._publish(key, observed, decision)
@@ -89,14 +90,14 @@ class Reconciler:
         if refusal:
             problem = Problem(refusal.reason, refusal.message)
             decision = with_refusal(decision, read_status(observed.resource), problem, self.clock.now())
-        # Read the current object from the store, because another manager may have written the status during the
-        # reconcile.
+        # Use the resource from the store, because another manager may have written the status of the resource during
+        # the reconcile.
         await self.writer.show(self.store.resource(key) or observed.resource, decision.status)
         self._publish(key, observed, decision)
         shown = self.store.resource(key)
         if shown and _spec_of(shown) != _spec_of(observed.resource):
-            # Reconcile again immediately: the answer to the write already contained the changed spec, so the watch
-            # event will not trigger a reconcile.
+            # The API server's response to the status write contained a changed spec. Reconcile again immediately,
+            # because the watch event of this change will not trigger a reconcile.
             return 0.0
         again = decision.requeue_after
         if refusal and again is not None:
@@ -112,17 +113,18 @@ class Reconciler:
         return replace(found, status_held=worker.status_held) if found else None
 
     async def _with_unwatched(self, key: Key, observed: Observed) -> tuple[Observed, bool]:
-        """Return the snapshot with unwatched texts and namespace labels, and True if the resource depends on them."""
+        """Return the snapshot with unwatched texts and labels added, and True if the resource depends on them."""
         named, by_labels = referenced_texts(observed.resource), needs_namespace_labels(observed)
         texts = await self.writer.texts(key, named) if named else {}
         labels = await self.writer.namespace_labels(key) if by_labels else {}
         return replace(observed, texts=texts, namespace_labels=labels), bool(named) or by_labels
 
     async def _write_gates(self, key: Key, actions: Sequence[Action], worker: Worker) -> Stalled | None:
-        """Write all gates concurrently, and return a refusal. Gates come first, because traffic waits for them."""
+        """Write all gates concurrently, before all other actions. Returns a refusal if a gate was refused."""
         gates = (self._write_gate(key, each, worker) for each in actions if isinstance(each, SetGate))
         outcomes = await asyncio.gather(*gates, return_exceptions=True)
-        # A refused gate does not affect other gates. A lost lease or a lost connection ends the reconcile.
+        # A refusal concerns only one gate. Any other error, such as a lost lease or a lost connection, ends the
+        # reconcile.
         for outcome in outcomes:
             if isinstance(outcome, BaseException) and not isinstance(outcome, Stalled):
                 raise outcome
@@ -140,9 +142,9 @@ class Reconciler:
     async def _act(
         self, key: Key, actions: Sequence[Action], worker: Worker, decided_on: Manifest
     ) -> tuple[bool, Stalled | None]:
-        """Perform all other actions in order, up to the first refusal.
+        """Perform all actions except gates in order, up to the first refusal.
 
-        Returns (True, refusal or None). If the spec changed during the writes, skips the remaining actions and returns
+        Returns (True, refusal or None). If the spec changes during the writes, skips the remaining actions and returns
         (False, None).
         """
         for action in actions:
@@ -156,7 +158,7 @@ class Reconciler:
         return True, None
 
     async def _perform(self, key: Key, action: Action, worker: Worker) -> Stalled | None:
-        """Perform one action unless it was refused recently. Returns the refusal. Raises OperatorError."""
+        """Perform one action unless it was refused recently. Returns the refusal or None. Raises OperatorError."""
         if known := worker.refusals.find(action):
             return known
         try:
@@ -175,7 +177,7 @@ class Reconciler:
 
 
 def logged_as(key: Key) -> dict[str, str]:
-    """Return the fields that a log line of a reconcile has about its resource."""
+    """Return the extra fields of a log line that name the reconciled resource."""
     return {"resource": f"{key.namespace}/{key.name}"}
 
 

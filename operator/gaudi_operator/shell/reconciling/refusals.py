@@ -14,7 +14,7 @@ RIGHTS_DEADLINE_SECONDS = 10.0
 
 @dataclass
 class _Refusal:
-    """A refused action, and the time when it may be retried without a change."""
+    """A refused action, and the time of the next retry if nothing changes."""
 
     action: Action
     error: Stalled
@@ -25,38 +25,39 @@ class _Refusal:
 
 @dataclass
 class Refusals:
-    """The refused actions of one resource, in memory only."""
+    """The refused actions of one resource. They are kept only in memory."""
 
     clock: Clock = SYSTEM
     _known: dict[tuple[type[Action], str], _Refusal] = field(default_factory=dict)
 
     def keep_only(self, actions: Iterable[Action]) -> None:
-        """Remove refusals of actions that the new decision does not contain."""
+        """Remove the refusals of actions that the new decision does not contain."""
         desired = {_subject(action) for action in actions}
         self._known = {subject: known for subject, known in self._known.items() if subject in desired}
 
     def find(self, action: Action) -> Stalled | None:
-        """Return the refusal of exactly this action; None if there is none or the action may be retried."""
+        """Return the refusal of an equal action; None if there is no refusal or the action may be retried now."""
         known = self._known.get(_subject(action))
         return known.error if known and known.action == action and self.clock.monotonic() < known.again_at else None
 
     def add(self, action: Action, error: Stalled) -> None:
         """Store a refusal, and schedule a retry, because permissions may be granted without a visible change.
 
-        Raises Transient instead if a permission is missing and the API server may just have started.
+        Raises Transient instead if a permission has been missing only for a short time, because the API server may just
+        have started.
         """
         now, known = self.clock.monotonic(), self._known.get(_subject(action))
         if known is None or known.action != action:
             known = _Refusal(action, error, now, Backoff(2.0, 60.0), now)
         self._known[_subject(action)] = known
-        # Handle a recent permission error like a connection failure: retry soon, and do not show the error in the
-        # status.
+        # Retry a recent permission error soon, and do not show the error in the status. A starting API server may not
+        # have loaded all permissions yet.
         if isinstance(error, Forbidden) and now - known.first_at < RIGHTS_DEADLINE_SECONDS:
             raise Transient(error.reason, error.message) from error
         known.error, known.again_at = error, now + known.backoff.next()
 
     def remove(self, action: Action) -> None:
-        """Remove the refusal after the action succeeded."""
+        """Remove the refusal of an action that has succeeded."""
         self._known.pop(_subject(action), None)
 
     def next_seconds(self) -> float | None:
@@ -66,7 +67,7 @@ class Refusals:
 
 
 def subject_of(action: Action) -> str:
-    """Return the object of a refused action as text. A reconcile has at most one action of each type per object."""
+    """Return the object of an action as text. A reconcile has at most one action of each type per object."""
     match action:
         case Apply():
             return f"{action.manifest['kind']} {action.manifest['metadata']['name']}"

@@ -1,7 +1,7 @@
-"""The order of reconciles if more are due than may run: gates, then rollouts, then the rest.
+"""The order of reconciles if more are due than may run: first gates, then rollouts, then all others.
 
-Within a rank, namespaces take turns, so that a namespace with many resources delays others by one reconcile at most.
-Gate changes have slots of their own, because other reconciles may take long.
+Within a rank, namespaces take turns, so that a namespace with many resources delays others by at most one reconcile.
+Gate changes have separate slots, because other reconciles may take long.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from gaudi_operator.shell.watching.store import Key
 
 
 class Rank(IntEnum):
-    """The rank of a reconcile that waits for a slot. The lowest rank goes first."""
+    """The rank of a reconcile that waits for a slot. The lowest number goes first."""
 
     GATES = 0
     MOTION = 1
@@ -25,10 +25,10 @@ Waiting = OrderedDict[Key, asyncio.Future[None]]
 
 
 class Slots:
-    """Slots for `at_once` concurrent reconciles, and the same number of slots for gates only."""
+    """Slots for `at_once` concurrent reconciles, and the same number of additional slots only for gates."""
 
     def __init__(self, at_once: int) -> None:
-        """Create the slots."""
+        """Create the slots, all of which are free."""
         self._at_once = at_once
         self._running = 0
         self._waiting: dict[Rank, OrderedDict[str, Waiting]] = {rank: OrderedDict() for rank in Rank}
@@ -46,14 +46,14 @@ class Slots:
             raise
 
     def promote_to_gates(self, key: Key) -> None:
-        """Raise the waiting reconcile of a resource to the rank of gates."""
+        """Give the waiting reconcile of a resource the rank of gates."""
         turn = self._remove(key)
         if turn is not None:
             self._add(key, Rank.GATES, turn)
             self._hand_out()
 
     def release(self) -> None:
-        """Release a slot."""
+        """Release a slot, and give it to the next reconcile that waits."""
         self._running -= 1
         self._hand_out()
 
@@ -67,7 +67,7 @@ class Slots:
             turn.set_result(None)
 
     def _next(self, ranks: Sequence[Rank], room: int) -> asyncio.Future[None] | None:
-        """Return the next waiting reconcile of these ranks if fewer than `room` run."""
+        """Return the next waiting reconcile of `ranks`; None if none is waiting or `room` reconciles are running."""
         waiting_by_namespace = next((found for rank in ranks if (found := self._waiting[rank])), None)
         if not waiting_by_namespace or self._running >= room:
             return None

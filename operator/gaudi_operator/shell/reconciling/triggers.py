@@ -18,7 +18,7 @@ PODS_SECONDS = 1.0
 def after_change(before: Manifest | None, changed: Manifest, resource: Manifest | None) -> float:
     """Return the delay in seconds until a change triggers a reconcile of `resource`.
 
-    It is 0 if a gate or a user waits.
+    The delay is 0 if a gate or a user waits for the reconcile.
     """
     kind = kind_of(changed)
     if kind in (RESOURCE, CLASS) or may_close_gate(before, changed):
@@ -29,13 +29,13 @@ def after_change(before: Manifest | None, changed: Manifest, resource: Manifest 
 def after_report(decides: bool, resource: Manifest | None) -> float:
     """Return the delay in seconds until a pod's report triggers a reconcile of `resource`.
 
-    `decides` is True if the report may change the gate. Otherwise only figures of the status change.
+    `decides` is True if the report may change the gate. Otherwise the report changes only figures in the status.
     """
     return 0.0 if decides else status_delay(_status(resource).get("replicas", 0))
 
 
 def may_close_gate(before: Manifest | None, changed: Manifest) -> bool:
-    """Return True if the object is a pod with an open gate that is new or whose container has changed or stopped."""
+    """Return True if `changed` is a pod with an open gate, and the pod is new or its container changed or stopped."""
     if kind_of(changed) is not POD or gate_status(changed) != "True":
         return False
     return before is None or status_port_of(before) != status_port_of(changed)

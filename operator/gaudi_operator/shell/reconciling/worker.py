@@ -15,7 +15,7 @@ class Worker:
     """The in-memory state of one resource's task.
 
     `rank` is the priority of the next reconcile. `generation` is the generation of the spec for which reports were
-    requested. `status_held` is the time since which a status waits to be written.
+    requested. If a status write is delayed, `status_held` is the time at which the delay began.
     """
 
     refusals: Refusals = field(default_factory=Refusals)
@@ -35,7 +35,7 @@ class Worker:
             self.task.cancel()
 
     def begin(self) -> None:
-        """Start a reconcile, which covers all changes until now."""
+        """Mark the start of a reconcile, which covers all changes until now."""
         self.rank = Rank.REST
         self._gate_may_close.clear()
         self._forget()
@@ -53,17 +53,18 @@ class Worker:
         self._timer = loop.call_later(seconds, self._look)
 
     def ignore(self, versions: Iterable[int]) -> None:
-        """Drop a scheduled reconcile if only the operator's own writes caused it."""
-        # A watch often delivers one of the operator's writes before the response to this write arrives.
+        """Cancel the scheduled reconcile if only the operator's own writes have caused it."""
+        # A watch often delivers a write of the operator before the response to the write arrives. The reconcile for
+        # this event is not needed.
         if self._because and not self._because.difference(versions):
             self._forget()
 
     def end_back_off(self) -> None:
-        """End the current back-off, or the next one if a reconcile is running, because a gate may have to close."""
+        """End the current back-off because a gate may have to close. During a reconcile, end the next back-off."""
         self._gate_may_close.set()
 
     async def back_off(self, seconds: float) -> None:
-        """Wait `seconds` after a failed reconcile, or until end_back_off(). Other changes do not shorten the wait."""
+        """Wait `seconds` after a failed reconcile. Only end_back_off() ends the wait early, other changes do not."""
         await _wait_for(self._gate_may_close, seconds)
 
     async def wait(self, seconds: float | None) -> None:

@@ -1,8 +1,8 @@
-"""Incoming objects of the API server, read one at a time. Foreign objects are reduced to their names.
+"""Readers of objects from the API server, one object at a time. Foreign objects are reduced to their names.
 
 Any user who may create objects in a namespace can set the operator's label and 1.5 MiB of content, which takes 60 MiB
-in memory. Lists are therefore read object by object, like watches, and each object is stored before the next one is
-read. An object is reduced to its name if no GaudiInference owns it or if it is larger than all objects that the
+in memory. Therefore lists are read object by object, like watches, and each object is stored before the next object is
+read. An object is reduced to its name if no GaudiInference owns it, or if it is larger than any object that the
 operator writes. The store limits the objects of one resource (memory_shares.py).
 """
 
@@ -29,13 +29,13 @@ log = logging.getLogger(__name__)
 
 
 def reduce_foreign(kind: Kind, manifest: Manifest) -> Manifest:
-    """Return an incoming object, or only its name if it is foreign to the operator or too large."""
-    # Return objects of these kinds unchanged, because their schemas limit the size.
+    """Return an incoming object. If the object is foreign to the operator or too large, return only its name."""
+    # Return GaudiInferences and classes unchanged, because the schemas of these kinds limit the size.
     if kind in (RESOURCE, CLASS):
         return manifest
     if not _is_owned(kind, manifest):
         return _name_of(manifest)
-    # Do not count the data of a ConfigMap, because only hashes of the data are kept.
+    # Do not count the data of a ConfigMap, because the operator stores only hashes of the data.
     counted = {name: each for name, each in manifest.items() if name != "data"} if kind is CONFIG_MAP else manifest
     if memory_weight(counted) > OBJECT_BYTES:
         metadata = manifest["metadata"]
@@ -64,17 +64,17 @@ def _name_of(manifest: Manifest) -> Manifest:
 
 
 class ListReader:
-    """A streaming reader of an incoming Kubernetes list in JSON, with its fields in any order."""
+    """A streaming reader of a Kubernetes list in JSON. The fields of the list may be in any order."""
 
     def __init__(self, chunks: AsyncIterator[bytes], take: Callable[[Manifest], Any]) -> None:
-        """Create a reader. `take` is called with each object at once, and returns its replacement in the list."""
+        """Create a reader. Each object is passed to `take` immediately. Its result replaces the object in the list."""
         self._chunks, self._take = chunks, take
         self._text, self._at, self._ended = "", 0, False
         self._decode = codecs.getincrementaldecoder("utf-8")().decode
         self._read = json.JSONDecoder().raw_decode
 
     async def whole(self) -> dict[str, Any]:
-        """Return the list with the replacements of its objects. Raises ValueError if it is not a JSON object."""
+        """Return the list with the results of `take` as objects. Raises ValueError if the text is no JSON object."""
         found: dict[str, Any] = {}
         await self._skip("{")
         while await self._next() != "}":
@@ -106,14 +106,14 @@ class ListReader:
                 if self._ended:
                     raise
             else:
-                # Do not parse a number at the end of a chunk, because the number may continue in the next chunk: `0.`
+                # Do not accept a number at the end of a chunk, because the number may continue in the next chunk: `0.`
                 # would be read as 0.
                 if self._ended or self._text[end : end + 1] in _AFTER_A_VALUE:
                     self._at = end
                     return value
             finally:
                 gc.enable()
-            # Double the text before the next attempt, so that a large object is not parsed many times.
+            # Read until the text is twice as long. Otherwise a large object would be parsed once per chunk.
             wanted = 2 * (len(self._text) - self._at)
             while not self._ended and len(self._text) - self._at < wanted:
                 await self._more()

@@ -1,12 +1,12 @@
 """Watches by kopf. This is the only module that imports kopf, and its event handlers only store objects.
 
 kopf watches the GaudiInferences. list_watch.py watches their children, which are ten times as many. kopf's daemons,
-timers and change handlers are not used, because they add finalizers or annotations, and deletions would hang without
-the operator. Its indices are not used, because their cost grows with the square of the number of objects.
+timers and change handlers are not used, because they add finalizers or annotations. With finalizers, a deletion waits
+until the operator runs. kopf's indices are not used, because their cost grows with the square of the number of objects.
 
-kopf also starts a task per object of a list, does not report when the last task has run, and forgets earlier lists.
-Therefore `WatchSession` intercepts each list as a whole, so that the listed and deleted objects are known. kopf gets
-lists without objects, and watches from their version.
+For a list, kopf starts one task per object, does not report when the last task has run, and forgets earlier lists.
+Therefore `WatchSession` reads each list as a whole before kopf, so that the listed and the deleted objects are known.
+kopf gets the list without objects, and watches from the version of the list.
 """
 
 import asyncio
@@ -38,10 +38,10 @@ from gaudi_operator.shell.watching.trimmed_objects import trim_object
 
 
 class _NoDiffs(kopf.DiffBaseStorage):
-    """A storage that disables kopf's copies of every object, which only change handlers need."""
+    """A storage without content. It disables kopf's copies of every object, which only change handlers need."""
 
     def build(self, **_: Any) -> Any:
-        """Return no essence, because nothing is compared."""
+        """Return None as the essence of an object, because no versions are compared."""
         return None
 
     def fetch(self, **_: Any) -> Any:
@@ -63,9 +63,9 @@ async def watch(
 ) -> None:
     """Watch `kinds` until cancelled.
 
-    `seen` is called with every changed object, `deleted` with the last version of every deleted object. `session`
+    `seen` is called with every changed object, and `deleted` with the last version of every deleted object. `session`
     receives lists. `started` is called after kopf has installed its signal handlers, so that the caller can replace
-    them.
+    these handlers.
     """
     async with connection.watching_session(aiohttp.ClientResponse, session) as http, asyncio.TaskGroup() as group:
         followed = [
@@ -84,7 +84,7 @@ async def watch(
 
 
 async def _follow_after(resources_listed: asyncio.Event, each: ListWatch) -> None:
-    """Follow a kind after the resources are listed, because the store groups objects by owner."""
+    """Follow a kind after the GaudiInferences are listed, because the store groups objects by GaudiInference."""
     await resources_listed.wait()
     await each.follow()
 
@@ -137,10 +137,11 @@ def _settings() -> kopf.OperatorSettings:
     settings.networking.connect_timeout = CONNECT_SECONDS
     settings.watching.connect_timeout = CONNECT_SECONDS
     settings.watching.server_timeout = SERVER_TIMEOUT_SECONDS
-    # The client's timeout is longer than the server's timeout, so that the client's timeout ends only dead connections.
+    # The server ends the watch first. The client's timeout is longer, so that it expires only if the connection is
+    # dead.
     settings.watching.client_timeout = SERVER_TIMEOUT_SECONDS + CONNECT_SECONDS
     settings.watching.inactivity_timeout = SILENT_SECONDS
-    # Set no timeout for the exit, because replica.py decides when the process ends.
+    # Do not limit the time of kopf's exit, because replica.py decides when the process ends.
     settings.process.ultimate_exiting_timeout = None
     return settings
 
@@ -149,24 +150,24 @@ log = logging.getLogger(__name__)
 
 
 class ListResponse(aiohttp.ClientResponse):
-    """A list response of the API server to kopf, which can be taken out before kopf reads it."""
+    """The response to a list request of kopf. The operator can read the objects before kopf reads the response."""
 
     _rest: Mapping[str, Any] | None = None
 
     async def take_list(self, take: Callable[[Manifest], Manifest]) -> Mapping[str, Any]:
-        """Return the list with the result of `take` for each object. Later readers of the response get no objects."""
+        """Return the list with each object replaced by the result of `take`. Later readers get no objects."""
         whole = await ListReader(self.content.iter_chunked(CHUNK_BYTES), take).whole()
         self._rest = {**whole, "items": []}
         return whole
 
     async def json(self, **options: Any) -> Any:
-        """Return the rest of the response."""
+        """Return the response as JSON. After take_list(), the response contains no objects."""
         return await super().json(**options) if self._rest is None else self._rest
 
 
 @dataclass
 class WatchSession:
-    """The HTTP client middleware of kopf's watches, which takes lists and records watch failures.
+    """The HTTP client middleware of kopf's watches, which reads lists before kopf and records watch failures.
 
     `tried` has the time of the last list or watch of each kind, in monotonic seconds. `seen` is called with each object
     of a list, and `listed` at the end of the list. `resources_listed` is set after the first list of GaudiInferences in
@@ -185,14 +186,14 @@ class WatchSession:
     async def __call__(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """Send a request, count the answer, and take a list out of the answer."""
+        """Send a request, count the response, and process the response if it is a list."""
         target = collection_of(request.url.path)
         if target:
             self.tried[target[0]] = time.monotonic()
         response = await self._answered(target[0] if target else None, request, handler)
         watch = request.url.query.get("watch") == "true"
         self.metrics.count_request(request.method, request.url.path, response.status, watch)
-        # Process the whole list before kopf starts a task for each object of the list.
+        # Process the whole list here, because kopf starts a task for each object of the list afterwards.
         if target and not watch and response.status == 200 and isinstance(response, ListResponse):
             await self._take_list(*target, response)
         return response
@@ -200,7 +201,7 @@ class WatchSession:
     async def _answered(
         self, kind: Kind | None, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """Return the response. Log one failure per outage, because kopf would log every retry."""
+        """Return the response. Log only the first failure of an outage. kopf would log every retry."""
         try:
             response = await handler(request)
         except (aiohttp.ClientError, TimeoutError) as error:
@@ -220,7 +221,7 @@ class WatchSession:
             log.info("%s can be watched again.", kind.plural)
 
     async def _take_list(self, kind: Kind, namespace: str | None, response: ListResponse) -> None:
-        """Take a whole list, because kopf uses no pages."""
+        """Process a list. The response contains all objects, because kopf does not request pages."""
         named = {"apiVersion": kind.api_version, "kind": kind.kind}
         answer = await response.take_list(lambda each: trim_object(kind, {**named, **each}))
         objects = answer.get("items") or ()
@@ -234,12 +235,12 @@ class WatchSession:
             self.resources_listed.set()
 
     def idle_seconds(self) -> float:
-        """Return the longest seconds since the last list or watch of a kind; 0 before the first list."""
+        """Return the seconds since the last list or watch of the least recently read kind; 0 before the first list."""
         return time.monotonic() - min(self.tried.values()) if self.tried else 0.0
 
 
 def collection_of(path: str) -> tuple[Kind, str | None] | None:
-    """Return the (kind, namespace) of the collection path that kopf watches."""
+    """Return the kind and the namespace of a collection path; None if the path is not a collection."""
     parts = path.strip("/").split("/")
     namespace = parts[parts.index("namespaces") + 1] if "namespaces" in parts[:-1] else None
     return next(((kind, namespace) for kind in KINDS.values() if kind.path(namespace) == path), None)

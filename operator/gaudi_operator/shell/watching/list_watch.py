@@ -1,8 +1,9 @@
-"""The list-watch of one kind in one namespace or in all: a paged list, then watches from the version of the list.
+"""The list-watch of one kind in one or in all namespaces: a paged list, then watches from the version of the list.
 
-After a watch ends, the next watch continues from the last seen version. If the API server no longer has that version,
-the kind is listed again, and the receiver of the list finds the objects that were deleted meanwhile. kopf does the same
-for the GaudiInferences, but kopf's tasks, queues and copies cost more per change than the handling of a child.
+After a watch ends, the next watch continues from the last seen version. If the API server no longer has this version,
+the kind is listed again, and the receiver of the list finds the objects that were deleted in the meantime. kopf does
+the same for GaudiInferences. For each change, however, kopf's tasks, queues and copies cost more than the processing of
+a child.
 """
 
 import asyncio
@@ -52,7 +53,7 @@ log = logging.getLogger(__name__)
 
 
 class _Event(msgspec.Struct):
-    """A watch event. Its object is decoded by kind."""
+    """A watch event. Its object is still encoded, because the decoder depends on the kind."""
 
     type: str
     object: msgspec.Raw
@@ -62,7 +63,7 @@ _EVENTS = msgspec.json.Decoder(_Event)
 
 
 class WatchFailed(Exception):
-    """A failed list or watch. `version` is the version to continue from; None to list again."""
+    """An error of a list or watch. `version` is the version to continue from; None means to list again."""
 
     def __init__(self, version: str | None) -> None:
         super().__init__(version)
@@ -73,8 +74,8 @@ class WatchFailed(Exception):
 class ListWatch:
     """A list-watch that calls `seen` for each listed or changed object and `deleted` for each deleted object.
 
-    `listed` is called at the end of a list. `clock` returns monotonic seconds. `pause` waits between attempts and while
-    changes are collected.
+    `listed` is called at the end of a list. `clock` returns monotonic seconds. `pause` is called to wait between
+    attempts and while changes are collected.
     """
 
     http: aiohttp.ClientSession
@@ -106,7 +107,7 @@ class ListWatch:
     async def _list(self) -> str:
         """Read all objects page by page, and return the version of the list, which is the same for all pages.
 
-        Only UIDs are kept here, because the number of objects is unlimited.
+        This method keeps only the UIDs, because the number of objects is unlimited.
         """
         uids: set[str] = set()
         pages = {"limit": str(PAGE_SIZE)}
@@ -138,7 +139,8 @@ class ListWatch:
             "timeoutSeconds": str(SERVER_TIMEOUT_SECONDS),
         }
         timeout = aiohttp.ClientTimeout(
-            # This timeout is longer than the server's timeout, so that this timeout ends only dead connections.
+            # The server ends the watch first. The total timeout is longer, so that it expires only if the connection is
+            # dead.
             total=SERVER_TIMEOUT_SECONDS + CONNECT_SECONDS,
             sock_connect=CONNECT_SECONDS,
             sock_read=SILENT_SECONDS,
@@ -159,7 +161,10 @@ class ListWatch:
         return version
 
     async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-        """Yield the data of a watch. Changes are collected, except changes of pods, because gates depend on pods."""
+        """Yield the data of a watch. Reading pauses after each chunk to collect changes.
+
+        Reading does not pause for pods, because gates depend on pods.
+        """
         async for chunk in response.content.iter_any():
             yield chunk
             transport = response.connection and response.connection.transport
@@ -172,7 +177,7 @@ class ListWatch:
                 transport.resume_reading()
 
     def _take(self, manifest: Object) -> str:
-        # Add kind and apiVersion, because the items of a list have neither.
+        # Add `apiVersion` and `kind`, because the items of a list do not contain these fields.
         named = {"apiVersion": self.kind.api_version, "kind": self.kind.kind}
         self._tell("LISTED", select_fields(self.kind, {**named, **manifest}))
         return str(manifest["metadata"]["uid"])
@@ -184,7 +189,8 @@ class ListWatch:
             elif kind != "BOOKMARK":
                 self.seen(reduce_foreign(self.kind, manifest))
         except Exception:
-            # The watch continues with other objects. The next list contains the failed object again.
+            # Log the error, so that the watch continues with other objects. The next list contains the failed object
+            # again.
             log.exception("An event of the watch of %s could not be processed.", self.kind.plural)
 
     def _after(self, status: Object, version: str) -> str | None:
@@ -204,9 +210,9 @@ class ListWatch:
 
 
 async def lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield the lines of a watch, whole and of any length.
+    """Yield the complete lines of a watch. A line may have any length.
 
-    An object may be longer than the limit of aiohttp's line reader.
+    The line reader of aiohttp is not used, because an object may be longer than the limit of this reader.
     """
     parts: list[bytes] = []
     async for chunk in chunks:

@@ -1,7 +1,7 @@
-"""Memory shares, which limit the objects of one resource, because any client can set the operator's label.
+"""Memory shares, which limit the memory for the objects of one resource.
 
-The weight of an object is its size in Python. All objects whose owner does not exist have one common share, so that
-together they take no more memory than one resource.
+The limit is needed because any client can set the operator's label. The weight of an object is its size in Python. All
+objects whose owner does not exist have one common share. Together, they take no more memory than one resource.
 """
 
 import logging
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 def memory_weight(value: Any, most: int = OBJECT_BYTES) -> int:
-    """Return the weight of an object in a memory share, in bytes of its JSON. Counting stops above `most`."""
+    """Return the weight of an object, which is the size of all its values in bytes. Counting stops above `most`."""
     found, left = 0, [value]
     while left and found <= most:
         each = left.pop()
@@ -41,7 +41,7 @@ def memory_weight(value: Any, most: int = OBJECT_BYTES) -> int:
 
 
 class MemoryShares:
-    """The memory shares of holders: the summed weights of their objects."""
+    """The memory shares: for each holder, the sum of the weights of its objects."""
 
     def __init__(self) -> None:
         """Create empty shares."""
@@ -61,7 +61,7 @@ class MemoryShares:
         return True
 
     def weight_of(self, kind: Kind, uid: str) -> int:
-        """Return the weight of a counted object."""
+        """Return the weight of an object that is in a share."""
         return self._objects[kind, uid][1]
 
     def give_back(self, kind: Kind, uid: str) -> None:

@@ -1,6 +1,7 @@
 """The store of observed objects: the newest version from watches and from responses to the operator's writes.
 
-Responses are stored at once. Otherwise the next reconcile would decide on the state before the write, and write again.
+Responses are stored immediately. Otherwise the next reconcile would decide on the state before the write, and write the
+same change a second time.
 """
 
 import logging
@@ -58,7 +59,7 @@ _UNLIMITED = frozenset({RESOURCE, CLASS})
 
 
 def key_of(manifest: Manifest) -> Key | None:
-    """Return the key under which the store keeps an object, which names its resource; None for a foreign object."""
+    """Return the key of the resource that an object belongs to; None for a foreign object."""
     metadata = manifest["metadata"]
     if kind_of(manifest) is CLASS:
         return CLASSES
@@ -66,8 +67,8 @@ def key_of(manifest: Manifest) -> Key | None:
         return Key(metadata["namespace"], metadata["name"])
     labels = metadata.get("labels") or {}
     if kind_of(manifest) is STATEFUL_SET:
-        # The StatefulSet carries the name of its LeaderWorkerSet as a label. This name consists of the resource and the
-        # revision.
+        # A StatefulSet has a label with the name of its LeaderWorkerSet. This name is the name of the resource, a
+        # hyphen and the revision.
         owner = str(labels.get(GROUP_NAME_LABEL, "")).rpartition("-")[0]
     else:
         owner = labels.get(NAME_LABEL, "")
@@ -77,17 +78,17 @@ def key_of(manifest: Manifest) -> Key | None:
 def version_of(manifest: Manifest) -> int:
     """Return the version of a stored object as a number.
 
-    Versions of a kind are comparable, as the API server guarantees.
+    The API server guarantees that versions of the same kind are comparable.
     """
     return int(manifest["metadata"]["resourceVersion"])
 
 
 class Store:
-    """Objects of all watched kinds, grouped by resource.
+    """The store of all watched objects, grouped by resource.
 
-    `groups_served` is True if LeaderWorkerSets are watched. `unlisted` has the collections (a kind in a namespace or in
-    all) whose first list is missing. Until that list, a missing object may exist. `maybe_deleted` has the resources
-    that lost a child, perhaps because the resource was deleted too.
+    `groups_served` is True if LeaderWorkerSets are watched. `unlisted` has the collections (a kind in one or in all
+    namespaces) that are not listed yet. Before the list, an object may exist although it is not in the store.
+    `maybe_deleted` has the resources that lost a child, perhaps because the resource itself was deleted.
     """
 
     def __init__(self) -> None:
@@ -101,17 +102,17 @@ class Store:
         self._shares = MemoryShares()
 
     def put(self, manifest: Mapping[str, Any]) -> Key | None:
-        """Store a version of an object. Returns the resource to wake; None if nothing changed."""
+        """Store a version of an object. Returns the key of the resource to wake; None if nothing changed."""
         key, kind, uid = key_of(manifest), kind_of(manifest), manifest["metadata"]["uid"]
         if key is None:
             return self._drop(kind, uid)
         home, known = self._home.get((kind, uid)), self.find(manifest)
-        # Ignore old versions: a watch may deliver a version that is older than the operator's last write or than the
-        # deletion.
+        # Ignore an old version. A watch may deliver a version that is older than the operator's last write or than the
+        # deletion of the object.
         if version_of(manifest) <= max(version_of(known) if known else -1, self._gone.get(uid, -1)):
             return None
         slim = trim_object(kind, manifest)
-        # If the label that names the resource has changed, remove the object from the previous resource.
+        # If the object's label now names another resource, remove the object from the previous resource.
         if home not in (None, key):
             self._drop(kind, uid)
         if kind not in _UNLIMITED and not self._shares.take(self._holder(key, slim), kind, uid, memory_weight(slim)):
@@ -123,20 +124,20 @@ class Store:
         return None if home == key and known and same_but_for_version(known, slim) else key
 
     def remove(self, manifest: Mapping[str, Any]) -> Key | None:
-        """Remove a deleted object, and ignore older versions of it. Returns the resource to wake."""
+        """Remove a deleted object, and ignore its older versions from now on. Returns the resource to wake."""
         uid = manifest["metadata"]["uid"]
         self._gone[uid] = version_of(manifest)
-        # Forget the earliest deletions. Watches are late by seconds at most, so older versions of the objects no longer
-        # arrive after 10,000 more deletions.
+        # Forget the oldest deletions. A watch is late by seconds at most, so it delivers no old version of an object
+        # after 10,000 more deletions.
         while len(self._gone) > 10_000:
             self._gone.pop(next(iter(self._gone)))
         return self._drop(kind_of(manifest), uid)
 
     def end_list(self, kind: Kind, namespace: str | None, listed: Collection[str], version: int) -> Collection[Key]:
-        """Process the end of a list of `kind` at `version`. `listed` are the UIDs of its objects, stored before.
+        """Process the end of a list of `kind` at `version`. `listed` are the UIDs of the objects, already stored.
 
-        Returns the resources to wake. These are none while another first list is missing, all after the last first
-        list, and later the resources with deleted objects.
+        Returns the resources to wake: no resource while another first list is missing, all resources after the last of
+        the first lists, and later the resources whose objects were deleted.
         """
         ghosts = self.sweep(kind, namespace, listed, version)
         self.mark_maybe_deleted(kind, *ghosts)
@@ -150,21 +151,21 @@ class Store:
             return ()
         if not first:
             return ghosts
-        # The lists were read at different times. An owner in one list may have been deleted before the next list was
-        # read.
+        # Mark all resources as possibly deleted. The kinds are not listed at the same time, so an owner may have been
+        # deleted after its list was read.
         self.maybe_deleted.update(self.served())
-        # Wake all resources, because changes woke no resource until the last of the first lists arrived.
+        # Wake all resources. Before the last of the first lists arrived, changes woke no resource.
         return tuple(self._families)
 
     def mark_maybe_deleted(self, kind: Kind, *keys: Key) -> None:
-        """Mark resources that lost an object of `kind`. Pods do not count, because their deletion is normal."""
+        """Mark resources that lost an object of `kind`. Pods do not count, because deletions of pods are normal."""
         if kind is not POD:
             self.maybe_deleted.update(key for key in keys if self.resource(key))
 
     def sweep(self, kind: Kind, namespace: str | None, listed: Collection[str], version: int) -> set[Key]:
         """Remove objects that are missing in a list of `kind` at `version`. Returns the resources to wake.
 
-        A new list replaces a watch that was broken for long, and has no deletion events.
+        If a watch was broken for a long time, the kind is listed again, and the API server sends no deletion events.
         """
         ghosts = [
             (key, uid)
@@ -180,11 +181,11 @@ class Store:
         return {key for key, _ in ghosts}
 
     def get(self, key: Key, kind: Kind, name: str) -> Manifest | None:
-        """Return the object of that kind and name that belongs to the resource."""
+        """Return the resource's object with this kind and name; None if there is no such object."""
         return next((each for each in self._of(key, kind) if each["metadata"]["name"] == name), None)
 
     def find(self, manifest: Manifest) -> Manifest | None:
-        """Return the last seen object with the same UID."""
+        """Return the stored version of an object, found by its UID; None if the object is not stored."""
         of = kind_of(manifest), manifest["metadata"]["uid"]
         home = self._home.get(of)
         return self._families[home].get(of) if home else None
@@ -194,7 +195,7 @@ class Store:
         return gate_status(self._families.get(key, {}).get((POD, uid)) or {}) == "True"
 
     def resource(self, key: Key) -> Manifest | None:
-        """Return the resource."""
+        """Return the GaudiInference with this key; None if the GaudiInference is not stored."""
         return next(iter(self._of(key, RESOURCE)), None)
 
     def resources(self) -> int:
@@ -211,14 +212,14 @@ class Store:
         return tuple(key for (kind, _), key in self._home.items() if kind is RESOURCE)
 
     def any_resource(self, holds: Callable[[Manifest], bool]) -> bool:
-        """Return True if a resource satisfies `holds`."""
+        """Return True if `holds` returns True for any resource."""
         found = (self.resource(key) for key in self._families)
         return any(holds(each) for each in found if each is not None)
 
     def observe(
         self, key: Key, reports: Mapping[str, PodReport], now: datetime, status_written: datetime | None = None
     ) -> Observed | None:
-        """Return the snapshot of an existing resource with the objects that it owns; None if it does not exist."""
+        """Return the snapshot of a resource with the objects that it owns; None if the resource does not exist."""
         resource = self.resource(key)
         if resource is None:
             return None
@@ -256,17 +257,17 @@ class Store:
         return [each for (of_kind, _), each in self._families.get(key, {}).items() if of_kind is kind]
 
     def _holder(self, key: Key, manifest: Manifest) -> Key | None:
-        """Return the holder of an object's share; None if no existing resource owns the object."""
+        """Return the holder of the memory share for an object; None if no existing resource owns the object."""
         resource, owner = self.resource(key), _controller(manifest).get("uid")
         if resource is None:
             return None
-        # Do not compare the controller of pods, StatefulSets and retained PVCs: workloads control pods and
-        # StatefulSets, and a retained PVC has no controller.
+        # Workloads control pods and StatefulSets, and a retained PVC has no controller. The resource must control all
+        # other objects.
         made = kind_of(manifest) in (POD, STATEFUL_SET) or owner in (None, resource["metadata"]["uid"])
         return key if made else None
 
     def _settle(self, key: Key) -> None:
-        """Recount the objects of a resource that was created or deleted."""
+        """Move the objects of a resource to other memory shares after the resource was created or deleted."""
         for (kind, uid), each in tuple(self._families.get(key, {}).items()):
             if kind in _UNLIMITED:
                 continue
@@ -287,14 +288,14 @@ class Store:
 
 
 def is_controlled_by(manifest: Manifest, uid: str) -> bool:
-    """Return True if the controller of a stored object has that UID."""
+    """Return True if `uid` is the UID of the controller of a stored object."""
     return bool(_controller(manifest).get("uid") == uid)
 
 
 def is_retained(manifest: Manifest) -> bool:
     """Return True if a stored object is a PVC that outlives its resource.
 
-    The next resource of that name adopts it.
+    The next resource with the same name adopts this PVC.
     """
     labels = manifest["metadata"].get("labels") or {}
     unowned = kind_of(manifest) is PVC and not _controller(manifest)
@@ -311,8 +312,8 @@ def _members(
 ) -> tuple[tuple[Manifest, ...], tuple[Manifest, ...]]:
     """Return the leaders and the workers of LeaderWorkerSets, sorted by name.
 
-    A LeaderWorkerSet owns a StatefulSet of leaders, and each leader owns a StatefulSet of its workers. Each step is
-    resolved by UID, because any client can create a pod with these labels and with owner references of its choice.
+    A LeaderWorkerSet owns a StatefulSet of leaders, and each leader owns a StatefulSet of its workers. Each owner is
+    found by UID, because any client can create a pod with these labels and with arbitrary owner references.
     """
     labelled = [pod for pod in pods if WORKER_INDEX_LABEL in pod["metadata"]["labels"]]
     leaders = _owned((pod for pod in labelled if _leads(pod)), _uids(_owned(stateful_sets, _uids(groups))))
@@ -327,7 +328,7 @@ def _members(
 
 
 def _ends_without_leader(pod: Manifest, groups: Collection[str]) -> bool:
-    """Return True if a pod of these groups is terminating. A worker still holds cards after its leader is gone."""
+    """Return True if a pod of these groups is terminating. A worker may hold cards even after its leader is deleted."""
     metadata = pod["metadata"]
     return "deletionTimestamp" in metadata and metadata["labels"].get(GROUP_NAME_LABEL) in groups
 

@@ -1,7 +1,7 @@
 """Trimmed objects: only the fields that the operator reads, with equal texts stored once.
 
 1,000 resources have 10,000 objects. Most of their content is for other programs: container defaults, replica counts and
-managed fields. Such content would take memory, and its changes would trigger useless reconciles.
+managed fields. This content would take memory, and changes of this content would trigger useless reconciles.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ class _Metadata(TypedDict, total=False):
 
 
 class _Object(TypedDict, total=False):
-    """The fields that the operator reads of every kind. Add further fields here or in the shape of a kind."""
+    """The fields of any kind that the operator reads. Add a new field here, or only to the shape of one kind."""
 
     apiVersion: Any
     kind: Any
@@ -65,7 +65,7 @@ class _Conditions(TypedDict, total=False):
 
 
 class _Workload(_Object, total=False):
-    """A workload with its status conditions. The operator counts the pods itself."""
+    """The fields of a workload: the status has only conditions, because the operator counts the pods itself."""
 
     status: _Conditions
 
@@ -93,7 +93,7 @@ class _Gate(TypedDict, total=False):
 
 
 class _PodSpec(TypedDict, total=False):
-    """The containers of a pod, their ports and its scheduling gates. The rest is in the template of its revision."""
+    """The fields of a pod spec: containers, ports and scheduling gates. The pod's revision has all other fields."""
 
     containers: list[_Container]
     initContainers: list[_InitContainer]
@@ -109,7 +109,7 @@ class _Pod(TypedDict, total=False):
 
 
 class _Name(TypedDict, total=False):
-    """The name and the owner of an object."""
+    """The fields that identify an object and its owner."""
 
     apiVersion: Any
     kind: Any
@@ -147,18 +147,18 @@ _DEEPEST = 40
 
 
 def read_trimmed(kind: Kind, text: bytes | Raw) -> dict[str, Any]:
-    """Decode a trimmed object from JSON in a tenth of the time of a full decode. Raises ValueError."""
+    """Decode only the trimmed fields of an object from JSON. This takes a tenth of a full decode. Raises ValueError."""
     try:
         found: dict[str, Any] = _READERS[kind].decode(text)
     except ValidationError:
-        # Accept an invalid object: the API server validates kinds, but one invalid object must not stop the watch of
-        # all other objects.
+        # Accept an object of unexpected form. The API server validates objects, but a single invalid object may not
+        # stop the watch of all other objects.
         return _ANYTHING.decode(text)
     return found
 
 
 def select_fields(kind: Kind, manifest: Manifest) -> dict[str, Any]:
-    """Return the trimmed object, with the fields that the operator reads. An object of unknown form is unchanged."""
+    """Return an object with only the fields that the operator reads. An object of unknown form stays unchanged."""
     try:
         found: dict[str, Any] = convert(manifest, _SHAPES.get(kind, _Object))
     except ValidationError:
@@ -167,7 +167,7 @@ def select_fields(kind: Kind, manifest: Manifest) -> dict[str, Any]:
 
 
 def trim_object(kind: Kind, manifest: Manifest) -> dict[str, Any]:
-    """Return the trimmed object as the store keeps it."""
+    """Return the trimmed object in the form that the store keeps."""
     kept = select_fields(kind, manifest)
     if kind is CONFIG_MAP and "data" in kept:
         kept["data"] = hash_texts(kept["data"])
@@ -182,13 +182,13 @@ def trim_object(kind: Kind, manifest: Manifest) -> dict[str, Any]:
 
 
 def _copied(kind: Kind, name: str) -> Callable[[Any, int], Any]:
-    # Share the values of specs and of child objects, because they are similar in different resources. Each object has a
-    # different status.
+    # Specs and child objects are similar in different resources, so share their values. Statuses differ, so share only
+    # their strings.
     return _PARTS.once if name == "spec" or kind in _ALIKE else _with_texts_once
 
 
 def same_but_for_version(one: Manifest, other: Manifest) -> bool:
-    """Return True if two trimmed versions of an object differ in nothing but the version."""
+    """Return True if two trimmed versions of an object are equal except for their resource versions."""
     return _unversioned(one) == _unversioned(other)
 
 
@@ -198,7 +198,7 @@ def _unversioned(manifest: Manifest) -> dict[str, Any]:
 
 
 def _with_texts_once(value: Any, deepest: int) -> Any:
-    """Return a copy with interned texts, because JSON decoding creates new texts for each object."""
+    """Return a copy with interned strings, because JSON decoding creates new strings for each object."""
     if type(value) is str:
         return intern(value)
     if deepest and type(value) is dict:
@@ -209,22 +209,22 @@ def _with_texts_once(value: Any, deepest: int) -> Any:
 
 
 class SharedParts:
-    """A cache of equal parts of trimmed objects, each stored once. Callers must not modify them."""
+    """A cache for parts of trimmed objects, which stores equal parts only once. Callers must not modify the parts."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
-        """Create a cache of at most `most` parts and `most_bytes`. A full cache is cleared."""
+        """Create a cache of at most `most` parts and `most_bytes` bytes. A full cache is cleared."""
         self._most, self._most_bytes = most, most_bytes
         self._known: dict[tuple[Any, ...], Any] = {}
         self._bytes = 0
 
     def once(self, value: Any, deepest: int) -> Any:
-        """Return an equal value that consists of cached parts."""
+        """Return an equal value whose parts are in the cache."""
         if type(value) is str:
             return intern(value)
         if deepest and type(value) is dict:
             made: Any = {intern(name): self.once(each, deepest - 1) for name, each in value.items()}
-            # Use the identity of the values as the key, because the values are also cached and live as long as the
-            # cache.
+            # The key contains the identities of the values. These identities stay valid, because the cache also
+            # contains the values.
             key = (dict, *made, *map(_identity, made.values()))
         elif deepest and type(value) is list:
             made = [self.once(each, deepest - 1) for each in value]
@@ -233,7 +233,7 @@ class SharedParts:
             return value
         if (known := self._known.get(key)) is not None:
             return known
-        # Empty a full cache, because the cache may contain parts of objects that the store has dropped.
+        # Clear the cache when it is full. The cache may contain parts of objects that the store has dropped.
         inside = made.values() if type(made) is dict else made
         self._bytes += 2 * getsizeof(made) + sum(getsizeof(each) for each in inside if type(each) is str)
         if len(self._known) >= self._most or self._bytes > self._most_bytes:
@@ -244,7 +244,7 @@ class SharedParts:
 
 
 def _identity(value: Any) -> Any:
-    # Include the type, because True equals 1. Exclude floats, because 0.0 equals -0.0.
+    # Include the type, because `True == 1`. Exclude floats, because `0.0 == -0.0`.
     return (type(value), value) if isinstance(value, int | None) else id(value)
 
 

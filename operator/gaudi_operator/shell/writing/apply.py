@@ -1,8 +1,8 @@
-"""Writes of a decision to the API server. Every response is stored, so that later decisions see it.
+"""Writes of a decision to the API server. Every response is stored, so that later decisions use it.
 
-The status is written last, once per reconcile and only if it differs from the resource. The core limits how often
-progress is written, and uses `status_written_at`, the time of the last write. After a refused request, the status has
-the condition Stalled with the reason, and Ready is False.
+The status is written last, once per reconcile, and only if it has changed. The core limits how often progress is
+written. For this limit, `status_written_at` returns the time of the last write. After a refused request, the condition
+Stalled has the reason, and Ready is False.
 """
 
 from collections.abc import Iterable, Mapping
@@ -57,10 +57,10 @@ class _Written:
 
 @dataclass
 class OwnWrites:
-    """The operator's own writes for a resource since the last call.
+    """The operator's own writes for a resource since the last call of take_own().
 
-    `versions` are the written versions, which watches deliver too. `has_foreign_changes` is True if a response
-    contained changes of other clients, which no watch delivers separately.
+    `versions` are the resource versions after these writes. Watches also deliver these versions. `has_foreign_changes`
+    is True if a response contained changes of other clients, which no watch delivers separately.
     """
 
     versions: set[int] = field(default_factory=set)
@@ -68,7 +68,7 @@ class OwnWrites:
 
 
 class Writer:
-    """Writes children, gates, deletion costs and, last in a reconcile, statuses."""
+    """The writer of children, gates and deletion costs, and of the status at the end of a reconcile."""
 
     def __init__(self, cluster: Cluster, store: Store, clock: Clock = SYSTEM) -> None:
         """Create a writer."""
@@ -91,18 +91,20 @@ class Writer:
                 await self._set_deletion_cost(key, action)
 
     def take_own(self, key: Key) -> OwnWrites:
-        """Return the own writes for the resource since the last call."""
+        """Return the operator's writes for the resource since the last call, and clear them."""
         return self._own_writes.pop(key, OwnWrites())
 
     async def check_still_exists(self, key: Key, actions: Iterable[Action]) -> None:
         """Raise Waiting if the resource was deleted and one of `actions` would create an object for it.
 
-        After an outage, the list that lacks a deleted resource may come later than the list that lacks its children.
+        After an outage, the operator may list the children before the resources. Then the deleted children are missing
+        in the store, but the deleted resource is still there.
         """
         if not any(self._creates(key, action) for action in actions):
             return
         known = found = self._store.resource(key)  # None if the resource was deleted during the reconcile
-        # Send a request only if a child was deleted, because the resource may have been deleted at the same time.
+        # If a child was deleted, read the resource from the API server, because the resource may have been deleted at
+        # the same time.
         if known is not None and key in self._store.maybe_deleted:
             found = await self._find(RESOURCE.path(key.namespace, key.name))
         if known is None or found is None or known["metadata"]["uid"] != found["metadata"]["uid"]:
@@ -111,7 +113,7 @@ class Writer:
         self._store.maybe_deleted.discard(key)
 
     async def texts(self, key: Key, named: Iterable[TextKey]) -> dict[TextKey, str]:
-        """Return the existing ConfigMap texts among `named`. Raises OperatorError if they cannot be read."""
+        """Return the texts in `named` that exist in ConfigMaps. Raises OperatorError if a ConfigMap cannot be read."""
         found: dict[TextKey, str] = {}
         for each in named:
             data = ((await self._find(CONFIG_MAP.path(key.namespace, each.name))) or {}).get("data") or {}
@@ -120,7 +122,7 @@ class Writer:
         return found
 
     async def namespace_labels(self, key: Key) -> dict[str, str]:
-        """Return the labels of the resource's namespace. Raises OperatorError if they cannot be read."""
+        """Return the labels of the resource's namespace. Raises OperatorError if the namespace cannot be read."""
         found = await self._find(f"/api/v1/namespaces/{key.namespace}") or {"metadata": {}}
         return dict(found["metadata"].get("labels") or {})
 
@@ -134,7 +136,7 @@ class Writer:
         return isinstance(action, Apply) and self._ours(key, action.manifest) is None
 
     def _ours(self, key: Key, manifest: Manifest) -> Manifest | None:
-        """Return the object of that kind and name that the resource owns or may adopt. Labels prove no ownership."""
+        """Return the object with this kind and name if the resource owns or may adopt it. Labels prove no ownership."""
         found, resource = (
             self._store.get(key, kind_of(manifest), manifest["metadata"]["name"]),
             self._store.resource(key),
@@ -144,31 +146,30 @@ class Writer:
         return found if is_retained(found) else None
 
     def status_written_at(self, uid: str) -> datetime | None:
-        """Return when this process last wrote the status of the resource with that UID."""
+        """Return the time at which this process last wrote the status of a resource; None if there was no write."""
         last = self._written.get(uid)
         return last.at if last else None
 
     async def show(self, resource: Manifest, status: GaudiInferenceStatus) -> None:
-        """Write the operator's part of the status if it differs. Raises OperatorError if the write fails."""
+        """Write the operator's fields of the status if they have changed. Raises OperatorError if the write fails."""
         metadata, shown = resource["metadata"], resource.get("status") or {}
         asked = printable(_without_empty(status.model_dump(by_alias=True, exclude_none=True, mode="json")))
         last = self._written.get(metadata["uid"])
-        # If another manager owns fields of the status, the shown status differs from the requested status. In this
-        # case, compare the shown status with the result of the last request.
+        # If another manager owns fields of the status, the shown status never equals the requested status. In this
+        # case, compare both with the request and the result of the last write.
         if asked == shown or (last and _digest(asked) == last.asked and _digest(shown) == last.result):
             return
         key = Key(metadata["namespace"], metadata["name"])
         body = _skeleton(RESOURCE, *key, metadata["uid"])
         path = RESOURCE.path(*key, "status")
         answer: Mapping[str, Any] = {}
-        # Ignore NotFound, because a deleted resource has no status. The deletion event of the resource will arrive
-        # later.
+        # Ignore NotFound. The resource was deleted, and its deletion event will arrive later.
         with suppress(NotFound):
             answer = await self._server_apply(key, path, {**body, "status": asked}, FIELD_MANAGER)
         self._written[metadata["uid"]] = _Written(
             _digest(asked), _digest(answer.get("status") or {}), self._clock.now()
         )
-        # Drop the oldest entries to limit memory: a leader may run for months while resources are created and deleted.
+        # Drop the oldest entries to limit memory. A leader may run for months while resources are created and deleted.
         while len(self._written) > _MOST_KNOWN:
             self._written.pop(next(iter(self._written)))
 
@@ -188,11 +189,11 @@ class Writer:
                 ours = await self._own(key, kind, path)
                 if ours is None:
                     raise
-        # Send the UID. The API server then refuses the write if another object now has the same name.
+        # Send the UID, so that the API server rejects the write if another object now has the same name.
         await self._server_apply(key, path, _with(body, uid=ours["metadata"]["uid"]), FIELD_MANAGER)
 
     async def _own(self, key: Key, kind: Kind, path: str) -> Manifest | None:
-        """Return the object at `path` if the resource owns it; None if it is gone. Raises Stalled if it is foreign."""
+        """Return the resource's object at `path`; None if it does not exist. Raises Stalled if another owner has it."""
         found, resource = await self._find(path), self._store.resource(key)
         if found is None or resource is None:
             return None
@@ -206,7 +207,7 @@ class Writer:
 
     async def _delete(self, key: Key, action: Delete) -> None:
         kind = KINDS[action.api_version, action.kind]
-        # Delete by UID, because another object may have the same name by now. Delete in the background. Otherwise the
+        # Delete by UID, because another object may have the same name now. Use background propagation. Otherwise the
         # object would remain until its pods have drained.
         options = {"preconditions": {"uid": action.uid}, "propagationPolicy": "Background"}
         known = self._store.get(key, kind, action.name)
@@ -214,7 +215,7 @@ class Writer:
             answer = await self._cluster.request("DELETE", kind.path(key.namespace, action.name), options)
         except NotFound:
             answer = {}
-        # The response is the object if finalizers or a grace period keep the object. Otherwise the response is a
+        # If finalizers or a grace period delay the deletion, the response is the object. Otherwise the response is a
         # Status.
         if answer.get("kind") == action.kind:
             self._take_in(key, answer)
@@ -229,15 +230,15 @@ class Writer:
             await self._server_apply(key, path, {**body, "status": {"conditions": [condition]}}, GATE_MANAGER)
 
     async def _set_deletion_cost(self, key: Key, action: SetDeletionCost) -> None:
-        """Write a deletion cost. The write conflicts if the pod was deleted. The next reconcile has no such pod."""
+        """Write a deletion cost. If the pod was deleted, the write conflicts, and the next reconcile omits the pod."""
         body = _skeleton(POD, key.namespace, action.pod, action.uid)
         if action.removed_first:
             body["metadata"]["annotations"] = {DELETION_COST_ANNOTATION: str(REMOVED_FIRST)}
         await self._server_apply(key, POD.path(key.namespace, action.pod), body, DELETION_COST_MANAGER)
 
     async def _server_apply(self, key: Key, path: str, body: Mapping[str, Any], manager: str) -> dict[str, Any]:
-        """Apply and store an object, and return it. The watch may deliver it too late for the next reconcile."""
-        # Use force. Otherwise the apply would conflict on every attempt after another client changed a field.
+        """Apply an object, and store and return the response. The watch may deliver the change too late."""
+        # Force the apply. Otherwise every apply would fail with a conflict after another client has changed a field.
         query = {"fieldManager": manager, "force": "true"}
         answer = await self._cluster.request("PATCH", path, body, query=query, content_type=SERVER_APPLY)
         self._take_in(key, answer)
@@ -259,7 +260,7 @@ def _without_ours(pod: Manifest) -> tuple[object, ...]:
 
 
 def _skeleton(kind: Kind, namespace: str, name: str, uid: str) -> dict[str, Any]:
-    """Return an object with name and UID. The API server refuses its apply if another object has taken the name."""
+    """Return an object with only name and UID. The API server rejects an apply if the name has another UID now."""
     metadata = {"namespace": namespace, "name": name, "uid": uid}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
 
@@ -281,7 +282,7 @@ def _digest(status: Mapping[str, Any]) -> str:
 
 
 def printable(value: Any) -> Any:
-    """Return a value to write, with every text on one line and without terminal control sequences."""
+    """Return a value to write, with each text on one line and without terminal control sequences."""
     if isinstance(value, str):
         return on_one_line(value)
     if isinstance(value, dict):

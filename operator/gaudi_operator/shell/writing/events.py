@@ -1,7 +1,7 @@
-"""Events on resources (events.k8s.io/v1). A repeated event becomes a series.
+"""Events on resources (events.k8s.io/v1). A repeated event is published as a series.
 
-Events are published in the background, in order per resource. Gates never wait for events, and a resource never waits
-for events of another resource.
+Events are published in the background, in order per resource. Gates do not wait for events. A resource does not wait
+for events of other resources.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class _Series:
-    """A published event, and its count."""
+    """A published event: its API path, its count, and the time of the last occurrence."""
 
     path: str
     count: int
@@ -43,7 +43,7 @@ class _Series:
 
 @dataclass
 class _Mailbox:
-    """The waiting and the published events of one resource."""
+    """The events of one resource: events that wait, and events that are published."""
 
     bucket: TokenBucket
     waiting: deque[tuple[Manifest, Event]] = field(default_factory=deque)
@@ -52,17 +52,17 @@ class _Mailbox:
 
 
 class Publisher:
-    """Publishes events in the background. Failures are only logged. Use as an async context manager."""
+    """A publisher of events in the background. Failures are only logged. Use as an async context manager."""
 
     def __init__(self, cluster: Cluster, instance: str, clock: Clock = SYSTEM) -> None:
         """Create a publisher. `instance` is the name of this process in its events."""
         self._clock = clock
         self._cluster = cluster
-        # Truncate the instance, because events.k8s.io/v1 refuses an instance of more than 128 characters and a note of
+        # Truncate the instance. The API events.k8s.io/v1 rejects an instance of more than 128 characters and a note of
         # more than 1024 bytes.
         self._instance = instance[:128]
         self._mailboxes: dict[str, _Mailbox] = {}
-        # Send one request at a time, because gates also need the API server.
+        # Send one event at a time, so that events do not delay gates, which use the same API server.
         self._turn = asyncio.Semaphore()
 
     async def __aenter__(self) -> Self:
@@ -70,15 +70,15 @@ class Publisher:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop and drop waiting events."""
+        """Stop publishing. Events that still wait are dropped."""
         for mailbox in self._mailboxes.values():
             if mailbox.task:
                 mailbox.task.cancel()
 
     def publish(self, resource: Manifest, event: Event) -> None:
-        """Queue one event on a resource."""
+        """Queue one event about a resource."""
         mailbox = self._mailbox(resource["metadata"]["uid"])
-        # Drop the oldest event instead of waiting, because the latest events are most useful.
+        # Drop the oldest event instead of waiting, because the latest events are the most useful ones.
         if len(mailbox.waiting) == _MOST_WAITING:
             _, dropped = mailbox.waiting.popleft()
             log.warning(
@@ -89,20 +89,20 @@ class Publisher:
             mailbox.task = asyncio.create_task(self._empty(mailbox), name=f"events of {resource['metadata']['uid']}")
 
     def waiting(self) -> int:
-        """Return the number of events that wait."""
+        """Return the number of events that wait to be published."""
         return sum(len(mailbox.waiting) for mailbox in self._mailboxes.values())
 
     def _mailbox(self, uid: str) -> _Mailbox:
         mailbox = self._mailboxes.pop(uid, None) or _Mailbox(TokenBucket(BURST, PER_SECOND, self._clock))
         self._mailboxes[uid] = mailbox
-        # Drop idle entries to limit memory: a leader may run for months while resources are created and deleted.
+        # Drop an idle mailbox to limit memory. A leader may run for months while resources are created and deleted.
         if len(self._mailboxes) > _MOST_MAILBOXES:
             idle = next((uid for uid, each in self._mailboxes.items() if each.task is None), None)
             self._mailboxes.pop(idle or "", None)
         return mailbox
 
     async def _empty(self, mailbox: _Mailbox) -> None:
-        """Publish the waiting events, at most at the rate of the token bucket."""
+        """Publish the waiting events. The token bucket limits the rate."""
         while mailbox.waiting:
             await mailbox.bucket.wait()
             async with self._turn:
@@ -139,7 +139,8 @@ class Publisher:
         return {
             "apiVersion": EVENT.api_version,
             "kind": EVENT.kind,
-            # Each event needs a unique name. Names have at most 253 characters.
+            # Add a random suffix, because each event needs a unique name. Truncate the resource's name, because a name
+            # may have at most 253 characters.
             "metadata": {"name": f"{metadata['name'][:200]}.{uuid4().hex[:16]}", "namespace": metadata["namespace"]},
             "eventTime": self._now(),
             "reportingController": CONTROLLER,
@@ -147,7 +148,8 @@ class Publisher:
             "action": "Reconcile",
             "type": event.type,
             "reason": event.reason,
-            # Truncate by bytes, because the API server counts bytes. An incomplete character at the end is removed.
+            # Truncate bytes instead of characters, because the API server counts bytes. `errors="ignore"` removes an
+            # incomplete character at the end.
             "note": on_one_line(event.message).encode()[:_NOTE_BYTES].decode(errors="ignore"),
             "regarding": {
                 "apiVersion": resource["apiVersion"],

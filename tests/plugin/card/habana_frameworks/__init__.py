@@ -1,1 +1,1 @@
-"""A Gaudi card simulated on the CPU, with the names of Intel's software that vLLM's plugin uses."""
+"""A Gaudi card simulated on the CPU. The package has the names of Intel's software that vLLM's plugin uses."""

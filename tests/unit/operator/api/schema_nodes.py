@@ -1,4 +1,4 @@
-"""Iteration over the generated schema, for tests of every part of it."""
+"""Iteration over all nodes of the generated schema."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from gaudi_operator.api.schema import Schema
 
 
 def nodes(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
-    """Yield every schema inside `schema` with its path, itself first."""
+    """Yield `schema` and all schemas nested in it, each with its path."""
     yield path, schema
     for name, child in schema.get("properties", {}).items():
         yield from nodes(child, f"{path}.{name}")

@@ -1,4 +1,4 @@
-"""The policies for classes in the chart, evaluated in CEL without an API server."""
+"""The admission policies for classes in the chart, evaluated in CEL without an API server."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def resource(**spec: Any) -> Object:
 
 
 def stored(limits: Object, **spec: Any) -> Object:
-    """Return class gold as the API server stores it."""
+    """Return the class `gold` as the API server stores it."""
     return gaudi_class(
         limits={"trustRemoteCode": True, "apiKeyRequired": False, "allowAllClients": False, **limits}, **spec
     )
@@ -64,7 +64,7 @@ def test_trial_does_not_warn_about_allowed_specs(limits: Object, spec: Object) -
 
 def test_policy_checks_the_spec_and_operator_the_rendered_pod() -> None:
     limits = {"images": ["registry.example.com/"]}
-    # The spec names no image, so only the rendered pod has the image of the installation, which the class forbids.
+    # The spec names no image. The image of the installation, which the class forbids, is only in the rendered pod.
     rendered = desired_revision(inference(), (), DEFAULTS)
     assert (refused(limits), warned(limits)) == ([], [])
     problem = judged(limits, rendered)

@@ -1,4 +1,4 @@
-"""The CRD around the schema, and the files generated from it."""
+"""The CRD that contains the schema, and the files generated from the CRD."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Descriptions of the installed definition have bounds and default, as `kubectl explain` shows only descriptions."""
+"""Field descriptions in the CRD include bounds and default, because `kubectl explain` shows only descriptions."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ SCHEMA = custom_resource_definition()["spec"]["versions"][0]["schema"]["openAPIV
 
 
 def described(field: dict[str, Any]) -> str:
-    """The description of one field."""
+    """Return the description of a field with these properties."""
     schema = with_bounds({"type": "object", "properties": {"a": {"description": "A.", **field}}})
     return str(schema["properties"]["a"]["description"])
 

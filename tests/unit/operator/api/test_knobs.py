@@ -1,4 +1,4 @@
-"""The table of knobs, the fields of the API and the page of knobs agree."""
+"""Agreement of the table of knobs with the API fields and with docs/reference/knobs.md."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The operator parses a resource: API names, unknown fields of a newer CRD, and the schema's defaults."""
+"""Parsing of a resource: API names, unknown fields of a newer CRD, and defaults of the schema."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Each rewrite of a JSON schema into a structural one, one fact per test."""
+"""The rewrites that turn a JSON schema into a structural schema, one fact per test."""
 
 from enum import StrEnum
 from typing import Annotated, Any, Literal
@@ -35,7 +35,7 @@ class Inner(ApiModel):
 
 
 class Outer(ApiModel):
-    """A model with a nested model with defaults."""
+    """A model with a nested model that has defaults."""
 
     inner: Inner = Inner()
 

@@ -30,7 +30,7 @@ WITH: dict[str, Any] = {
 
 
 class Spoken(ApiModel):
-    """A model with an enum and a list of enums."""
+    """A model with two enum fields. The field `few` does not allow the value `Unified`."""
 
     word: Annotated[Strategy, ContractEnum()] = Field(
         Strategy.LINEAR, description="A word.", json_schema_extra=meant_when_left_out

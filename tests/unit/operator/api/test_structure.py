@@ -32,12 +32,12 @@ KEYWORDS = {
 
 
 def every(condition: str, found: list[str]) -> None:
-    """Fail with the paths that break `condition`."""
+    """Fail if `found` contains paths that violate `condition`."""
     assert not found, f"{condition}: {found}"
 
 
 def kind(node: Schema) -> str:
-    """Return the type of a node. Int-or-string counts as string."""
+    """Return the type of a node. An int-or-string node has the type `string`."""
     return "string" if INT_OR_STRING in node else str(node["type"])
 
 

@@ -1,7 +1,7 @@
-"""An in-memory cluster without its own clock: the test decides who acts next and what the pods report.
+"""An in-memory cluster without a clock: the test chooses which component acts next and what the pods report.
 
-API server, controllers and kubelet rules come from tests/world, and writes go through the operator's shell. So
-thousands of decide() stories run in seconds, from any state.
+The API server, the controllers and the kubelet rules come from tests/world. Writes go through the operator's shell. So
+thousands of scenarios for decide() run in seconds and start from any state.
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ class Cluster:
     """One resource and its children.
 
     Pods of the revisions in `broken` never warm up. `cards` limits the number of scheduled pods; None means no limit.
-    With `queue`, a quota system applies this limit with scheduling gates.
+    If `queue` is true, a quota system enforces this limit with scheduling gates.
     """
 
     resource: Object
@@ -77,7 +77,7 @@ class Cluster:
 
     @property
     def seconds(self) -> float:
-        """The time in seconds since the start of the world."""
+        """The number of seconds since `START`."""
         return (self.now - START).total_seconds()
 
     def kind(self, kind: str) -> list[Object]:
@@ -85,7 +85,7 @@ class Cluster:
         return self.api.kind(kind)
 
     def observed(self) -> Observed:
-        """Return what the operator observes: only the fields that its store keeps."""
+        """Return the state that the operator observes, with only the fields that the operator's store keeps."""
         resource, reports, objects = copied((self.resource, self.reports, self.objects))
         seen = Api({name: trim_object(kind_of(each), each) for name, each in objects.items()})
         workloads = {each["metadata"]["uid"] for each in (*seen.kind("ReplicaSet"), *seen.kind("StatefulSet"))}
@@ -116,8 +116,8 @@ class Cluster:
         plan = decide(self.observed(), self.defaults, answers)
         self.perform(*plan.actions)
         self.show(plan)
-        # The operator's own writes do not start a reconcile. So if no requeue is scheduled, a second decision must find
-        # nothing to do.
+        # The operator's own writes do not start a reconcile. So if no requeue is scheduled, a second decision must have
+        # no actions.
         if plan.requeue_after is None and plan.question is None:
             again = decide(self.observed(), self.defaults, answers)
             assert again.actions == ()
@@ -152,7 +152,7 @@ class Cluster:
                 raise AssertionError("the API server in memory did not answer at once")
 
     def delete(self, kind: str, name: str) -> None:
-        """Delete an object as another client would, and the pods that the garbage collector deletes with it."""
+        """Delete an object like another client. For a ReplicaSet, also delete its pods, like the garbage collector."""
         gone = self.objects.pop((kind, name))
         if kind == "ReplicaSet":
             for pod in self.kind("Pod"):
@@ -166,7 +166,7 @@ class Cluster:
         metadata["generation"] = generation or metadata["generation"] + 1
 
     def controllers(self) -> None:
-        """Run the ReplicaSet controller and the deletion of pods once."""
+        """Remove terminating pods, and run the ReplicaSet controller and the scheduler once."""
         for pod in self.kind("Pod"):
             if ending(pod):
                 self.api.remove("Pod", pod["metadata"]["name"])
@@ -181,7 +181,7 @@ class Cluster:
             self.report(name, Phase.SERVING)
 
     def placed(self, name: str) -> bool:
-        """Return whether a pod is scheduled, and so has a container."""
+        """Return whether a pod is scheduled. Only a scheduled pod has a container."""
         return pods.placed(self.objects["Pod", name])
 
     def report(self, name: str, phase: Phase, **fields: Any) -> None:
@@ -233,7 +233,7 @@ class Cluster:
         return {uid: received.report for uid, received in self.reports.items()}
 
     def _schedule(self) -> None:
-        """Schedule pods while cards are free. Terminating pods hold theirs; other pods become unschedulable."""
+        """Schedule pods while cards are free, and mark the other pods as unschedulable. Terminating pods hold cards."""
         known = self.kind("Pod")
         free = len(known) if self.cards is None else self.cards
         free -= sum(map(pods.placed, known))
@@ -260,7 +260,7 @@ class Cluster:
 
 @dataclass
 class _Memory:
-    """A transport to an API server in memory, which answers immediately."""
+    """A transport to an in-memory API server, which responds immediately."""
 
     server: ApiServer
 

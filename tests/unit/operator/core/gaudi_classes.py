@@ -24,7 +24,7 @@ def gaudi_class(name: str = "gold", **spec: Any) -> Object:
 
 
 def judged(limits: dict[str, Any], revision: Revision, **spec: Any) -> Problem | None:
-    """Return what class gold with these limits forbids in a revision, by default that of the small resource."""
+    """Return the violation of a revision against class `gold` with these limits. `spec` changes the resource."""
     says = GaudiInferenceClass.model_validate(gaudi_class(limits=limits)).spec
     asked, platform = inference(**spec).spec, Platform("gold", says)
     policy = PodPolicy("models", ANY_HOST_PATH, platform, "tiny", asked)

@@ -1,4 +1,4 @@
-"""The in-memory cluster with LeaderWorkerSets. It plays their controller, which removes the last groups first."""
+"""An in-memory cluster with the LeaderWorkerSet controller, which removes the last groups first."""
 
 from dataclasses import dataclass, replace
 
@@ -24,7 +24,7 @@ class GroupCluster(Cluster):
     groups_served: bool = True
 
     def observed(self) -> Observed:
-        """Return what the operator observes."""
+        """Return the state that the operator observes, including workers and LeaderWorkerSets."""
         seen = super().observed()
         return replace(
             seen,
@@ -45,12 +45,12 @@ class GroupCluster(Cluster):
         ]
 
     def lose(self, leader: str) -> None:
-        """Recreate a group: its new pods have the same names."""
+        """Delete the pods of a group. The controller then creates pods with the same names."""
         for name in [name for kind, name in self.objects if kind == "Pod" and name.startswith(leader)]:
             del self.objects["Pod", name]
 
     def controllers(self) -> None:
-        """Remove terminating pods, and the workers of removed leaders."""
+        """Remove terminating pods and workers without a leader, create missing groups, and schedule pods."""
         super().controllers()
         for pod in self.kind("Pod"):
             metadata = pod["metadata"]
@@ -89,7 +89,7 @@ class GroupCluster(Cluster):
         self.api.put({**manifest, "metadata": {**metadata, **named}, "status": {"phase": "Pending", "conditions": []}})
 
     def _make_stateful_set(self, workload: Object, owner: Object) -> Object:
-        """Return an owner reference to the StatefulSet with the name of its owner, a workload or a leader."""
+        """Create the StatefulSet of `owner` (a workload or a leader) if missing. Return an owner reference to it."""
         name, namespace = owner["metadata"]["name"], workload["metadata"]["namespace"]
         if ("StatefulSet", name) not in self.objects:
             reference = {"kind": owner["kind"], "name": name, "uid": owner["metadata"]["uid"], "controller": True}

@@ -1,4 +1,4 @@
-"""Specs beyond and within class limits, for the operator's own checks and for the admission policy."""
+"""Specs that violate class limits and specs within them, for the operator's checks and the admission policy."""
 
 from typing import Any
 

@@ -38,7 +38,7 @@ def pod(
     terminating: bool = False,
     plan_hash: str = PLAN,
 ) -> Object:
-    """Return a pod of resource `tiny`. With `container` None, the kubelet has not started its container yet."""
+    """Return a pod of resource `tiny`. If `container` is None, the kubelet has not started the container yet."""
     metadata: Object = {
         "name": name,
         "uid": f"uid-of-{name}",
@@ -69,7 +69,7 @@ def gated(*gates: str, since: str = LONG_AGO) -> Object:
 
 
 def view(manifest: Object | None = None, report: WarmupReport | None = None, **word: Any) -> PodView:
-    """Return the operator's view of a pod. By default its container `c1` has sent a report."""
+    """Return the operator's view of a pod. Container `c1` has sent `report`, unless `word` overrides these fields."""
     manifest = pod() if manifest is None else manifest
     given = {"container_id": "c1", "received": NOW - timedelta(seconds=1), "report": report, **word}
     reports = {manifest["metadata"]["uid"]: PodReport(**given)} if report or word else {}

@@ -24,10 +24,10 @@ def resource(generation: int = 1, annotations: dict[str, str] | None = None, **o
 
 
 def inference(annotations: dict[str, str] | None = None, **overrides: Any) -> Inference:
-    """Return the same resource as a parsed GaudiInference."""
+    """Return the resource `tiny` as a parsed GaudiInference."""
     return read_inference(resource(annotations=annotations, **overrides))
 
 
 def inputs(**overrides: Any) -> RevisionInputs:
-    """Return the revision inputs of the same resource."""
+    """Return the revision inputs of the resource `tiny`."""
     return revision_inputs(inference(**overrides))

@@ -62,7 +62,7 @@ def state_of(
     now: datetime = NOW,
     **fields: Any,
 ) -> State:
-    """Return the state of a reconcile; nothing is wrong unless `fields` add it."""
+    """Return the state of a reconcile. The state has no problems, unless `fields` add some."""
     subject = fields.get("inference") or inference()
     kept = {each.name: each for each in fields.get("stored", ())}
     revision = kept.get(current, Revision(current, 1, {}, {}, "")) if current else None
@@ -91,12 +91,12 @@ def having_served(served: int, pods: Iterable[PodView], desired: int = 2, **fiel
 
 
 def problem_of(pod: PodView, state: State, room: Room) -> Problem | None:
-    """Return the problem of `pod`, judged by the criteria of its own revision."""
+    """Return the problem of `pod` by the criteria of the pod's revision."""
     return pod_problem(pod, state.criteria(pod.revision, room))
 
 
 def first_problem_of(
     pods: Iterable[PodView], workloads: Iterable[Manifest], state: State, room: Room
 ) -> Problem | None:
-    """Return the worst problem of `pods` and `workloads`, judged by the criteria of the current revision."""
+    """Return the worst problem of `pods` and `workloads` by the criteria of the current revision."""
     return first_problem(pods, workloads, state.criteria(state.current or "", room))

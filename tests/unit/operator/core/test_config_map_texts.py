@@ -1,4 +1,4 @@
-"""Bucket files and traffic in ConfigMaps: part of the revision, and no pod is affected if they are missing."""
+"""Bucket files and traffic in ConfigMaps are part of the revision. A missing ConfigMap affects no pod."""
 
 from typing import Any
 
@@ -67,7 +67,7 @@ def waiting() -> Cluster:
 
 
 def serving() -> Cluster:
-    """Return a cluster in which such a resource is rolled out."""
+    """Return a cluster whose resource refers to an existing ConfigMap and is rolled out."""
     cluster = Cluster(resource(replicas=2, bucketing=NAMED), texts={KEY: FILE})
     cluster.settle()
     return cluster

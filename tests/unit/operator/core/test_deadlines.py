@@ -1,4 +1,4 @@
-"""A reconcile is scheduled for the time when the clock alone can change a decision, and not earlier."""
+"""A reconcile is scheduled for the earliest time at which the clock alone can change a decision."""
 
 from datetime import timedelta
 
@@ -32,7 +32,7 @@ def unschedulable(seconds: int, terminating: bool = False) -> PodView:
 
 
 def after_problems(*pods: PodView, workloads: tuple[Manifest, ...] = (), to_come: bool = False) -> Deadlines:
-    """Return the deadlines found when the problems of a revision's pods and workloads are evaluated."""
+    """Return the deadlines that result from evaluating the problems of a revision's pods and workloads."""
     state = state_of(pods)
     first_problem_of(pods, workloads, state, Room(to_come))
     return state.deadlines

@@ -30,7 +30,7 @@ NO_POLICY = BucketPolicy()
 
 @dataclass(frozen=True)
 class Uppercase(PlanQuestion[str]):
-    """Return a word in capitals; bad words are refused."""
+    """A question whose answer is a word in capitals. Bad words are refused."""
 
     kind = str
     word: str
@@ -106,7 +106,7 @@ def test_long_text_is_stored_as_digest() -> None:
 
 
 class TooExpensive(PlanAnswers):
-    """Refuse every plan as too expensive."""
+    """A cache that refuses every plan as too expensive."""
 
     def get(self, question: PlanQuestion[T]) -> T:
         raise PlanTooExpensive("took more than 1 s of processor time")
@@ -181,7 +181,7 @@ class Counted(SynchronousAnswers):
     """A cache of answers that counts the questions."""
 
     def __init__(self) -> None:
-        """Start without questions."""
+        """Create a cache that has counted no question."""
         super().__init__(2**20)
         self.count = 0
 

@@ -1,8 +1,8 @@
 """Random specs of any size and shape that the CRD's schema accepts.
 
-hypothesis does not fit: its examples hold a few KiB of choices, and the harmful specs are large. Each spec is a corpus
-entry with some fields replaced, because a completely random spec nearly always breaks a rule between two fields.
-Replaced values are at the bounds of their schema as often as within them.
+The generator does not use hypothesis, because hypothesis limits an example to a few KiB of choices and harmful specs
+are larger. Each spec is a corpus entry with some fields replaced, because a completely random spec nearly always breaks
+a rule between two fields. Replaced values are at the bounds of their schema as often as within them.
 """
 
 import random
@@ -28,7 +28,7 @@ _QUANTITIES = (0, 1, "1", "4Ki", "1Gi", "64Gi", "1Ei", "9E", "100m", "1e9", 2**5
 
 
 class Generator:
-    """A generator of random specs that are the same for the same seed."""
+    """A generator of random specs. The same seed gives the same specs."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)  # noqa: S311
@@ -46,7 +46,7 @@ class Generator:
         schema, target = _SCHEMA, spec
         for name in path[:-1]:
             schema = schema["properties"][name]
-            # Create a missing section with its required fields. A section that is None counts as missing.
+            # If a section is missing or None, create the section with its required fields.
             if not isinstance(target.get(name), dict):
                 target[name] = self._object(schema, required_only=True)
             target = target[name]

@@ -36,7 +36,7 @@ async def _status() -> dict[str, Any]:
 
 
 def _operate(port: int) -> None:
-    """Print the status after two reconciles with the reports of all pods behind a port."""
+    """Print the status after two reconciles with the reports of all pods, which respond on `port`."""
     cluster = served(replicas=1)
     [first] = cluster.kind("Pod")
     [container] = first["spec"]["containers"]
@@ -70,7 +70,10 @@ async def _poll_all(pods: list[Object]) -> dict[str, PodReport]:
 
 @asynccontextmanager
 async def _pods() -> AsyncIterator[int]:
-    """Serve all pods on one port. Each first request gets the next pod's report; later requests get no answer."""
+    """Serve all pods on one port and yield the port.
+
+    A first request for a report (`after=0`) gets the report of the next pod. A later request gets no response.
+    """
     [pod] = served(replicas=1).kind("Pod")
     hashed, requests = pod["metadata"]["annotations"][PLAN_HASH_ANNOTATION], 0
     connections = set[asyncio.Task[None] | None]()

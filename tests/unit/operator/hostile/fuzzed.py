@@ -1,7 +1,7 @@
-"""Random specs through decide() with the operator's limits: a process of 512 MiB and the real plan worker.
+"""Random specs for decide() under the operator's limits: a process of 512 MiB and the real plan worker.
 
-The kernel kills the process when a decision takes MOST_DECISION seconds of processor time. No duration is asserted, and
-the failure names the spec.
+If a decision takes MOST_DECISION seconds of processor time, the kernel kills the process, and the failure names the
+spec. The tests assert no duration.
 """
 
 import asyncio
@@ -42,8 +42,9 @@ WORST = 10
 class Cost:
     """The cost of two reconciles of a new resource with this spec.
 
-    Processor seconds of the costliest decision, bytes by which the peak memory grew, wall-clock seconds of all
-    questions about the plan, and peak bytes of the process that answered them.
+    `decision` is the processor time of the costliest decision in seconds, and `grown` is the growth of the peak memory
+    in bytes. `questions` is the wall-clock time of all questions about the plan in seconds, and `planner` is the peak
+    memory of the process that answered these questions, in bytes.
     """
 
     where: str
@@ -59,7 +60,8 @@ class Cost:
 class Found:
     """The results of fuzzing: reasons of PlanAccepted, the costliest specs, and defects of the operator.
 
-    A decision is measured in processor seconds, a question about a plan in wall-clock seconds.
+    The time of a decision is processor time in seconds. The time of a question about a plan is wall-clock time in
+    seconds.
     """
 
     specs: int = 0
@@ -72,12 +74,12 @@ class Found:
 
     @property
     def costs(self) -> list[Cost]:
-        """The costliest specs by any measure."""
+        """The costliest specs by each measure."""
         return [Cost(**each) for each in self.worst]
 
 
 def worst(costs: Iterable[Cost], count: int) -> list[Cost]:
-    """Return the `count` costliest specs by each measure, without duplicates and specs that the models refuse."""
+    """Return the `count` costliest specs by each measure, without duplicates and without unreadable specs."""
     admitted = [each for each in costs if each.reason != "SpecUnreadable"]
     found = dict[str, Cost]()
     for measure in MEASURES:
@@ -87,7 +89,7 @@ def worst(costs: Iterable[Cost], count: int) -> list[Cost]:
 
 
 def written(costs: Iterable[Cost], folder: Path) -> None:
-    """Write the objects as files for kubectl, the known one first, with a README of their costs."""
+    """Write the specs as manifests for kubectl, after a spec of known cost. Write a README with all costs."""
     folder.mkdir(parents=True, exist_ok=True)
     known = Cost("the staircases of specs.py", "PlanImpossible", resource(**STAIRCASES)["spec"])
     lines = [
@@ -130,7 +132,8 @@ async def _fuzz_all(seed: int, specs: int, plan_seconds: float) -> Found:
     async with Planner(256 * 2**20, plan_seconds) as planner:
         for number in range(specs):
             spec = generator.spec()
-            # Write the number immediately, because the kernel may kill the process during this spec.
+            # Write the number with `os.write`, which does not buffer, because the kernel may kill the process during
+            # this spec.
             os.write(1, f"spec {number} of seed {seed}\n".encode())
             found.specs += 1
             cost = Cost(f"spec {number} of seed {seed}", "", spec)
@@ -169,8 +172,8 @@ async def _reconcile_twice(planner: Planner, cost: Cost, found: Found) -> None:
     for manifest in cluster.objects.values():
         if reduce_foreign(kind_of(manifest), manifest) is not manifest:
             raise AssertionError(f"a {manifest['kind']} that the operator makes is larger than it reads")
-    # Compare the reason with the children, because a plan that takes nearly `plan_seconds` may be accepted or refused,
-    # depending on the speed of the machine.
+    # The speed of the machine decides whether a plan that takes nearly `plan_seconds` is accepted. So compare the
+    # reason with the children instead of an expected reason.
     if (reason in ("Accepted", "AcceptedAgainstEstimate")) != bool(cluster.kind("ReplicaSet")):
         raise AssertionError(f"PlanAccepted has reason {reason}, and there are {len(cluster.objects)} children")
 

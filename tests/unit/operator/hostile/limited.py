@@ -1,6 +1,6 @@
-"""Processes with 512 MiB, the operator's memory limit in the chart. A process that needs more fails.
+"""Processes with 512 MiB, the operator's memory limit in the chart. A process that needs more memory fails.
 
-They are forked from a process that has imported the operator, so that imports are not measured.
+The processes are forked from a process that has already imported the operator, so that imports are not measured.
 """
 
 import json
@@ -37,8 +37,9 @@ class Ended:
 class Passes:
     """Two reconciles of a new resource.
 
-    The condition PlanAccepted, the number of created objects, the function calls of each reconcile if `counted` (a
-    measure of work that does not depend on other processes), and the growth of peak memory in bytes.
+    `accepted` is the condition PlanAccepted, and `objects` is the number of created objects. If `counted`, `calls` has
+    the function calls of each reconcile, a measure of work that does not depend on other processes. `grown` is the
+    growth of the peak memory in bytes.
     """
 
     accepted: dict[str, str]
@@ -60,7 +61,7 @@ def gaudi_plan(*arguments: str, stdin: str = "") -> Ended:
 
 
 def run(work: Callable[..., None], *arguments: Any, stdin: str = "") -> Ended:
-    """Run a function of a module in a process of 512 MiB."""
+    """Run `work`, a function of a module, in a process of 512 MiB. Return the exit code and the output."""
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, name) for name in ("stdin", "stdout", "stderr")]
         files[0].write_text(stdin)

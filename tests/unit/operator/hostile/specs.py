@@ -12,7 +12,7 @@ LARGEST = {
     "maxNumPrefillSeqs": 5_000,
     "maxNumBatchedTokens": 16_777_216,
     "prefixCaching": True,
-    # Without this setting, buckets of this size are refused, because a card would compute NaN for them.
+    # Without this setting, the operator refuses buckets of this size, because a card would compute NaN for them.
     "settings": {"VLLM_HPU_FSDPA_Q_TILE_ENABLE": "true"},
 }
 
@@ -29,12 +29,12 @@ def spec(bucketing: Spec, model: Spec | None = None, readiness: Spec | None = No
 
 
 def file(*lines: str) -> Spec:
-    """Return a bucketing section of strategy file."""
+    """Return a bucketing section with the strategy `File` and these lines."""
     return {"strategy": "File", "file": "".join(f"{line}\n" for line in lines)}
 
 
 def linear(prompt: Spec | None = None, decode: Spec | None = None) -> Spec:
-    """Return strategy linear with (min, step, max) by dimension. Missing dimensions have few values."""
+    """Return a `Linear` bucketing section with (min, step, max) by dimension. Missing dimensions have few values."""
     few = {"batchSize": (1, 1, 1), "query": (128, 128, 256), "context": (0, 1, 0)}, {"batchSize": (1, 1, 1)}
     phases = zip(("prompt", "decode"), few, (prompt or {}, decode or {"blocks": (1, 1, 10)}), strict=True)
     return {
@@ -47,7 +47,7 @@ def linear(prompt: Spec | None = None, decode: Spec | None = None) -> Spec:
 
 
 def optimal(batch: int, query: int, context: int, **budget: int) -> Spec:
-    """Return strategy optimal with about the maximum amount of traffic."""
+    """Return an `Optimal` bucketing section with about the maximum amount of traffic."""
     chance = random.Random(1)  # noqa: S311
     prompts = [(chance.randint(1, batch), chance.randint(1, query), chance.randint(0, context)) for _ in range(1500)]
     decodes = [(size, 1, chance.randint(size, 9_999)) for size in (chance.randint(1, 250) for _ in range(1500))]

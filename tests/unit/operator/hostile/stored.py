@@ -1,4 +1,4 @@
-"""Objects that a user with write access to a namespace may have stored, as the API server keeps them."""
+"""Objects that a user with write access to a namespace may have stored in the API server."""
 
 from collections.abc import Callable
 from typing import Any
@@ -52,7 +52,7 @@ WRITTEN_MOMENTS = (*MOMENTS[1:], "2026-08-01T12:00:00", "2026-08-01t12:00:00.123
 
 
 def annotated(kind: str, name: str) -> Write:
-    """Return a write of an annotation to every object of a kind."""
+    """Return a function that writes an annotation to every object of a kind."""
 
     def write(cluster: Cluster, value: str) -> None:
         for each in cluster.kind(kind):
@@ -79,7 +79,7 @@ ANNOTATIONS: dict[str, Write] = {
 
 
 def turned(kind: str, status: str, reason: str = "") -> Write:
-    """Return a write of a condition's time to every pod."""
+    """Return a function that gives every pod a condition with `value` as its transition time."""
 
     def write(cluster: Cluster, value: Any) -> None:
         for pod in cluster.kind("Pod"):
@@ -91,14 +91,14 @@ def turned(kind: str, status: str, reason: str = "") -> Write:
 
 
 def ended(cluster: Cluster, value: Any) -> None:
-    """Set when the previous container started and finished."""
+    """Set the start and finish time of each pod's previous container to `value`."""
     for pod in cluster.kind("Pod"):
         last = {"exitCode": -1, "startedAt": value, "finishedAt": value, "message": "\n"}
         pod["status"]["containerStatuses"][0] |= {"lastState": {"terminated": last}, "restartCount": -1}
 
 
 def failed(cluster: Cluster, value: Any) -> None:
-    """Let pods be Failed, as their node reports it."""
+    """Set the phase of all pods to Failed, as a node does when it evicts a pod."""
     ended(cluster, value)
     for pod in cluster.kind("Pod"):
         pod["status"] |= {"phase": "Failed", "reason": "Evicted", "startTime": value}
@@ -112,14 +112,14 @@ def deleted(cluster: Cluster, value: Any) -> None:
 
 
 def refused(cluster: Cluster, value: Any) -> None:
-    """Let a ReplicaSet fail to create pods."""
+    """Report in the status of each ReplicaSet that it cannot create pods."""
     for each in cluster.kind("ReplicaSet"):
         said = {"type": "ReplicaFailure", "status": "True", "lastTransitionTime": value}
         each["status"] = {"conditions": [said]}
 
 
 def counted(cluster: Cluster, value: Any) -> None:
-    """Write the status of an autoscaler."""
+    """Report in the status of the autoscaler that it cannot scale."""
     for each in cluster.kind("HorizontalPodAutoscaler"):
         said = {"type": "AbleToScale", "status": "False", "reason": "FailedGetScale", "lastTransitionTime": value}
         each["status"] = {"conditions": [said]}
@@ -139,7 +139,7 @@ TIMES: dict[str, Write] = {
 
 
 def remembered(cluster: Cluster, value: Any) -> None:
-    """Write the status about terminations of a revision and the estimated end of warm-up."""
+    """Write a revision's last termination and back-off and the estimated end of warm-up to the status."""
     status = cluster.resource["status"]
     status["revisions"][0] |= {
         "lastTermination": {"time": value, "pod": "gone", "message": "Error, exit code 1"},
@@ -149,7 +149,7 @@ def remembered(cluster: Cluster, value: Any) -> None:
 
 
 def without_revision(kind: str) -> Write:
-    """Return a write that removes the revision label from all objects of a kind."""
+    """Return a function that removes the revision label from all objects of a kind."""
 
     def write(cluster: Cluster, _: Any) -> None:
         for each in cluster.kind(kind):
@@ -191,7 +191,7 @@ SERVED = served(replicas=1)
 
 
 def strange_revision(content: Any, number: int) -> Object:
-    """Return a ControllerRevision of a user with the operator's labels and the resource as its owner."""
+    """Return a ControllerRevision that a user created with the operator's labels and the resource as the owner."""
     [ours] = SERVED.kind("ControllerRevision")
     labels = {**ours["metadata"]["labels"], REVISION_LABEL: "strange"}
     metadata = {

@@ -1,4 +1,4 @@
-"""Foreign objects with the operator's label and the maximum size, and an operator that lists and watches them."""
+"""Foreign objects of the maximum size with the operator's label, and an operator that lists and watches them."""
 
 import asyncio
 import json
@@ -24,8 +24,8 @@ API_VERSION = "inference.gaudi.dev/v1alpha1"
 class Objects:
     """`count` objects of a kind, each with `size` bytes of content.
 
-    The content is `start`, the object's name if `named`, repetitions, and `end`. `owner` is the kind of their
-    controller and its UID. `inside` is the field with the content.
+    The content consists of `start`, the object's name if `named`, repetitions of `repeated`, and `end`. `owner` is the
+    kind and the UID of the objects' controller. `inside` is the field that has the content.
     """
 
     kind: Kind
@@ -67,7 +67,7 @@ OBJECTS = {
 
 
 def grown_by(what: str) -> int:
-    """Return by how many bytes the memory of a process grows that lists and watches the objects."""
+    """Return the memory growth, in bytes, of a process that lists and watches the objects."""
     ended = run(_operate, what)
     assert ended.returncode == 0, ended.stderr[-2000:]
     return int(json.loads(ended.stdout))
@@ -113,7 +113,7 @@ async def _grown(objects: Objects) -> int:
 
 
 async def _continue_at_once(_: float) -> None:
-    """Replace the pauses that collect changes, because these would take most of the time of the test."""
+    """Replace the pauses that collect changes, because the pauses would take most of the test's time."""
     await asyncio.sleep(0)
 
 
@@ -142,7 +142,7 @@ def _object(objects: Objects, name: str) -> Iterator[bytes]:
 
 def _content(objects: Objects, name: str) -> bytes:
     times = objects.size // len(objects.repeated.encode())
-    # Put the name into the text, because the operator stores equal texts only once.
+    # Put the name into the text, so that the texts of all objects differ. The operator stores equal texts only once.
     return (objects.start + name * objects.named + objects.repeated * times + objects.end).encode()
 
 

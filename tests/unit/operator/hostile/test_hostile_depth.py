@@ -1,4 +1,4 @@
-"""Objects with the deepest JSON that the API server accepts, and with the operator's label."""
+"""Objects with the operator's label and the deepest JSON that the API server accepts."""
 
 import json
 import sys
@@ -29,7 +29,8 @@ def test_deeply_nested_object_does_not_stop_watch_or_reconcile() -> None:
 
 def _see_deep_objects() -> None:
     sys.setrecursionlimit(DEEPEST)
-    # Run in a separate thread, as decisions do, because its stack is smaller than the stack of the main thread.
+    # The operator makes decisions in a separate thread, which has a smaller stack than the main thread. So use a thread
+    # here, too.
     thread = threading.Thread(target=_see_each)
     thread.start()
     thread.join()

@@ -9,7 +9,7 @@ from tests.unit.operator.hostile.fleet import PODS, status_of_a_fleet
 
 
 def test_largest_reports_of_all_pods_result_in_a_small_status() -> None:
-    """They once took a gigabyte and a minute per reconcile, and their sums exceeded the schema of the status."""
+    """Once, such reports took a gigabyte and a minute per reconcile, and their sums exceeded the status schema."""
     status = status_of_a_fleet()
     assert status["readyReplicas"] == PODS
     assert status["recompiles"]["sinceReady"] == PODS * 10**6

@@ -1,6 +1,6 @@
 """Every spec that the schema accepts is refused with a message or reconciled, within 512 MiB.
 
-The specs are the same in every run; `make soak` tries new ones.
+The specs are the same in every run; `make soak` tries new specs.
 """
 
 import pytest
@@ -14,5 +14,5 @@ def test_random_specs_of_the_schema_result_in_a_valid_status(seed: int) -> None:
     assert found.wrong == []
     assert found.specs == 60
     assert {"Accepted", "PlanImpossible"} <= found.reasons.keys()
-    # The memory of this process stays small, because plans are computed in another process.
+    # The memory of this process grows little, because another process computes the plans.
     assert found.grown < 64 * 2**20

@@ -1,4 +1,4 @@
-"""No size of a spec within its schema makes a reconcile or `gaudi-plan` need 512 MiB."""
+"""Reconciles and `gaudi-plan` need less than 512 MiB for a spec of any size that the schema allows."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ MIB = 2**20
 
 
 def test_expensive_bucket_file_is_refused_with_few_calls() -> None:
-    """A reconcile of it once took 33 s of processor time and 1.1 GiB."""
+    """A reconcile of this spec once took 33 s of processor time and 1.1 GiB of memory."""
     found = reconcile_twice(STAIRCASES, counted=True)
     assert (found.accepted["status"], found.accepted["reason"]) == ("False", "PlanImpossible")
     assert found.accepted["message"].startswith("spec.bucketing.file: for each of its 5000 ")
@@ -64,7 +64,7 @@ def document(spec: dict[str, Any]) -> str:
 )
 def test_gaudi_plan_prints_the_largest_plan(arguments: list[str]) -> None:
     ended = gaudi_plan(*arguments, "-f", "-", stdin=document(BOTH_FULL))
-    # The forecast ends with exit code 5, because the model is unknown.
+    # The forecast has exit code 5, because the model is unknown.
     assert ended.returncode == (5 if arguments == ["forecast"] else 0), ended.stderr[-500:]
 
 

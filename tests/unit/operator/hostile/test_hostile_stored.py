@@ -1,4 +1,4 @@
-"""Any content of objects that other users may write leads to a status, and serving pods keep serving."""
+"""Whatever users write to objects, the operator writes a status and the serving pods keep serving."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ SERVED = served(autoscaling={"minReplicas": 1, "maxReplicas": 4})
 
 
 def reconcile_after(write: Write, value: Any, start: Cluster = SERVED) -> Cluster:
-    """Return a serving cluster, three reconciles after a write of another client."""
+    """Return a serving cluster after a write by another client and three reconciles."""
     cluster = copied(start)
     write(cluster, value)
     for _ in range(3):

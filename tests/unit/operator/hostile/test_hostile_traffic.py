@@ -66,6 +66,6 @@ def test_number_of_hundreds_of_digits_is_refused(option: str, limits: str, tmp_p
 
 
 def test_requests_of_any_length_use_bounded_memory() -> None:
-    """A million requests once took 530 MiB."""
+    """Once, a million requests took 530 MiB of memory."""
     traffic = read_traffic_of_trace((Request(0.0, number, 1) for number in range(1, MOST_COUNTED * 3)), LIMITS, 100)
     assert len(traffic.prompt) <= MOST_COUNTED

@@ -1,4 +1,4 @@
-"""Count in a thread, as a metrics scrape does, while the event loop's thread changes what is counted."""
+"""Counting in one thread, as a metrics scrape does, while the event loop's thread changes the counted objects."""
 
 import sys
 from collections.abc import Callable
@@ -12,7 +12,7 @@ FINAL = 3 * INITIAL
 
 
 def count_during_changes(count: Callable[[], int], change: Callable[[int], object]) -> int:
-    """Return the last of 100 counts that run while `change` adds entries. Raises what a count raised.
+    """Return the last of 100 counts that run while `change` adds entries. Raises the error of a failed count.
 
     `INITIAL` entries exist before the first count, and `FINAL` entries are added at most.
     """

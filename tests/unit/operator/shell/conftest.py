@@ -1,4 +1,4 @@
-"""A reconciler for each test."""
+"""A fixture that creates an `Operator` for each test."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The operator's client over an API server in memory."""
+"""The operator's API client with an in-memory API server."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,14 +17,14 @@ KEY = Key(NAMESPACE, "tiny")
 
 
 class Memory:
-    """A transport to an API server in memory that records requests.
+    """A transport to an in-memory API server that records requests.
 
-    `requests` are the received requests and `queries` their queries and bodies. `answers` replace answers of the API
-    server, one each; `always` replaces them by path.
+    `requests` has the received requests, and `queries` has their queries and bodies. Each entry of `answers` replaces
+    one response of the API server. `always` replaces the responses for a path.
     """
 
     def __init__(self) -> None:
-        """Start with an empty API server."""
+        """Create a transport to an empty API server."""
         self.api, self.requests = Api(), list[tuple[str, str]]()
         self.queries = list[tuple[dict[str, str], Mapping[str, Any]]]()
         self.answers, self.always = list[ApiResponse | OSError](), dict[str, ApiResponse]()
@@ -40,7 +40,7 @@ class Memory:
     async def send(
         self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, _: float
     ) -> ApiResponse:
-        """Answer one request."""
+        """Record one request, and return the response."""
         parts = urlsplit(path)
         self.requests.append((method, parts.path))
         self.queries.append((dict(parse_qsl(parts.query)), body or {}))
@@ -58,11 +58,11 @@ class Memory:
         return made
 
     def resource(self, **status: Any) -> Object:
-        """Return the GaudiInference."""
+        """Create the GaudiInference with this status, and return it."""
         return self.exists({**gaudi_inference("tiny", NAMESPACE), **({"status": status} if status else {})})
 
     def replace(self, old: Object, **fields: Any) -> Object:
-        """Delete an object and create another one with the same name, unseen by the operator."""
+        """Delete an object and create another object with the same name. The operator observes neither change."""
         self.api.remove(old["kind"], old["metadata"]["name"])
         metadata = {name: each for name, each in old["metadata"].items() if name not in ("uid", "resourceVersion")}
         return self.exists({**old, "metadata": metadata, **fields}, seen=False)

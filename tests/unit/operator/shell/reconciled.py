@@ -1,4 +1,4 @@
-"""A resource whose decisions come from the test, and the controller that performs them."""
+"""A resource, and a controller that performs the decisions of the test."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,13 +28,13 @@ REFUSED, AWAY = ApiResponse(422, b"{}"), ApiResponse(503, b"{}")
 
 
 class Operator:
-    """A controller with the decisions of the test.
+    """A controller whose decisions come from the test.
 
-    `wanted` are the actions of each decision, `decided` the times of the decisions.
+    `wanted` has the actions of each decision, and `decided` has the times of the decisions.
     """
 
     def __init__(self) -> None:
-        """Create the resource, unseen by the operator."""
+        """Create the resource. The operator has not observed the resource yet."""
         self.loop, self.memory, self.metrics = Loop(), Memory(), Metrics()
         self.resource = self.memory.exists(gaudi_inference("tiny", NAMESPACE), seen=False)
         self.wanted: tuple[Action, ...] = ()
@@ -64,7 +64,7 @@ class Operator:
         return Decision(self.wanted, self.status, self.events, self.requeue_after)
 
     def observe_objects(self, *manifests: Object) -> None:
-        """Deliver objects by a watch, and run all that follows immediately."""
+        """Deliver objects as watch events, and run everything that is due immediately."""
 
         async def see() -> None:
             for each in manifests:

@@ -54,7 +54,7 @@ async def _version(_: web.Request) -> web.Response:
 
 
 def _uncounted(method: str, path: str, code: int) -> None:
-    """Do not count requests."""
+    """Ignore a request instead of counting it."""
 
 
 def _kubeconfig(folder: Path, server: BaseTestServer) -> str:

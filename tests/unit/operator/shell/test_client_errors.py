@@ -1,4 +1,4 @@
-"""The errors that the client raises for answers of the API server."""
+"""The errors that the client raises for responses of the API server."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A leader waits for its CRD, reports what it waits for, and starts a new term when optional kinds appear."""
+"""A leader waits for its CRD, reports why it waits, and starts a new term when optional kinds appear."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ class Term:
     """A leader's term whose watches are driven by the test. `watched` are the watched kinds."""
 
     def __init__(self, *namespaces: str) -> None:
-        """Start without a running leader."""
+        """Create a term without a running leader."""
         self.loop, self.memory = Loop(), Memory()
         self.watched: Collection[Kind] = ()
         self.ended = asyncio.Event()
@@ -52,7 +52,7 @@ class Term:
         raise NotImplementedError
 
     def run(self, seconds: float = 0.0) -> None:
-        """Lead for `seconds`."""
+        """Run the leader for `seconds`."""
         self.task = self.task or self.loop.create_task(self.leader.run())
         self.loop.run_until(self.loop.time() + seconds)
 

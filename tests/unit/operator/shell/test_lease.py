@@ -1,4 +1,4 @@
-"""Leader election of two replicas on one clock with a Lease in memory: at most one leads, the other takes over."""
+"""Leader election of two replicas with an in-memory Lease: at most one leads, and the other takes over."""
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Mapping
@@ -30,12 +30,12 @@ SETTINGS = Settings(
 class Candidate:
     """One replica with its API client, clock and election.
 
-    `skew` is the error of its wall clock in seconds. Requests with a method in `hang` never arrive. Those in
-    `answers_late` arrive and are answered after that many seconds.
+    `skew` is the error of the replica's wall clock in seconds. Requests with a method in `hang` never arrive. Requests
+    with a method in `answers_late` arrive, but the response is delayed by that many seconds.
     """
 
     def __init__(self, loop: Loop, server: ApiServer, name: str, skew: float = 0.0) -> None:
-        """Start as a follower."""
+        """Create a replica that does not lead."""
         self.loop, self.server = loop, server
         self.cut_off, self.latency = False, 0.0
         self.hang, self.answers_late = frozenset[str](), dict[str, float]()
@@ -70,7 +70,7 @@ class Two:
     """Two candidates for one Lease."""
 
     def __init__(self, skew: float = 0.0) -> None:
-        """Start without a leader; the wall clock of the second one may be wrong."""
+        """Create two candidates without a leader. `skew` is the error of the second wall clock in seconds."""
         self.loop, self.api = Loop(), Api()
         server = ApiServer({(SETTINGS.namespace, "Lease"): self.api}, self.loop.time)
         self.first, self.second = Candidate(self.loop, server, "first"), Candidate(self.loop, server, "second", skew)
@@ -86,7 +86,7 @@ class Two:
         return [name for name in ("first", "second") if getattr(self, name).election.leads()]
 
     def when(self, who: list[str], most: float = 60.0, step: float = 0.25) -> float:
-        """Return the second from which exactly these lead. Raises AssertionError after `most` seconds."""
+        """Return the time when exactly the replicas `who` lead. Raises AssertionError after `most` seconds."""
         end = self.loop.time() + most
         while self.leading() != who:
             assert self.loop.time() < end, f"still {self.leading()}"
@@ -94,7 +94,7 @@ class Two:
         return self.loop.time()
 
     def leaders_until(self, end: float, step: float = 0.25) -> set[str]:
-        """Return the leaders up to second `end`. The empty name means no leader."""
+        """Return the names of all leaders until the time `end`. The empty name stands for a time without a leader."""
         found = set[str]()
         while self.loop.time() < end:
             self.loop.run_until(self.loop.time() + step)
@@ -104,7 +104,7 @@ class Two:
 
 @pytest.fixture
 def two() -> Iterator[Two]:
-    """The first replica leads and renews, the second one tries to acquire."""
+    """Yield two candidates: the first leads and renews the Lease, and the second tries to acquire the Lease."""
     both = Two()
     yield from _led(both)
 

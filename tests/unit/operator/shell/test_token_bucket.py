@@ -1,4 +1,4 @@
-"""A token bucket limits the rate of requests: a burst, and a number per second."""
+"""A token bucket limits requests by a maximum burst and a maximum rate per second."""
 
 from collections.abc import Iterator
 

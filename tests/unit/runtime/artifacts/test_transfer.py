@@ -10,7 +10,7 @@ from gaudi_runtime.artifacts.transfer import all_at_once, persistently
 
 
 def failing(times: int, error: type[Exception] = ConnectionError) -> Callable[[], str]:
-    """Return a function that fails with numbered errors before it answers."""
+    """Return a function that raises numbered errors `times` times, and then returns a value."""
     tries = iter(range(1, times + 1))
 
     def ask() -> str:

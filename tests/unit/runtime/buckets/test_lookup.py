@@ -1,4 +1,4 @@
-"""Lookups compared with a plain scan, which is the definition (docs/internals/bucketing.md, Finding a bucket)."""
+"""Bucket lookups return the same as a plain scan (docs/internals/bucketing.md, Finding a bucket)."""
 
 import hashlib
 
@@ -58,7 +58,7 @@ def test_plans_with_the_same_buckets_have_the_same_digest() -> None:
 
 
 def test_digest_is_the_sha256_of_both_lists_as_compact_json() -> None:
-    """The digest has the form of the test vectors. Pods and operators of all releases compare it."""
+    """The digest must match the test vectors, because pods and operators of all releases compare digests."""
     text = "[[[1,128,0],[2,128,3]],[[1,1,1]]]"
     assert plan_of(Bucket(2, 128, 3), Bucket(1, 128, 0)).digest == hashlib.sha256(text.encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""The table of cards: their figures with sources, the measured rates, and finding a card by name."""
+"""The table of cards: figures with sources, measured rates, and the lookup of a card by name."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The table of pairs agrees with all images, releases and texts elsewhere."""
+"""The table of release pairs agrees with the images, releases and texts in other files."""
 
 import re
 import tomllib
@@ -41,7 +41,7 @@ def test_pair_is_found_by_build_versions_of_vllm_and_plugin(pair: Pair) -> None:
 
 @EVERY_PAIR
 def test_image_name_contains_all_versions_of_the_pair(pair: Pair) -> None:
-    """Intel's naming pattern. The first tag was seen in use."""
+    """The image names follow Intel's naming pattern. The first tag was seen in use."""
     assert (
         pair.image
         == {
@@ -77,7 +77,7 @@ def pinned(pair: Pair) -> dict[str, str]:
 
 
 def needs_on_cards() -> list[Requirement]:
-    """Return the packages that the target runtime-hpu requires from its base."""
+    """Return the packages that the target runtime-hpu requires from its base image."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     asked = [Requirement(each) for each in (*project["dependencies"], *extras["hpu"])]
@@ -99,7 +99,7 @@ def test_pinned_packages_of_an_image_satisfy_our_requirements(pair: Pair) -> Non
 
 
 def test_pairs_pin_hub_client_versions_1_and_2() -> None:
-    """The plugin of 0.26.0 requires a version below 2."""
+    """The plugin for vLLM 0.26.0 requires huggingface-hub below version 2."""
     assert [pinned(pair)["huggingface-hub"][0] for pair in PAIRS] == ["1", "2"]
 
 

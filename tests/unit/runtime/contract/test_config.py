@@ -1,4 +1,4 @@
-"""planHash is computed by both sides before a pod starts, so two releases must agree for the same inputs."""
+"""The operator and the runtime both compute planHash, so their releases must agree for the same inputs."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ class NextLimits(Limits):
 
 
 def test_hash_of_known_inputs_never_changes() -> None:
-    """If this hash changed, a runtime image of an earlier release would never pass the gate."""
+    """If this hash changed, runtime images of earlier releases would never pass the readiness gate."""
     assert plan_hash(POLICY, LIMITS) == "d83f22000e8c11c7595dc0be1573fb81b9689e1b582ca1c113f4196b4f516bb6"
 
 

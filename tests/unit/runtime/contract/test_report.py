@@ -1,4 +1,4 @@
-"""The bounds of the report: no card exceeds them, and values above them are rejected."""
+"""The bounds of the report: no card exceeds the bounds, and larger values are rejected."""
 
 import pytest
 from pydantic import ValidationError
@@ -17,7 +17,7 @@ GIB = 2**30
 
 
 def test_report_accepts_millions_of_blocks_of_one_token() -> None:
-    """Qwen2.5 0.5B takes 12 KiB per token: 24 layers, 2 heads of 64, keys and values in 16 bits."""
+    """Qwen2.5 0.5B takes 12 KiB of KV cache per token: 24 layers, 2 heads of 64, keys and values in 16 bits."""
     blocks = 100 * GIB // (12 * 1024)
     split = MemorySplit(free=120 * GIB, usable=110 * GIB, graphs=10 * GIB, kv_cache=100 * GIB, kv_blocks=blocks)
     assert split.kv_blocks == blocks > 8_000_000

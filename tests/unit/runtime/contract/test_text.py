@@ -1,4 +1,4 @@
-"""Text of others in a terminal."""
+"""Text from other sources, made safe for one line of a terminal."""
 
 import pytest
 from hypothesis import given

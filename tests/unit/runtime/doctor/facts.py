@@ -1,4 +1,4 @@
-"""Facts of a complete machine and image. Tests change one at a time."""
+"""Facts about a complete machine and image. Each test changes one fact."""
 
 from dataclasses import replace
 from typing import Any
@@ -44,7 +44,7 @@ ON_CPU, ON_CARDS = Facts(IMAGE, MACHINE), Facts(CARD_IMAGE, CARD_MACHINE)
 
 
 def row_of(topic: str, facts: Facts = ON_CPU, /, **changes: Any) -> Row:
-    """Return the row of `topic` with `changes`, each a field of the image or the machine."""
+    """Return the row of `topic` for facts with `changes`. A change names a field of the image or the machine."""
     assert facts.machine
     image = {name: value for name, value in changes.items() if hasattr(facts.image, name)}
     machine = {name: value for name, value in changes.items() if hasattr(facts.machine, name)}

@@ -1,4 +1,4 @@
-"""Each missing requirement is a failure or a warning for the engines that it concerns, with a remedy."""
+"""Each missing requirement causes a failure or a warning, with a remedy, for the engines that need it."""
 
 from dataclasses import replace
 from typing import Any

@@ -7,7 +7,7 @@ from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, ModelNotFound,
 
 
 def done(answer: object = None, error: Exception | None = None) -> Update:
-    """Return a rank's message after a verb."""
+    """Return the message that a rank sends when the verb CAPTURE is done or has failed."""
     return Update(done=Verb.CAPTURE, answer=answer, failure=failure_of(error) if error else None)
 
 

@@ -1,4 +1,4 @@
-"""The recipe key: each relevant part of the configuration changes it, and the plan does not."""
+"""The recipe key changes with each relevant part of the configuration, but not with the plan."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ X86 = "processor\t: 0\nmodel name\t: Xeon A\nflags\t\t: sse avx2\n\nprocessor\t:
 
 @pytest.fixture
 def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a config.json, on a machine whose bridge keeps recipes."""
+    """A folder with a config.json, and the setting with which the Gaudi bridge caches recipes."""
     monkeypatch.setenv(HPU_CACHE, "/cache/recipes,false,16384")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"}))
     return tmp_path

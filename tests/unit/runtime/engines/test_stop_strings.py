@@ -1,4 +1,4 @@
-"""Ending a stream at stop strings, in pieces of text of any engine."""
+"""The end of a text stream at a stop string, for text pieces of any engine."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,8 +32,8 @@ def test_stop_string_across_pieces_is_found() -> None:
     assert stream(["hello st", "op world"], ["stop"]) == "hello "
 
 
-# The text is processed in pieces of one character, as tokens arrive. If two stop strings end in the same piece, the one
-# that starts earlier is used.
+# The stream receives one character at a time. If two stop strings end at the same position, the stop string that starts
+# earlier is used.
 @given(st.text("ab"), st.lists(st.text("ab", min_size=1, max_size=3), max_size=2))
 def test_stream_ends_at_the_first_complete_stop_string(text: str, stops: list[str]) -> None:
     ends = [text.find(stop) + len(stop) for stop in stops if stop in text]

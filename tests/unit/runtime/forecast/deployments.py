@@ -32,7 +32,7 @@ LOGGED = ForecastInputs(
 
 
 def reference_with(**changes: Any) -> ForecastInputs:
-    """Return the reference deployment with changed values, some of which belong to its warm-up."""
+    """Return the reference deployment with changes to its warm-up, its limits or other inputs."""
     warmup = {key: changes.pop(key) for key in list(changes) if key in WarmupConfig.model_fields}
     limits = {key: changes.pop(key) for key in list(changes) if key in Limits.model_fields}
     return replace(

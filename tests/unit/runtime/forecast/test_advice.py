@@ -1,4 +1,4 @@
-"""The changes of settings that a forecast advises if a deployment does not fit."""
+"""The changed settings that a forecast advises for a deployment that does not fit."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ def advice(inputs: ForecastInputs, shape: ModelShape = LLAMA, thresholds: Thresh
 
 
 def setting_of(text: str, inputs: ForecastInputs, shape: ModelShape) -> tuple[Setting, int]:
-    """Return the setting that a change increased or decreased, and its new value."""
+    """Return the setting that the advice `text` changes, and the index of its new value."""
     return next(
         (setting, step)
         for setting in turnable_settings(inputs, shape)
@@ -37,7 +37,7 @@ def test_deployment_that_fits_needs_no_advice() -> None:
 
 
 def test_seed_000_needs_62_percent_or_smaller_prompt_batches() -> None:
-    """Buckets of at most 1535 tokens take 13.94 GiB (9984 tokens). With 1536 it would be 16.1 of 15.85 GiB."""
+    """Buckets of at most 1535 tokens take 13.94 GiB (9984 tokens). With 1536, they would take 16.1 of 15.85 GiB."""
     assert advice(LOGGED) == (
         "lower readiness.minCapturedPromptPercent to 62, or lower engine.maxNumBatchedTokens to 1535, "
         f"or lower model.maxModelLen to 639, or {SERVE_ANYWAY.text}"
@@ -49,7 +49,7 @@ def test_seed_000_with_graph_sizes_of_next_release_fits() -> None:
 
 
 def test_missing_memory_for_graphs_advises_a_larger_share() -> None:
-    """All graphs take 45.2 GiB, and 0.64 of 71.26 GiB is 45.6."""
+    """All graphs take 45.2 GiB. A share of 64 % of 71.26 GiB is 45.6 GiB."""
     assert "raise warmup.graphMemoryPercent to 64" in advice(reference_with(utilization=0.9, graph_memory_share=0.6))
 
 
@@ -65,7 +65,7 @@ def test_model_larger_than_a_card_advises_more_cards() -> None:
 
 
 def test_advised_numbers_of_cards_divide_the_heads() -> None:
-    """Qwen 2.5 7B has 28 heads."""
+    """Qwen 2.5 7B has 28 heads, which can be divided by 2 and by 4."""
     tensor = next(
         setting
         for setting in turnable_settings(LOGGED, shape_of("Qwen/Qwen2.5-7B"))
@@ -75,7 +75,7 @@ def test_advised_numbers_of_cards_divide_the_heads() -> None:
 
 
 def test_more_device_memory_is_advised_on_a_cpu() -> None:
-    """With 17 GiB, 0.47 GiB are left for the KV cache, and 2048 tokens take 0.25. With 16 GiB, 0.17 are left."""
+    """The KV cache of 2048 tokens takes 0.25 GiB. With 17 GiB, 0.47 GiB are left; with 16 GiB, only 0.17 GiB."""
     changes = advise(replace(LOGGED, device_memory=15 * GIB), LLAMA, NONE, ROOM)
     assert changes[0].text.startswith("raise accelerator.deviceMemory to 17Gi")
 

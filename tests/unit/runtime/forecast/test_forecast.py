@@ -173,7 +173,7 @@ def test_note_names_the_ignored_vision_warm_up() -> None:
 
 
 def test_qwen_vl_fits_on_one_gaudi_3() -> None:
-    """Parameters have two bytes, and KV blocks have 4 heads of 128 in 28 layers."""
+    """Parameters take two bytes. A KV block has 128 tokens with 4 heads of size 128 in 28 layers."""
     memory = forecast(reference_with(block_size=128), shape_of("Qwen/Qwen2.5-VL-7B-Instruct"), GAUDI3).memory
     assert memory is not None
     assert memory.weights.value == 2 * 8_292_166_656

@@ -95,9 +95,9 @@ def test_seed_000_has_no_problem(logged: Forecast) -> None:
 
 @pytest.fixture(scope="module")
 def second_log() -> Forecast:
-    """A log with 24 prompt buckets and one decode bucket, utilization 0.9, share 0.1. No rate was derived from it.
+    """Return the forecast of a log with 24 prompt buckets, one decode bucket, utilization 0.9 and share 0.1.
 
-    Source: vllm-gaudi's guide to quantization and inference, Logs Interpretation.
+    No rate was derived from this log. Source: vllm-gaudi's guide to quantization and inference, Logs Interpretation.
     """
     text = "([1, 2, 4], [128, 256, 384, 512, 640, 768, 896, 1024], 0)\n(4, 1, 4)"
     policy = BucketPolicy(strategy=Strategy.FILE, file=text)

@@ -1,4 +1,4 @@
-"""Forecast of the gate: whether the expected graphs reach the minimum percentages, and the sentence about it."""
+"""Forecast of the gate: whether the expected graphs reach the minimum percentages, and the message."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ COMPILED = replace(LOGGED, execution_mode=ExecutionMode.TORCH_COMPILE)
 
 
 def test_graphs_of_torch_compile_are_no_shortfall() -> None:
-    """With the sizes of HPU graphs, 15 of 24 prompt graphs would fit."""
+    """If graphs of torch.compile had the sizes of HPU graphs, 15 of 24 prompt graphs would fit."""
     found = forecast(COMPILED, LLAMA, GAUDI2)
     assert fits(found, Thresholds())
     assert unjudged(found, Thresholds(80, 0)) == {BucketPhase.PROMPT: 80}

@@ -1,4 +1,4 @@
-"""One end of a group's connection, driven by a test that talks to a real leader or a real rank."""
+"""One end of a group's connection, with which a test exchanges messages with a real leader or rank."""
 
 import asyncio
 import socket
@@ -33,7 +33,7 @@ class End:
         self._writer.write(encode_message(message))
 
     def send_bytes(self, text: bytes) -> None:
-        """Send bytes that may be no valid message."""
+        """Send bytes, which may be an invalid message."""
         self._writer.write(text)
 
     async def hello(self) -> Hello:
@@ -41,7 +41,7 @@ class End:
         return Hello.model_validate_json(await self.reader.readline())
 
     async def order(self) -> LeaderMessage:
-        """Return the leader's next order; heartbeats are skipped."""
+        """Return the leader's next order. Heartbeats are skipped."""
         while (order := LeaderMessage.model_validate_json(await self.reader.readline())) == LeaderMessage():
             pass
         return order
@@ -51,7 +51,7 @@ class End:
         return Update.model_validate_json(await self.reader.readline())
 
     async def is_closed(self) -> bool:
-        """Return True if the other end closes without sending anything but heartbeats."""
+        """Return True if the other end closes after it has sent nothing or only heartbeats."""
         return not (await self.reader.read()).replace(encode_message(LeaderMessage()), b"")
 
     def close(self) -> None:
@@ -67,7 +67,7 @@ class End:
 
 @asynccontextmanager
 async def connect_rank(port: int, hello: Hello | None = None, source: str = HOST) -> AsyncIterator[End]:
-    """Connect to a leader from the address `source`, and send it `hello`."""
+    """Connect to a leader from the address `source`, and send `hello` if it is given."""
     reader, writer = await asyncio.open_connection(HOST, port, limit=MOST_LINE_BYTES, local_addr=(source, 0))
     end = End(reader, writer)
     if hello:
@@ -80,7 +80,7 @@ async def connect_rank(port: int, hello: Hello | None = None, source: str = HOST
 
 @asynccontextmanager
 async def serve_leader(port: int) -> AsyncIterator["asyncio.Queue[End]"]:
-    """Yield a queue of the connections of ranks."""
+    """Run a fake leader, and yield a queue with the connections of the ranks."""
     joined: asyncio.Queue[End] = asyncio.Queue()
     ends: list[End] = []
 

@@ -21,7 +21,7 @@ from tests.unit.runtime.group.ends import LEADER, NO_TIMEOUTS, End, serve_leader
 
 
 class Scripted:
-    """One rank whose verbs are implemented by a function."""
+    """A rank whose verbs are implemented by one function."""
 
     def __init__(self, do: Callable[[Verb, Sequence[Any], Progress], Any]) -> None:
         self.do = do
@@ -38,7 +38,7 @@ IDLE = Scripted(lambda verb, arguments, progress: None)
 
 @dataclass
 class FollowingRank:
-    """A rank that follows, and the leader's end of its connection."""
+    """A rank that follows a leader, and the leader's end of the connection."""
 
     config: RuntimeConfig
     board: ReportBoard
@@ -55,7 +55,7 @@ async def following_rank(
     works: Callable[[], object] = lambda: 0,
     clock: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[FollowingRank]:
-    """Run a rank that has sent its hello. `make` creates its engine unless `engine` is given."""
+    """Run a rank that has joined a fake leader. The rank's engine comes from `make`, or is `engine`."""
     config = sim_config(serving={"group_port": free_port(), "drain_seconds": 0})
     board, signals = ReportBoard("0" * 64, clock), Signals()
     async with serve_leader(config.serving.group_port) as joined:

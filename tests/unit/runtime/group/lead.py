@@ -24,7 +24,7 @@ class Lead:
         self.peers = Peers(Topology(0, size, HOST), self.port, DIGEST, self.board, self.signals, pace)
 
     def rank(self, number: int, config: str = DIGEST) -> AbstractAsyncContextManager[End]:
-        """Connect a rank, which sends its hello."""
+        """Connect a rank, which sends its hello message."""
         return connect_rank(self.port, Hello(rank=number, config=config))
 
     async def wait_until_complete(self) -> None:
@@ -39,7 +39,7 @@ class Lead:
 
 @asynccontextmanager
 async def group(size: int = 2, pace: Pace = NO_TIMEOUTS) -> AsyncIterator[tuple[Lead, list[End]]]:
-    """Run a leader whose ranks, from rank 1 on, have all joined."""
+    """Run a leader of `size` pods. Yield the leader and its ranks, which have all joined."""
     lead = Lead(size, pace)
     async with lead.peers.listening(), AsyncExitStack() as ranks:
         ends = [await ranks.enter_async_context(lead.rank(number)) for number in range(1, size)]

@@ -15,7 +15,7 @@ POLITE = dataclasses.replace(NO_TIMEOUTS, parting=3600)
 
 
 async def closing_group(ranks: AsyncExitStack, pace: Pace = POLITE) -> "tuple[End, asyncio.Task[None]]":
-    """Run a rank of a complete group, whose leader is about to close."""
+    """Return a rank of a complete group, and the task in which the group's leader closes."""
     lead, listening = Lead(pace=pace), AsyncExitStack()
     await listening.enter_async_context(lead.peers.listening())
     rank = await ranks.enter_async_context(lead.rank(1))
@@ -32,7 +32,7 @@ async def test_leader_sends_a_farewell_when_it_ends() -> None:
 
 
 async def test_farewell_arrives_while_the_rank_still_sends() -> None:
-    """A leader that closes with unread data resets the connection, and its last message would be lost."""
+    """If a leader closes with unread data, the connection is reset and the leader's last message is lost."""
     async with AsyncExitStack() as ranks:
         rank, leader = await closing_group(ranks)
         for _ in range(100):

@@ -108,8 +108,8 @@ def test_rank_ends_if_its_leader_ends(group: Callable[..., Group]) -> None:
     second.follow(Phase.SERVING)
     leader.process.kill()
     assert second.exit_code() == 1
-    # Do not compare the whole message. The kernel sends FIN or RST, depending on whether the leader had read all data,
-    # and the message is different in each case.
+    # Do not compare the whole message, because it depends on whether the kernel sends FIN or RST. The kernel sends RST
+    # if the leader had not read all data.
     assert re.search(r"\(EngineLost\): The .*leader of this group", second.log.read_text())
 
 

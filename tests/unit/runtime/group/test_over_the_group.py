@@ -1,4 +1,4 @@
-"""The engine of a leader's pod, alone and over its group."""
+"""The engine of a leader's pod, for a single pod and for a group of pods."""
 
 import asyncio
 from typing import cast
@@ -23,7 +23,7 @@ pytestmark = QUICK
 
 
 def two_pod_config() -> RuntimeConfig:
-    """Return a configuration of the sim engine over two pods."""
+    """Return a configuration of the sim engine that spans two pods."""
     config = sim_config(serving={"group_port": free_port()})
     return config.model_copy(update={"parallelism": ParallelismConfig(tensor=2, nodes=2)})
 

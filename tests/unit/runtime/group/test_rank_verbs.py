@@ -25,7 +25,7 @@ HERE = "10.0.0.7"
 
 
 class Part:
-    """Records its calls, and is never lost."""
+    """A fake part of an engine that records its calls and is never lost."""
 
     def __init__(self) -> None:
         self.joined: list[Meeting] = []
@@ -193,7 +193,7 @@ async def test_work_of_rank_processes_is_reported_as_progress(works: "itertools.
 
 
 def test_load_verb_starts_the_engine_processes_of_this_pod() -> None:
-    """vLLM's own processes receive the later verbs from the leader's engine."""
+    """The leader's engine sends the later verbs to vLLM's own processes."""
     part, moved = Part(), list[int]()
     orders: list[tuple[Verb, list[Any]]] = [(Verb.LOAD, [HERE, 4567]), (Verb.SERVE, [])]
     answers = [run_engine_command(part, verb, arguments, lambda: moved.append(1)) for verb, arguments in orders]

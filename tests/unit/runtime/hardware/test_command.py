@@ -14,7 +14,7 @@ from tests.unit.runtime.hardware.test_proofs import facts
 
 
 def report(*outcomes: Outcome, ended: str | None = None) -> HardwareReport:
-    """Return a report with proofs of these outcomes."""
+    """Return a report whose proofs have these outcomes."""
     return facts(proofs=tuple(Proof(name="gate", outcome=each, evidence="") for each in outcomes), ended=ended)
 
 

@@ -1,4 +1,4 @@
-"""Names of the plugin that we use, found in its source text."""
+"""The plugin's names that we use are found in the plugin's source text."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
 """Random contents for the readers of foreign data, mutated from valid examples, in a process of 512 MiB.
 
-The kernel ends the process if one content takes MOST_SECONDS of CPU time. No wall-clock time is asserted. The content
-that was being read is reported by its number.
+If one content takes MOST_SECONDS of CPU time, the kernel ends the process, and the number of this content is reported.
+The tests assert no wall-clock time.
 """
 
 import json
@@ -39,7 +39,7 @@ _BYTES = (b"\0", b"\xff", b"\xf0\x9f\x98\x80", b"\n", b"\r", b"\x85", b"\xe2\x80
 
 @dataclass
 class Found:
-    """The outcome of `contents`: how many were read, how many were refused, and the faults of a reader."""
+    """The number of contents, how many were read and how many were refused, and the faults of a reader."""
 
     contents: int = 0
     read: int = 0
@@ -48,7 +48,7 @@ class Found:
 
 
 def fuzz(name: str, seed: int, contents: int) -> Found:
-    """Try this many contents with the reader of that name. The same seed gives the same contents."""
+    """Try `contents` contents with the reader `name`. The same seed gives the same contents."""
     ended = run(_fuzz, name, seed, contents)
     lines = ended.stdout.splitlines()
     if ended.returncode or not lines:
@@ -69,7 +69,7 @@ def _changed(content: bytes, reader: Reader, chance: random.Random) -> bytes:
     start = chance.randrange(len(content) + 1)
     end = min(len(content), start + chance.choice((0, 1, 1, 4, 30)))
     words = (*reader.words, *_BYTES, *_JSON)
-    # In half of the cases, replace a complete JSON value or number instead of arbitrary bytes.
+    # In half of the cases, replace a complete JSON value or number. In the other cases, replace arbitrary bytes.
     if chance.random() < 0.5:
         start, end = _token(content, start)
     repeated = min(chance.choice((1, 2, 1000)), reader.most // (end - start + 1))
@@ -102,7 +102,8 @@ def _fuzz(name: str, seed: int, contents: int) -> None:
         reader.read(example)
     for number in range(contents):
         content = content_of(reader, chance)
-        # Write the number immediately, because the kernel may kill the process during this content.
+        # Write the number with `os.write`, which does not buffer, because the kernel may kill the process during this
+        # content.
         os.write(1, f"content {number} of seed {seed}\n".encode())
         signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
         try:
@@ -120,7 +121,7 @@ def _fuzz(name: str, seed: int, contents: int) -> None:
 
 
 def _wrong(sentence: str) -> str | None:
-    """Return the faults of a message that is shown in a terminal and serialized in a report as JSON."""
+    """Return the fault of a message that is shown in a terminal and serialized in a report as JSON, or None."""
     if not sentence.strip():
         return "it says nothing"
     if len(sentence) > MOST_SENTENCE:

@@ -1,6 +1,6 @@
 """The readers of foreign data with the errors that they raise.
 
-They read bucket files, traffic, recipe manifests, headers of safetensors files, and reports of pods.
+The readers read bucket files, traffic, recipe manifests, headers of safetensors files, and reports of pods.
 """
 
 import hashlib
@@ -35,7 +35,10 @@ KEY = RecipeKey(software="sim", card="gaudi2", model="llama", dtype="auto", para
 
 @dataclass(frozen=True)
 class Reader:
-    """`read` accepts a content or raises one of `refusals` with a message. `examples` are valid contents."""
+    """A reader of foreign data.
+
+    `read` accepts a content or raises one of `refusals` with a message. `examples` are valid contents.
+    """
 
     examples: tuple[bytes, ...]
     read: Callable[[bytes], object]
@@ -45,7 +48,7 @@ class Reader:
 
 
 def _manifest(content: bytes) -> object:
-    # Add a correct checksum, because an attacker who writes a manifest also writes its checksum.
+    # Add a correct checksum, because an attacker who can write a manifest can also write its checksum.
     text = content.decode("utf-8", "replace")
     return parse_manifest(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}", KEY)
 

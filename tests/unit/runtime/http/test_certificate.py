@@ -32,7 +32,7 @@ WORKERS = 8
 
 
 class Mounted:
-    """A Secret as the kubelet mounts it, with links through one folder that a rename replaces."""
+    """A Secret as the kubelet mounts it: links point through one folder, which a rename replaces."""
 
     def __init__(self, folder: Path) -> None:
         self._authority = Authority.create(folder / "authority")
@@ -44,7 +44,7 @@ class Mounted:
         self.renew()
 
     def renew(self, drop: str = "", **given: bytes) -> bytes:
-        """Replace both files with a new pair, or with parts of `given`. Returns the certificate in DER."""
+        """Replace both files with a new pair, with contents from `given` if present. Return the certificate in DER."""
         version = self.folder / f"..{next(self._versions)}"
         version.mkdir()
         self._authority.issue("server", "localhost", hosts=["localhost"])
@@ -61,11 +61,11 @@ class Mounted:
         return ssl.PEM_cert_to_DER_cert(pem) if "BEGIN CERT" in pem else b""
 
     def client(self) -> ssl.SSLContext:
-        """A TLS context that trusts only the authority."""
+        """Return a TLS context that trusts only the authority."""
         return ssl.create_default_context(cafile=str(self._authority.folder / "ca.crt"))
 
     def key_with_password(self) -> bytes:
-        """The current key, encrypted with a password."""
+        """Return the current key, encrypted with a password."""
         key = load_pem_private_key((self.folder / "tls.key").read_bytes(), None)
         return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
 
@@ -106,7 +106,7 @@ async def test_port_with_a_certificate_accepts_only_https(mounted: Mounted) -> N
 
 
 async def test_renewed_certificate_is_used_under_load(mounted: Mounted) -> None:
-    """Every request is answered, over kept connections and over new ones."""
+    """Every request gets a response, over kept connections and over new connections."""
     answered = [0] * WORKERS
     done = asyncio.Event()
 

@@ -25,7 +25,10 @@ KUBELET, CROWD = "127.0.0.2", "127.0.0.3"
 
 @dataclass
 class Application:
-    """Answers POST with its body, GET /hold when released, GET /much with megabytes, and other GET with ok."""
+    """An application that returns the body of a POST, and `ok` for most GETs.
+
+    GET /hold waits for a release, and GET /much returns megabytes.
+    """
 
     port: int
     may: asyncio.Event = field(default_factory=asyncio.Event)
@@ -65,19 +68,19 @@ async def read(receive: Receive) -> bytes:
 
 @dataclass
 class Client:
-    """One connection."""
+    """One connection of a client."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     async def exchange(self, request: bytes = ASK) -> bytes:
-        """Send a request, and read one complete answer."""
+        """Send a request, and return the complete response."""
         self.writer.write(request)
         head = await self.reader.readuntil(b"\r\n\r\n")
         return head + await self.reader.readuntil(b"0\r\n\r\n")
 
     async def read_to_end(self) -> bytes:
-        """Return all data until the server ends the connection, which may be none."""
+        """Return all data until the server ends the connection. The result may be empty."""
         try:
             return await self.reader.read()
         except ConnectionResetError:

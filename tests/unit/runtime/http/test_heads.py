@@ -1,8 +1,8 @@
 """A differential fuzzer of HTTP requests: our connections and h11 never parse different requests from the same bytes.
 
-Fixed seeds make the same requests in every run, from pieces that parsers are known to read differently. Where both
-accept a stream, they must have read the same requests. Where h11 refuses, we may have read less, but never more
-requests than h11 could.
+Fixed seeds give the same requests in every run, built from pieces that parsers are known to read differently. If both
+parsers accept a stream, they must read the same requests. If h11 refuses a stream, our connection may read fewer
+requests than h11, but not more.
 """
 
 import asyncio
@@ -128,7 +128,7 @@ def _request(chance: random.Random) -> bytes:
 
 
 def pieces(data: bytes, chance: random.Random) -> Iterator[bytes]:
-    """Split the bytes, as a network may do."""
+    """Split the data into pieces, as a network may do."""
     while data:
         size = chance.choice((1, 2, 7, len(data), len(data)))
         yield data[:size]
@@ -136,18 +136,18 @@ def pieces(data: bytes, chance: random.Random) -> Iterator[bytes]:
 
 
 class Wire(asyncio.Transport):
-    """A transport that keeps its output."""
+    """A transport that stores its output."""
 
     def __init__(self) -> None:
         super().__init__()
         self.written, self.closed = b"", False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Keep the data."""
+        """Store the data."""
         self.written += bytes(data)
 
     def close(self) -> None:
-        """Close the transport. No more data is read then."""
+        """Close the transport, after which no more data is read."""
         self.closed = True
 
     abort = close
@@ -157,19 +157,19 @@ class Wire(asyncio.Transport):
         return self.closed
 
     def pause_reading(self) -> None:
-        """Do nothing: data is delivered anyway."""
+        """Do nothing. The test delivers data even while reading is paused."""
 
     resume_reading = pause_reading
 
 
 @dataclass
 class Ours:
-    """Our connection in front of an application that reads every body."""
+    """An application that reads every body, and our connection in front of the application."""
 
     read: list[ParsedRequest] = field(default_factory=list)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read one request."""
+        """Read and record one request."""
         body, more = b"", True
         while more:
             message: Message = await receive()
@@ -183,7 +183,7 @@ class Ours:
         await send({"type": "http.response.body"})
 
     async def feed(self, data: bytes, chance: random.Random) -> Wire:
-        """Return the transport after all of `data` was received."""
+        """Deliver `data` to a connection in pieces, and return the transport."""
         config = uvicorn.Config(self, ws="none", lifespan="off", log_config=None, access_log=False)
         wire, state = Wire(), ServerState()
         connection: Connection = connection_type(LIMITS)(config, state, {})

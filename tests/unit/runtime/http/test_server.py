@@ -1,4 +1,4 @@
-"""Limits of new connections to either port, and the shutdown of the server."""
+"""Limits for new connections to each port, and the shutdown of the server."""
 
 import asyncio
 import resource
@@ -126,7 +126,7 @@ async def test_body_may_be_longer_than_a_head() -> None:
 
 @asynccontextmanager
 async def echo() -> AsyncIterator[int]:
-    """Run a server that answers with the body, for heads of up to 1024 bytes, and return its port."""
+    """Run a server that returns the request's body, and yield its port. Request heads have at most 1024 bytes."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         body, more = b"", True
@@ -142,7 +142,7 @@ async def echo() -> AsyncIterator[int]:
 
 
 async def answer(reader: asyncio.StreamReader) -> bytes:
-    """Return the head of one answer. Raises asyncio.IncompleteReadError if the connection ends before it."""
+    """Return the head of one response. Raises asyncio.IncompleteReadError if the connection ends too early."""
     head = await reader.readuntil(b"\r\n\r\n")
     assert head.startswith(ANSWER)
     assert await reader.readexactly(2) == b"ok"

@@ -6,7 +6,7 @@ from gaudi_runtime.contract.config import RuntimeConfig
 
 
 def vllm_config(**sections: Any) -> RuntimeConfig:
-    """Return a small model with the vllm engine on one card. `sections` in wire names are merged one level deep."""
+    """Return a configuration of vllm on one card. `sections`, in wire names, are merged one level deep."""
     document: dict[str, Any] = {
         "model": {"path": "/models", "servedNames": ["chat"]},
         "engine": {"name": "vllm", "executionMode": "hpuGraphs", "device": "hpu"},

@@ -1,4 +1,4 @@
-"""The messages about wrong settings, which users read."""
+"""The messages to users about wrong settings."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A valid setting without effect is named, with the part that ignores it."""
+"""A warning names each valid setting without effect, and the part that ignores this setting."""
 
 from typing import Any
 
@@ -90,8 +90,8 @@ def test_wrong_setting_causes_no_warning() -> None:
     assert ignored("VLLM_USE_V1", "1") == []
 
 
-# Leave out knobs with several uses. VLLM_PROMPT_BS_BUCKET_MAX, for example, is also the maximum number of prompts in a
-# step, which every strategy reads.
+# Leave out knobs with several uses. For example, VLLM_PROMPT_BS_BUCKET_MAX is also the maximum number of prompts in a
+# step, and every strategy reads this maximum.
 FIELDS = [knob for knob in knobs().values() if knob.home is Home.FIELD and len(knob.use) == 1]
 RANGES = [knob for knob in FIELDS if knob.use[0].startswith(("bucketing.prompt.", "bucketing.decode."))]
 

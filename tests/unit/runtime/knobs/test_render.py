@@ -91,14 +91,14 @@ def test_ranges_are_rendered_for_strategies_that_read_them() -> None:
 
 
 def test_ranges_that_a_strategy_ignores_are_not_rendered() -> None:
-    """A query minimum of 1 has a special meaning in the plugin's exponential strategy, which our plan lacks."""
+    """A query minimum of 1 has a special meaning in the plugin's exponential strategy, but not in our plan."""
     found = env(bucketing={"strategy": "exponential", "prompt": {"query": {"min": 1}}})
     assert "VLLM_PROMPT_QUERY_BUCKET_MIN" not in found
 
 
 @pytest.mark.parametrize("strategy", ["file", "optimal"])
 def test_strategies_file_and_optimal_are_not_passed_to_the_plugin(strategy: str) -> None:
-    """The buckets are passed to the plugin when they are planned, so it needs neither a strategy nor a file."""
+    """The plugin receives the planned buckets, so it needs neither a strategy nor a file."""
     assert not {"VLLM_BUCKETING_STRATEGY", "VLLM_BUCKETING_FROM_FILE"} & set(env(bucketing={"strategy": strategy}))
 
 

@@ -49,7 +49,7 @@ def test_refused_knob_has_no_reader() -> None:
 
 
 def test_replacement_of_a_knob_is_not_refused() -> None:
-    """The one exception is a renamed switch for developers."""
+    """The only exception is a renamed switch for developers."""
     worse = [knob for knob in ROWS for each in knob.use if each in knobs() and knobs()[each].home is Home.REFUSED]
     assert names(worse) == ["VLLM_ENABLE_EXPERIMENTAL_FLAGS"]
 

@@ -56,7 +56,7 @@ def test_refused_argument_exists_in_vllm() -> None:
 
 
 def test_no_vllm_argument_is_a_prefix_of_a_table_row() -> None:
-    """extraArgs refuses abbreviations, because vLLM accepts them."""
+    """vLLM accepts abbreviated arguments, so extraArgs refuses abbreviations."""
     spelled = {knob.name.replace("_", "-") for knob in ARGUMENTS}
     free = RECORD.keys() - spelled - {f"--no-{name[2:]}" for name in spelled}
     assert [(name, whole) for name in free for whole in spelled if whole.startswith(name)] == []

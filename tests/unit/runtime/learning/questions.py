@@ -17,7 +17,10 @@ BUCKET = StepPace(fixed=BUCKET_SECONDS, per_weight=0)
 
 
 def question(seconds: float = 1000.0, other_seconds: float = 0.0, **fields: Any) -> Question:
-    """Return a question with a warm-up of `seconds`, `other_seconds` of which no bucket took. Each bucket takes 2 s."""
+    """Return a question with a warm-up of `seconds`, of which `other_seconds` were not spent on buckets.
+
+    Each bucket takes 2 s.
+    """
     pace = Pace(seconds=seconds, other_seconds=other_seconds, prompt=BUCKET, decode=BUCKET)
     given = {"policy": BucketPolicy(), "limits": LIMITS, "blocks": BLOCKS, "traffic": TRAFFIC, **fields}
     return Question(pace=pace, **given)

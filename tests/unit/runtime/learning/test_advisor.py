@@ -27,7 +27,7 @@ def advice(graphs: int) -> PlanAdvice:
 
 
 class Comparisons:
-    """Returns answers in turn and then None. `over` is set by the call after the last answer."""
+    """A comparison that returns answers in turn, and then None. The first call after the last answer sets `over`."""
 
     def __init__(self, *answers: PlanAdvice | Exception | None) -> None:
         self.asked: list[Question] = []

@@ -1,4 +1,4 @@
-"""The savings of a learned plan: the current plan and the learned one, compared on the same traffic."""
+"""The savings of a learned plan, compared with the current plan on the same traffic."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Bare limits: a server in the names and variables of the public planners (docs/internals/bucketing.md, Asking)."""
+"""Limits of a server in the names and variables of public planners (docs/internals/bucketing.md, Asking)."""
 
 from typing import Any
 

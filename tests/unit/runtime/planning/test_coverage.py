@@ -43,7 +43,7 @@ def small_limits(draw: st.DrawFn) -> Limits:
 
 
 def buckets(*dimensions: tuple[int, int]) -> st.SearchStrategy[tuple[Bucket, ...]]:
-    """Return sorted distinct buckets. The dimensions give (minimum, maximum)."""
+    """Return a strategy for sorted distinct buckets. Each dimension is (minimum, maximum)."""
     shape = st.tuples(*(st.integers(low, high) for low, high in dimensions)).map(lambda values: Bucket(*values))
     return st.sets(shape, min_size=1, max_size=8).map(lambda found: tuple(sorted(found)))
 
@@ -56,16 +56,17 @@ POLICIES = st.builds(
 
 
 def admissible(phase: BucketPhase, limits: Limits, kv_blocks: int) -> set[Bucket]:
-    """Yield every batch that the limits admit."""
+    """Return every batch that the limits admit."""
     scan = _prompts(limits) if phase is PROMPT else _decodes(limits, kv_blocks)
     return {Bucket(*shape) for shape in scan}
 
 
 def _prompts(limits: Limits) -> list[tuple[int, int, int]]:
-    """Yield every prompt batch. Batches of several prompts are only formed if a bucket holds them."""
+    """Return every prompt batch. Batches of several prompts are formed only if a bucket holds them."""
     if limits.steps_by_tokens:
         return [(1, query, 0) for query in range(1, limits.max_num_batched_tokens + 1)]
-    # A piece of a split prompt may have a context of any length. A cached prefix consists of whole blocks.
+    # The context of a piece of a split prompt may have any length. If prompts are not split, the context is a cached
+    # prefix, which consists of whole blocks.
     least = 1 if limits.splits_prompts else limits.block_size
     has_context = limits.prefix_caching or limits.splits_prompts
     contexts = range(limits.max_model_len + 1) if has_context else range(1)
@@ -78,12 +79,12 @@ def _prompts(limits: Limits) -> list[tuple[int, int, int]]:
 
 
 def _decodes(limits: Limits, kv_blocks: int) -> list[tuple[int, int, int]]:
-    """Yield every decode batch. Each sequence has its own block, so sequences never outnumber the blocks."""
+    """Return every decode batch. Each sequence has a separate block, so no batch has more sequences than blocks."""
     longest = ceil(limits.max_model_len / limits.block_size)
     found = []
     for size in range(1, min(limits.max_num_seqs, kv_blocks) + 1):
-        # Sequences that share blocks may reference at most three times the number of all blocks, because each sequence
-        # counts a shared block.
+        # Each sequence counts the blocks that it shares. So with prefix caching, a batch may count up to three times
+        # the number of all blocks.
         most = min(size * longest, 3 * kv_blocks if limits.prefix_caching else kv_blocks)
         blocks = kv_blocks if limits.contiguous_paged_attention else most
         found += [(size, 1, count) for count in range(size, blocks + 1)]
@@ -99,7 +100,8 @@ def misses(plan: BucketPlan, phase: BucketPhase, shapes: set[Bucket], contiguous
 def _runs_cold(plan: BucketPlan, size: int, highest: int) -> bool:
     """Return True if both lookups of vllm-gaudi find no common bucket.
 
-    It looks up the batch size by the blocks of the sequences, then the blocks by the highest one in use.
+    The first lookup finds the batch size by the number of the sequences' blocks. The second lookup finds the blocks by
+    the highest block in use.
     """
     for blocks in range(size, highest + 1):
         padded = plan.find(DECODE, size, 1, blocks)
@@ -208,7 +210,7 @@ WITHOUT = "of the prompt shapes that the limits admit have no bucket:"
 
 
 def test_plan_of_the_plugin_has_gaps_before_its_largest_contexts() -> None:
-    """A query of 513 tokens leaves room for 59 blocks, and its bucket of 640 has at most 58."""
+    """A query of 513 tokens allows 59 context blocks, but its bucket of 640 tokens has at most 58."""
     found = recorded(max_model_len=8192, max_num_batched_tokens=8192).prompt
     assert found.gaps[0] == Gap(Bucket(1, 513, 59), Bucket(1, 640, 59))
 
@@ -320,7 +322,7 @@ def test_split_prompts_have_a_gap_without_context_buckets() -> None:
 
 
 def test_number_of_gaps_is_complete_if_the_list_is_cut() -> None:
-    """A staircase of 200 steps has 201 inner corners."""
+    """A staircase of 200 steps has 201 inner corners, each of which is a gap."""
     steps = 200
     stairs = tuple(Bucket(1, steps - step, step) for step in range(steps))
     given = Limits(max_model_len=1000, max_num_seqs=1, max_num_batched_tokens=1000, block_size=1, prefix_caching=True)

@@ -1,4 +1,4 @@
-"""Plans of strategy File: buckets of a file follow the same rules as those of ranges."""
+"""Plans of strategy File: buckets from a file follow the same rules as buckets from ranges."""
 
 import pytest
 
@@ -64,7 +64,7 @@ def test_file_without_decode_buckets_is_refused() -> None:
 
 
 def policy_with_steps(sizes: int, steps: int) -> BucketPolicy:
-    """Return a file whose largest batch size has `steps` buckets, so that every batch size has as many steps."""
+    """Return a file whose largest batch size has `steps` buckets. Every batch size therefore has `steps` steps."""
     lines = [f"({sizes}, {steps - at + 1}, {at})" for at in range(steps)]
     return file("\n".join([*lines, f"(range(1, {sizes}), 2, 0)", "(1, 1, 8)"]))
 

@@ -1,4 +1,4 @@
-"""The cache of plans: each plan is computed once, and the least recently used one is removed first."""
+"""The cache of plans: each plan is computed once, and the least recently used plan is removed first."""
 
 from collections import Counter
 
@@ -18,7 +18,7 @@ BYTES = SMALL + BYTES_PER_BUCKET * (len(PLAN.prompt) + len(PLAN.decode)) + 100
 
 
 class Planner:
-    """Computes plans and counts them by their KV blocks."""
+    """A planner that computes plans and counts them by their KV blocks."""
 
     def __init__(self) -> None:
         self.made: Counter[int] = Counter()

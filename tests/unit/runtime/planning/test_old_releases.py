@@ -53,7 +53,7 @@ def test_release_1_22_plans_contexts_that_fit_the_token_budget() -> None:
 
 
 def test_release_1_22_reports_dropped_contexts_over_the_budget() -> None:
-    """Two sequences have 256 tokens each: of 4 + 3 + 2 + 1 contexts, 2 + 1 fit."""
+    """Two sequences have 256 tokens each. Of 4 + 3 + 2 + 1 contexts, 2 + 1 fit, and 7 are dropped."""
     assert plan_1_22(CACHING, kv_blocks=16).dropped == (Dropped(BucketPhase.PROMPT, Rule.OVER_BUDGET_WITH_CONTEXT, 7),)
 
 
@@ -65,8 +65,8 @@ def test_release_1_22_plan_without_prompt_buckets_is_refused() -> None:
 def possible(query: int, shared: int, unique: int, causal: int, seqs: int) -> bool:
     """Return True if the batch can occur: no sequence has more than 256 tokens in shared blocks.
 
-    At most `seqs` sequences share, one per query token. If all decode, each sequence has one token, and half as many
-    share.
+    At most `seqs` sequences share blocks, one per query token. If all sequences decode, each sequence has one token,
+    and half as many sequences share blocks.
     """
     if causal:
         return query > 0 and shared * 128 // min(seqs, query) <= 256

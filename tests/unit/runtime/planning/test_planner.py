@@ -34,7 +34,7 @@ def linear(**dimensions: RangeSettings) -> BucketPolicy:
 
 
 def test_padding_aware_begins_at_one_if_blocks_are_few() -> None:
-    """There are fewer KV blocks than a block has tokens, which is the start of the range (spec/pairs.md, last rule)."""
+    """The range would start at the block size, but there are fewer KV blocks (spec/pairs.md, last rule)."""
     few = Limits(max_model_len=1536, max_num_seqs=3, max_num_batched_tokens=1536, contiguous_paged_attention=False)
     plan = make_plan(BucketPolicy(strategy=Strategy.PADDING_AWARE), few, kv_blocks=100)
     by_size = [[each.num_blocks for each in plan.decode if each.batch_size == size] for size in (1, 2, 3)]
@@ -112,7 +112,7 @@ TRAFFIC = OptimalSettings(traffic="prompt 1 100 0 5\nprompt 1 900 0 2\ndecode 2 
 
 
 def plan_with_few_blocks(strategy: Strategy = Strategy.EXPONENTIAL, **blocks: Any) -> BucketPlan:
-    """With 10 blocks, three times as many are fewer than 16 sequences of 8 blocks may reference."""
+    """Return a plan for 10 KV blocks. The 16 sequences of 8 blocks may reference more than three times as many."""
     found = DeviceBlocks(10, **{"size": 128, "decode_size": 128, **blocks})
     optimal = TRAFFIC if strategy is Strategy.OPTIMAL else None
     return plan_of_device(BucketPolicy(strategy=strategy, optimal=optimal), REFERENCES, found)
@@ -210,7 +210,7 @@ def test_warning_names_the_dimension_of_an_ignored_setting(dimension: str) -> No
 
 
 def test_context_is_raised_only_if_the_query_leaves_fewer_blocks() -> None:
-    """A query of 54 blocks leaves 10 blocks of 8192 tokens, the maximum, so the context stays unchanged."""
+    """A query of 54 blocks leaves the maximum context of 10 blocks, so the context stays unchanged."""
     long = LIMITS.model_copy(update={"max_model_len": 8192, "max_num_batched_tokens": 8192})
     policy = linear(context=RangeSettings(step=4, max=10), query=RangeSettings(min=53 * 128, max=55 * 128))
     plan = make_plan(policy, long, kv_blocks=64)

@@ -1,4 +1,4 @@
-"""Decode buckets of steps that verify drafts."""
+"""Decode buckets for steps that verify drafts."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def test_plan_with_drafts_contains_the_plan_without_drafts() -> None:
 
 
 def test_hash_of_a_plan_without_drafts_is_unchanged() -> None:
-    """Operator and runtime of two releases must agree as long as nothing is drafted."""
+    """Without drafts, an operator and a runtime of different releases must compute the same hash."""
     said = {"maxModelLen": 1024, "maxNumSeqs": 4, "maxNumBatchedTokens": 1024, "contiguousPagedAttention": False}
     assert plan_hash(BucketPolicy(), LIMITS) == plan_hash(BucketPolicy(), Limits.model_validate(said))
     assert plan_hash(BucketPolicy(), LIMITS) != plan_hash(BucketPolicy(), DRAFTING)

@@ -1,4 +1,4 @@
-"""Plans and lookups equal the recorded ones of the public planners (tests/data/bucketing.json)."""
+"""Plans and lookups equal the recorded results of the public planners (tests/data/bucketing.json)."""
 
 from typing import Any
 

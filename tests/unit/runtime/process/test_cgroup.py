@@ -1,4 +1,4 @@
-"""The limits of a container, which are never above those of the node."""
+"""The limits of a container, which never exceed the limits of the node."""
 
 import os
 from pathlib import Path

@@ -30,7 +30,8 @@ def test_failed_stage_logs_no_cost(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_host_memory_includes_the_memory_of_this_process() -> None:
     before = host_memory()
-    # Map new memory instead of allocating it, because the heap may still have resident memory of an earlier test.
+    # Map new memory instead of allocating it, because an allocation may reuse memory of an earlier test that is still
+    # resident.
     with mmap.mmap(-1, 64 * 2**20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as held:
         held.write(b"x" * len(held))
         assert host_memory() - before > 32 * 2**20

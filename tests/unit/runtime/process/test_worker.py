@@ -1,4 +1,4 @@
-"""Blocking work in a thread next to the event loop."""
+"""Blocking work in a thread, concurrent with the event loop."""
 
 import asyncio
 import concurrent.futures

@@ -14,7 +14,7 @@ NEVER = 3600.0
 
 
 class Clock:
-    """A monotonic clock that tests move."""
+    """A monotonic clock that tests advance."""
 
     def __init__(self) -> None:
         self.now = 100.0

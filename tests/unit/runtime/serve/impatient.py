@@ -1,6 +1,6 @@
 """A variant of `gaudi-runtime serve --config FILE` that compares plans repeatedly, after a few batches.
 
-The comparisons run at the usual priority. With the lowest priority they would take minutes next to other tests.
+The comparisons run at the usual priority. With the lowest priority, they would take minutes while other tests run.
 """
 
 import asyncio

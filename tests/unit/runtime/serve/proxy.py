@@ -1,4 +1,4 @@
-"""A small Service: new connections go to the chosen pod, and open ones stay with their pod, as with kube-proxy."""
+"""A small Service like kube-proxy: new connections go to the chosen pod, and open connections keep their pod."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,14 +6,14 @@ from contextlib import asynccontextmanager
 
 
 class Proxy:
-    """Routes every new connection to `backend`, a port on this machine."""
+    """A proxy that routes every new connection to `backend`, a port on this machine."""
 
     def __init__(self, backend: int) -> None:
         self.backend = backend
         self.port = 0
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Connect a client's connection with a new one to the backend."""
+        """Open a connection to the backend, and forward data between the client and the backend."""
         try:
             upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", self.backend)
         except OSError:

@@ -17,14 +17,14 @@ IMPATIENT = "tests.unit.runtime.serve.impatient"
 
 
 def exponential() -> RuntimeConfig:
-    """Return the default strategy with limits that result in about a hundred buckets."""
+    """Return a configuration of the default strategy with limits that result in about a hundred buckets."""
     times = {"compileSeconds": 0.005, "captureSeconds": 0.005}
     config = sim_config(times, max_model_len=4096, max_num_seqs=64, max_num_batched_tokens=4096)
     return config.model_copy(update={"bucketing": BucketPolicy()})
 
 
 def send_prompts(runtime: RuntimeProcess, requests: int) -> None:
-    """Send this many prompts of the same length, one after the other."""
+    """Send `requests` prompts of the same length, one after the other."""
     with httpx.Client(base_url=runtime.model_url, trust_env=False) as http:
         for _ in range(requests):
             body = {"model": "echo", "prompt": "word " * 100, "max_tokens": 5, "ignore_eos": True}
@@ -40,8 +40,8 @@ def test_server_reports_the_savings_of_a_learned_plan(tmp_path: Path) -> None:
         assert advice.now.graphs == ready.prompt.planned + ready.decode.planned
         assert advice.learned.graphs < advice.now.graphs / 3
         assert advice.learned.warmup_seconds < advice.now.warmup_seconds / 3
-        # The elapsed time of the report is an upper bound, because it also contains the parts of the start that are not
-        # warm-up.
+        # The elapsed time of the report is at least the warm-up time, because the elapsed time includes all other parts
+        # of the start.
         assert advice.now.warmup_seconds <= ready.elapsed_seconds
         runtime.signal(signal.SIGTERM)
         assert runtime.exit_code() == 0

@@ -1,4 +1,4 @@
-"""The limits of slow and many clients that the manual states are those of the model port and the status port."""
+"""The manual's limits for slow and for many clients are the limits of the model port and the status port."""
 
 from pathlib import Path
 

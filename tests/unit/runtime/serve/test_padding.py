@@ -1,4 +1,4 @@
-"""A runtime with a learned plan reports the forecast padding and that of the batches that it ran."""
+"""A runtime with a learned plan reports the forecast padding and the padding of the batches that it ran."""
 
 from pathlib import Path
 

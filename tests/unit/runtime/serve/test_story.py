@@ -1,4 +1,4 @@
-"""A complete life cycle: start, warm up, serve, drain. Real process, real sockets, the sim engine."""
+"""A complete life cycle (start, warm up, serve, drain) of a real process with real sockets and the sim engine."""
 
 import signal
 import subprocess
@@ -59,8 +59,8 @@ def test_model_port_is_closed_until_the_instance_is_warm(tmp_path: Path) -> None
     config = sim_config({"compileSeconds": 0.05, "captureSeconds": 0.05})
     early: list[bool] = []
     with runtime_process(tmp_path, config) as runtime:
-        # Check the port before the report. If the port is open and the later report is not warm, the port was open too
-        # early.
+        # Check the port before the report. If the port is open but the later report is not warm, the port was opened
+        # too early.
         while not (is_open := runtime.model_port_open()) or not is_warm(runtime.report()):
             early.append(is_open)
     assert len(early) > 3

@@ -1,4 +1,4 @@
-"""The traces of a real runtime process: its start and its requests, without their content."""
+"""The traces of a real runtime process: its start and its requests, but not the content of the requests."""
 
 import signal
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def variables(receiver: Receiver, **more: str) -> dict[str, str]:
 
 
 def complete(runtime: RuntimeProcess, key: str = KEY, **headers: str) -> int:
-    """Send a completion of two tokens, and return the status of the answer."""
+    """Send a completion of two tokens, and return the status code of the response."""
     body = {"model": "echo", "prompt": PROMPT, "max_tokens": 2}
     answer = httpx.post(
         f"{runtime.model_url}/v1/completions", json=body, headers={"authorization": f"Bearer {key}", **headers}
@@ -143,7 +143,7 @@ def test_no_span_contains_the_prompt_or_the_key(story: tuple[Receiver, WarmupRep
 
 
 def test_callers_control_sampling_and_start_spans_are_always_sent(tmp_path: Path) -> None:
-    """The variables are those of the operator, with gRPC."""
+    """The variables are the ones that the operator writes, and the protocol is gRPC."""
     pod = environment(tracing={"endpoint": "http://to-be-replaced:4317", "samplingPercent": 0})
     written = {name: value for name, value in pod.items() if name.startswith("OTEL_")}
     with grpc_receiver() as receiver:
@@ -170,7 +170,7 @@ def test_failed_start_is_an_error_with_its_reason(tmp_path: Path) -> None:
 
 
 def test_unresponsive_collector_does_not_delay_the_runtime(tmp_path: Path) -> None:
-    """With the default timeout the runtime would wait for an hour."""
+    """If the runtime waited for the exporter's timeout, it would wait for an hour."""
     slow = {"OTEL_EXPORTER_OTLP_TIMEOUT": "3600", "OTEL_BSP_MAX_QUEUE_SIZE": "8", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "4"}
     with (
         otlp_receiver(answers=False) as receiver,
@@ -193,7 +193,7 @@ def test_unresponsive_collector_does_not_delay_the_runtime(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("traced", [False, True], ids=["without", "with"])
 def test_library_is_imported_only_with_a_collector(tmp_path: Path, traced: bool) -> None:
-    # With this variable, the interpreter writes all imports to the log. No collector listens at the address.
+    # With PYTHONPROFILEIMPORTTIME, the interpreter writes all imports to the log. No collector listens at the endpoint.
     trace_variables = {
         "PYTHONPROFILEIMPORTTIME": "1",
         **({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"} if traced else {}),

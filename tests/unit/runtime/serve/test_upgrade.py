@@ -17,7 +17,7 @@ PROMPT = "a text that takes a second to be echoed"
 
 
 class Load:
-    """Clients that send requests continuously, half of them streams. All failures are recorded."""
+    """Clients that send requests continuously and record all failures. Half of the clients request streams."""
 
     def __init__(self, port: int) -> None:
         self.answered = 0
@@ -32,7 +32,7 @@ class Load:
             await asyncio.gather(*(self._ask(http, url, stream=bool(number % 2)) for number in range(clients)))
 
     def end(self) -> None:
-        """Let every client finish its request."""
+        """Stop all clients after their current requests."""
         self._stop = True
 
     async def _ask(self, http: httpx.AsyncClient, url: str, stream: bool) -> None:
@@ -50,7 +50,7 @@ class Load:
 
 
 async def replace(old: RuntimeProcess, new: RuntimeProcess, service: Proxy, load: Load) -> int:
-    """End `old` as the kubelet does: preStop hook, then SIGTERM, while routes still lead to it."""
+    """End `old` like the kubelet (preStop hook, SIGTERM) while requests still arrive. Return the exit code."""
     hook = (sys.executable, "-m", "gaudi_runtime", "prestop", "--pid", str(old.process.pid), "--seconds", "0")
     assert await (await asyncio.create_subprocess_exec(*hook)).wait() == 0
     await asyncio.to_thread(wait_until, lambda: old.get("/readyz").status_code == 503)

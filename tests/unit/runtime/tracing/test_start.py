@@ -1,4 +1,4 @@
-"""Spans of starts that take too long with a real process."""
+"""Spans of starts that would take too long with a real process."""
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider

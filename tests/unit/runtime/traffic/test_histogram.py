@@ -81,7 +81,7 @@ def test_bad_line_is_refused_with_its_number_and_text(line: str, problem: str) -
 
 
 def test_text_of_wide_shapes_fits_the_field() -> None:
-    """1500 shapes per phase took 100 KB, which exceeds the limit of a resource."""
+    """Once, 1500 shapes per phase took 100 KB, which exceeds the size limit of a resource."""
     wide = {Bucket(16_000_000 - each, 16_000_000 - each, 10_000_000 + each): 1 / 3 for each in range(1500)}
     traffic = Traffic(wide, {Bucket(shape.batch_size, 1, shape.num_blocks): 1 / 3 for shape in wide})
     assert len(write_traffic(traffic)) <= MOST_TEXT

@@ -30,7 +30,7 @@ def learned_plan(traffic: Traffic) -> BucketPolicy:
 
 
 def histogram_for(policy: BucketPolicy) -> ServingHistogram:
-    """Return the histogram of a server with this plan."""
+    """Return the histogram of a server with the plan of `policy`."""
     plan = make_plan(policy, LIMITS, KV_BLOCKS)
     histogram = ServingHistogram(pad_by(plan, LIMITS, lambda _phase, _bucket: True))
     histogram.padding = learned_padding(policy, LIMITS, plan)

@@ -1,4 +1,4 @@
-"""A server's histogram of served shapes, of limited size."""
+"""A server's histogram of served shapes, which has a limited size."""
 
 import pytest
 from hypothesis import given

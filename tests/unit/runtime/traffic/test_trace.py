@@ -102,7 +102,7 @@ def test_missing_configured_column_is_named() -> None:
 
 
 def endless() -> Iterator[bytes]:
-    """Yield a trace that never ends. A reader that needs all rows before its first answer would hang."""
+    """Yield a trace that never ends. A reader that needs all rows before its first result would hang."""
     yield HEADER
     at = 0
     while True:
@@ -115,7 +115,7 @@ def test_trace_is_read_row_by_row() -> None:
 
 
 def peak_bytes(rows: int) -> int:
-    """Return the peak of memory while traffic is computed from this many rows."""
+    """Return the peak memory in bytes while traffic is computed from `rows` rows."""
     requests = sort_by_arrival(read_trace(islice(endless(), rows + 1)), window=100)
     tracemalloc.start()
     try:
@@ -126,8 +126,8 @@ def peak_bytes(rows: int) -> int:
 
 
 def test_memory_does_not_grow_with_the_rows_of_a_trace() -> None:
-    # Both traces have the same 3000 distinct lengths. If memory grew with the number of rows, it would be four times as
-    # large.
+    # Both traces have the same 3000 distinct lengths, but the first trace has four times as many rows. If memory grew
+    # with the rows, the first peak would be about four times as large.
     assert peak_bytes(20_000) < 1.3 * peak_bytes(5_000)
 
 

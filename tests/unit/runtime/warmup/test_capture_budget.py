@@ -222,7 +222,7 @@ def test_end_skips_the_remaining_buckets_with_its_reason() -> None:
 
 @given(st.integers(0, 20_000), st.integers(0, 200), st.integers(1, 8), st.integers(1, 8))
 def test_captured_bytes_never_exceed_the_pool(prompt: int, decode: int, prompts: int, decodes: int) -> None:
-    """Only the first graph of a phase may be too large, because nothing is measured before it."""
+    """Only the first graph of a phase may exceed the pool, because no graph has been measured before it."""
     budget = small_budget(prompt + 128, decode + 8, small_plan(prompts, decodes))
     run(budget, by_weight)
     assert (

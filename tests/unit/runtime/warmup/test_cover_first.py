@@ -24,7 +24,7 @@ BLOCK = 4
 
 
 def limits(**changes: object) -> Limits:
-    """Return a model of 24 tokens in blocks of 4, with 5 sequences."""
+    """Return limits for 24 tokens in blocks of 4 tokens, with 5 sequences."""
     given = {"max_model_len": 24, "max_num_seqs": 5, "max_num_batched_tokens": 16, "max_num_prefill_seqs": 2}
     return Limits.model_validate({**given, "block_size": BLOCK, "prefix_caching": False, **changes})
 
@@ -42,7 +42,7 @@ def plan_of(phase: BucketPhase, buckets: Sequence[Bucket]) -> BucketPlan:
 
 
 def covered_prompts(plan: BucketPlan, room: Limits) -> Shapes:
-    """Return the admissible (query, context) of one prompt that have a bucket."""
+    """Return the admissible (query, context) pairs of one prompt that have a bucket."""
     return {
         (query, context)
         for query in range(1, room.longest_query + 1)
@@ -52,10 +52,10 @@ def covered_prompts(plan: BucketPlan, room: Limits) -> Shapes:
 
 
 def covered_decodes(plan: BucketPlan, room: Limits, kv_blocks: int) -> Shapes:
-    """Return the admissible (batch size, blocks) for which both lookups of the plugin find a bucket of the plan."""
+    """Return the admissible (batch size, blocks) pairs for which both lookups of the plugin find a bucket."""
     return {
         (size, blocks)
-        # Every sequence writes to a block of its own, so a batch has at least as many blocks as sequences.
+        # Every sequence writes to a separate block, so a batch has at least as many blocks as sequences.
         for size in range(1, min(room.max_num_seqs, kv_blocks) + 1)
         for blocks in range(size, most_decode_blocks(size, room, kv_blocks) + 1)
         if _found_twice(plan, size, size if room.contiguous_paged_attention else blocks, blocks)
@@ -125,7 +125,7 @@ def test_plan_without_cold_buckets_covers_every_shape(space: Space, random: obje
 
 
 def verified(plan: BucketPlan, room: Limits, kv_blocks: int, warm: set[Bucket], whole: BucketPlan) -> Shapes:
-    """Return (batch size, blocks) of sequences whose drafts a warm bucket verifies, by the plugin's two lookups."""
+    """Return the (batch size, blocks) pairs whose drafts a warm bucket verifies, after the plugin's two lookups."""
     tokens = 1 + (room.draft_tokens or 0)
     seeds = BucketPlan(prompt=(), decode=plan.seeds)
     ran = {each for each in warm if _ran_for_drafts(whole, each, room, tokens)}
@@ -177,7 +177,7 @@ def test_order_of_an_8b_plan_equals_the_manual() -> None:
     assert (prompt.covering, decode.covering) == (1, 1)
     assert [each.query_len for each in prompt.buckets[:4]] == [8192, 2048, 4096, 768]
     assert decode.buckets[0] == (128, 1, 4353)
-    # With contiguous attention, the first bucket of each batch size is its largest.
+    # With contiguous attention, the first bucket of each batch size is the largest bucket of this batch size.
     firsts = {each.batch_size: each for each in reversed(decode.buckets)}
     assert {each.num_blocks for each in firsts.values()} == {4353}
 

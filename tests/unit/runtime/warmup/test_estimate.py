@@ -17,7 +17,7 @@ LEFT = st.lists(POSITIVE, max_size=10)
 
 
 def work(done: Sequence[tuple[float, float]], left: Sequence[float]) -> Work:
-    """Return completed steps as (weight, seconds), and the weights of remaining steps."""
+    """Return work with completed steps `done` as (weight, seconds) and remaining steps `left` as weights."""
     samples = Samples()
     for weight, seconds in done:
         samples.add(weight, seconds)

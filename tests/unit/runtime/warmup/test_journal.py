@@ -115,7 +115,7 @@ def write_journal(folder: Path) -> Path:
 
 
 def read_steps(folder: Path) -> object:
-    """Return the steps that a new process reads."""
+    """Return the steps that a new process reads from the journal."""
     journal = Journal(str(folder), SIM_KEY)
     journal.close()
     return journal.recipes.seconds

@@ -1,4 +1,4 @@
-"""The log lines of a warm-up, identical to those of the public servers, and the buckets that are left out."""
+"""The log lines of a warm-up, which equal the lines of public servers, and the buckets that are left out."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A bucket that the engine runs without a graph: it is listed, not counted as captured, and does not end its phase."""
+"""A bucket that runs without a graph is listed, does not count as captured, and does not end its phase."""
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import RuntimeConfig
@@ -12,7 +12,7 @@ REFUSED = Bucket(1, 256, 0)
 
 
 class Refusing(SimEngine):
-    """An engine without a graph for one prompt bucket."""
+    """An engine that refuses the graph of one prompt bucket."""
 
     def __init__(self, config: RuntimeConfig, clock: VirtualClock) -> None:
         super().__init__(config, clock.sleep)

@@ -112,7 +112,7 @@ async def test_log_lines_of_the_warm_up_have_the_known_format(caplog: pytest.Log
 
 
 def start_with_budget(seconds: int, orders: dict[str, CaptureOrder] = LOGGED_ORDERS, **script: object) -> WarmupReport:
-    """Run a warm-up with a simulated second per compile and capture, ended by its time budget. No real time passes."""
+    """Run a warm-up until its time budget ends it. Each compile and each capture takes a simulated second."""
     clock = VirtualClock()
     warmup = WarmupConfig(time_budget_seconds=seconds, **orders)
     return start_on_virtual_clock(

@@ -1,4 +1,4 @@
-"""Warm-ups of the sim engine on a fake clock that only simulated work moves: exact durations without waiting."""
+"""Warm-ups of the sim engine on a fake clock, which only simulated work advances: exact durations, no waiting."""
 
 import threading
 from contextlib import suppress
@@ -13,7 +13,7 @@ from gaudi_runtime.start_engine import start_engine
 
 
 class VirtualClock:
-    """A monotonic clock in seconds that `sleep` moves."""
+    """A monotonic clock in seconds that `sleep` advances."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -34,14 +34,14 @@ def start_on_virtual_clock(config: RuntimeConfig, clock: VirtualClock, engine: S
 
 
 class _Announcing(SimEngine):
-    """Stops at the first compile, when only the plan has been published."""
+    """An engine that stops at the first compile, when the report has only the plan."""
 
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
         raise Stopped
 
 
 def report_with_plan(config: RuntimeConfig) -> WarmupReport:
-    """Return the report when the plan is known."""
+    """Return the report of a start that stops as soon as the plan is known."""
     clock = VirtualClock()
     board = ReportBoard("0" * 64, clock)
     with suppress(Stopped):

@@ -1,4 +1,4 @@
-"""Registers the device when it is imported: `torch.hpu` exists, and tensors on "hpu" are stored in the CPU's memory."""
+"""Registers the device on import. Afterwards `torch.hpu` exists, and tensors on "hpu" use the CPU's memory."""
 
 import torch
 

@@ -1,7 +1,7 @@
 """A backend of torch.compile. Dynamo traces and guards as on a card, but the traced graph is not compiled.
 
-Dynamo traces code without the torch function mode that simulates the device. A card has no such mode, and Dynamo would
-split graphs because of it. The traced graph runs inside the mode.
+Dynamo traces outside the torch function mode that simulates the device. A real card has no such mode, and the mode
+would make Dynamo split graphs. The traced graph runs inside the mode.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ _compile = torch.compile
 def hpu_backend(
     graph: torch.fx.GraphModule, inputs: list[Any], options: dict[str, Any] | None = None, **_: Any
 ) -> Callable[..., Any]:
-    """Return the traced graph, which runs unchanged and counts a recipe.
+    """Return a function that runs the traced graph and counts a recipe.
 
     With `force_static_compile`, each concrete size has a recipe. Otherwise all sizes share one recipe.
     """
@@ -42,7 +42,7 @@ _MULTIPLIES = {"linear", "matmul", "mm", "bmm", "scaled_dot_product_attention"}
 
 
 def _multiplies(node: torch.fx.Node) -> bool:
-    """Return True if this operation multiplies matrices. Layers with weights and attention do so."""
+    """Return True if the node multiplies matrices, as layers with weights and attention do."""
     target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     return node.op in ("call_function", "call_method") and target in _MULTIPLIES
 
@@ -52,7 +52,7 @@ def _size(value: Any) -> Any:
 
 
 def compiled(model: Any = None, **options: Any) -> Any:
-    """Compile a model with the arguments of torch.compile. This function replaces torch.compile."""
+    """Compile a model. This function replaces torch.compile and takes the same arguments."""
     if model is None:
         return lambda model: compiled(model, **options)
     made = _compile(model, **options)

@@ -1,6 +1,6 @@
-"""The device "hpu". PyTorch knows the name but has no kernels for it, so every call with this name uses the CPU.
+"""The device "hpu". PyTorch knows this name but has no kernels for the device, so the CPU executes the calls.
 
-As a consequence, `tensor.device` reports "cpu". The plugin and vLLM use the name of the platform, which is "hpu".
+Therefore `tensor.device` reports "cpu". The plugin and vLLM use the name of the platform instead, which is "hpu".
 """
 
 from collections.abc import Callable
@@ -32,12 +32,13 @@ class PlayedByCpu(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        # Do not pin host memory. A card's driver would pin it, but PyTorch would call CUDA, which is missing here.
+        # Do not pin host memory. On a real machine, the driver of the card pins the memory. Here PyTorch would call
+        # CUDA, which is not installed.
         if "pin_memory" in kwargs:
             kwargs = {**kwargs, "pin_memory": False}
         if (rows := _ROWS.get(function)) is not None:
             return rows(function, *args, **kwargs)
-        # Leave `torch.device` unchanged, because vLLM compares its type.
+        # `torch.device("hpu")` must remain an HPU device, because vLLM compares the type of the device.
         if function is torch.device or not any(map(_names_card, (*args, *kwargs.values()))):
             return function(*args, **kwargs)
         made = function(*[_on_cpu(each) for each in args], **{name: _on_cpu(each) for name, each in kwargs.items()})
@@ -58,8 +59,8 @@ def _on_cpu(value: Any) -> Any:
     return _CPU if _names_card(value) else value
 
 
-# The plugin pads indices with -1. A card counts negative indices from the end, as Python does, but CPU kernels reject
-# them.
+# Convert negative indices. The plugin pads indices with -1. A card counts negative indices from the end, as Python
+# does, but CPU kernels reject negative indices.
 def _from_end(index: torch.Tensor, rows: int) -> torch.Tensor:
     return index % rows if index.numel() else index
 
@@ -73,13 +74,16 @@ def _embedding(function: Any, index: torch.Tensor, weight: torch.Tensor, *rest: 
 
 
 def _one_hot(function: Any, index: torch.Tensor, num_classes: int = -1) -> Any:
-    """Return one-hot rows, with zeros for a negative class."""
+    """Return one-hot rows. The row of a negative class contains only zeros."""
     known = (index >= 0).unsqueeze(-1)
     return function(index.clamp(min=0).long(), num_classes) * known
 
 
 def _matmul(function: Any, left: torch.Tensor, right: torch.Tensor, out: torch.Tensor | None = None) -> Any:
-    """Multiply into an output of higher precision than the inputs. CPU kernels reject such an output."""
+    """Convert the inputs to the precision of the output and multiply.
+
+    CPU kernels reject an output of higher precision.
+    """
     if out is None:
         return function(left, right)
     return function(left.to(out.dtype), right.to(out.dtype), out=out)

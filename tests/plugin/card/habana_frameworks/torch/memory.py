@@ -1,4 +1,4 @@
-"""The memory of the card: tensors that were explicitly moved to the card, and buffers of its graphs."""
+"""The memory of the card. It contains the tensors that were explicitly moved to the card, and the buffers of graphs."""
 
 import os
 import weakref
@@ -11,7 +11,10 @@ MIB = 1 << 20
 
 
 class CardMemory:
-    """The bytes in use. Temporary tensors of a forward do not count, because a card frees them after each forward."""
+    """A counter of used bytes.
+
+    A forward's temporary tensors do not count, because a card frees them after each forward.
+    """
 
     def __init__(self, total: int) -> None:
         self.total, self.used = total, 0
@@ -29,7 +32,7 @@ class CardMemory:
         self.used += size
 
     def put(self, tensor: torch.Tensor) -> None:
-        """Count this tensor while its storage exists."""
+        """Count the bytes of this tensor while the storage of the tensor exists."""
         storage = tensor.untyped_storage()
         key = storage._cdata
         if tensor.is_meta or key in self._storages:
@@ -39,7 +42,7 @@ class CardMemory:
         weakref.finalize(storage, self._gone, key, storage.nbytes())
 
     def has(self, tensor: torch.Tensor) -> bool:
-        """Return True if this tensor is counted. Weights and the KV cache are counted."""
+        """Return True if the memory counts this tensor. Weights and the KV cache are counted."""
         return tensor.untyped_storage()._cdata in self._storages
 
     def _gone(self, key: int, size: int) -> None:
@@ -51,7 +54,7 @@ MEMORY = CardMemory(TOTAL)
 
 
 def tensors(value: Any) -> list[torch.Tensor]:
-    """Return all tensors inside arguments or results."""
+    """Return all tensors in the arguments or results, including nested tensors."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, dict):

@@ -32,7 +32,7 @@ NEWER: dict[str, Any] = {"engine": {"maxNumSeqs": 8}}
 
 
 def shown(*conditions: tuple[str, bool, str, str], restarted: str | None = None, **status: Any) -> Object:
-    """Return a resource of generation 2. Its status has conditions (type, holds, reason, message) and revision `a`."""
+    """Return a resource of generation 2 with revision `a` and these conditions (type, holds, reason, message)."""
     manifest = resource(generation=2, annotations=restarted_at(restarted))
     said = [
         {"type": kind, "status": str(holds), "reason": reason, "message": text, "lastTransitionTime": "2026-08-01"}
@@ -43,7 +43,7 @@ def shown(*conditions: tuple[str, bool, str, str], restarted: str | None = None,
 
 
 def served_by(*names: str, **spec: Any) -> Object:
-    """Return a resource whose status says that these revisions have served."""
+    """Return a resource whose status lists these revisions as served."""
     rows = [{"name": name, "number": 1, "phase": "Kept", "served": True} for name in names]
     return {**resource(**spec), "status": {"revisions": rows}}
 
@@ -51,7 +51,7 @@ def served_by(*names: str, **spec: Any) -> Object:
 def revision(
     name: str, number: int, failure: Problem | None = None, restarted: str | None = None, **spec: Any
 ) -> Revision:
-    """Return a kept revision of the small spec with these changes."""
+    """Return a kept revision of the default test resource with these changes."""
     inputs = stored_form(revision_inputs(read_inference(resource(annotations=restarted_at(restarted), **spec))))
     manifest = {
         "metadata": {

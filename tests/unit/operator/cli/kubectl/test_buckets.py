@@ -1,4 +1,4 @@
-"""`kubectl gaudi buckets`: the cells of its map, and the pod that is read."""
+"""`kubectl gaudi buckets`: the cells of the map, and the choice of the pod whose buckets are shown."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`kubectl gaudi hardware-report`: the pod that tries cards, and its report."""
+"""`kubectl gaudi hardware-report`: the trial pod and its report."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -106,7 +106,7 @@ class EndedTrial:
     """A cluster in which the trial pod ends immediately with this log."""
 
     def __init__(self, log: str) -> None:
-        """Start with the pod of the resource alone."""
+        """Create a cluster without trial pods."""
         self.log, self.left = log, list[str]()
 
     def pods(self, name: str) -> list[Any]:
@@ -131,7 +131,7 @@ class EndedTrial:
 
 @pytest.fixture
 def report_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], tuple[int, list[str]]]:
-    """Run the command, and return its exit code and the trial pods that are left."""
+    """Return a function that runs the command and returns the exit code and the remaining trial pods."""
 
     def run(log: str) -> tuple[int, list[str]]:
         cluster = EndedTrial(log)

@@ -1,4 +1,4 @@
-"""`kubectl gaudi status`: the resource in a line or two, and a row for each pod."""
+"""`kubectl gaudi status`: one or two lines about the resource, and one row for each pod."""
 
 from datetime import timedelta
 from io import StringIO

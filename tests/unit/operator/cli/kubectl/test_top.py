@@ -1,4 +1,4 @@
-"""`kubectl gaudi top`: rates between two reports of the same instances, and the columns."""
+"""`kubectl gaudi top`: rates computed from two reports of the same instances, and the columns."""
 
 from io import StringIO
 from typing import Any

@@ -1,4 +1,4 @@
-"""`kubectl gaudi rollout undo`: the revision that is chosen, by number or name, and the patch of the spec."""
+"""`kubectl gaudi rollout undo`: the choice of the revision by number or name, and the patch of the spec."""
 
 import json
 from dataclasses import replace

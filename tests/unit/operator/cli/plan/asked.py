@@ -1,4 +1,4 @@
-"""`gaudi-plan` in this process: documents on standard input, answers parsed."""
+"""Calls of `gaudi-plan` in the test process, with a document on standard input and parsed output."""
 
 import json
 from typing import Any
@@ -44,8 +44,7 @@ def plan(document: object, *arguments: str, command: str = "buckets") -> Result:
 
 def answer(document: object, *arguments: str, command: str = "buckets") -> Any:
     result = plan(document, "-o", "json", *arguments, command=command)
-    # The exit code of a forecast is its verdict, so 3, 4 and 5 are not errors. Exit code 2 means that the document is
-    # wrong.
+    # Exit codes 3, 4 and 5 of a forecast are verdicts, not errors. Exit code 2 means that the document is invalid.
     assert result.exit_code == 0 or (command == "forecast" and result.exit_code in (3, 4, 5)), result.stderr
     return json.loads(result.stdout)
 

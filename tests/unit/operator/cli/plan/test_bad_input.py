@@ -56,7 +56,7 @@ def test_invalid_document_is_refused_with_one_sentence(change: dict[str, Any], s
 
 
 def test_unified_strategy_of_a_manifest_is_refused() -> None:
-    """Only limits without a resource may name this strategy: see test_outputs.py."""
+    """Only a document of limits may name this strategy, as test_outputs.py shows."""
     said = refusal(gaudi_inference(bucketing={"strategy": "unified"}))
     assert "spec.bucketing.strategy: Input should be 'Exponential', 'Linear'," in said
 

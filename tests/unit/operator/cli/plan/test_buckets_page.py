@@ -30,7 +30,7 @@ def test_command_on_the_page_prints_the_output_on_the_page(example: str) -> None
     command, *shown = example.rstrip("\n").split("\n")
     result = CliRunner().invoke(app, shlex.split(command)[1:])
     assert result.exit_code == 0, result.stderr
-    # On the page, three dots stand for any omitted lines.
+    # Three dots on the page stand for any number of omitted lines.
     parts = "\n".join(shown).split("...")
     assert re.search(".*".join(map(re.escape, parts)), result.stdout, re.DOTALL)
 

@@ -1,4 +1,4 @@
-"""A GaudiInference read from an API server. The API server is an HTTP server in the test process."""
+"""A GaudiInference read from an API server, which is an HTTP server in the test process."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""`gaudi-plan compare`: strategies side by side, without a trace."""
+"""`gaudi-plan compare`: comparison of strategies without a trace."""
 
 import csv
 from functools import cache

@@ -1,4 +1,4 @@
-"""A field with the wrong structure is refused with YAML terms instead of Python terms."""
+"""Error messages about fields of the wrong structure use YAML terms instead of Python terms."""
 
 from typing import Any
 

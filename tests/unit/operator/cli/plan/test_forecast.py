@@ -1,4 +1,4 @@
-"""`gaudi-plan forecast`: the verdict whether a deployment fits, its reasons, remedies and figures."""
+"""`gaudi-plan forecast`: whether a deployment fits, with reasons, remedies and figures."""
 
 import json
 import re
@@ -47,7 +47,7 @@ def asked(document: object, *arguments: str) -> Any:
 
 
 def verdict_and_exit_code(document: object, *arguments: str) -> tuple[str, int]:
-    """Return the first words of the output, and the exit code."""
+    """Return the output up to the first colon, and the exit code."""
     result = plan(document, *arguments, command="forecast")
     return result.stdout.partition(":")[0], result.exit_code
 
@@ -60,7 +60,7 @@ def test_forecast_computes_each_plan_once(monkeypatch: pytest.MonkeyPatch) -> No
         return plan_of_ranges(policy, limits, blocks, warnings)
 
     monkeypatch.setattr(planner, "plan_of_ranges", counted)
-    # Use a length that no other test uses, because this process keeps the plans of other tests.
+    # The planner caches the plans of other tests in this process. So use a model length that no other test uses.
     asked(merged(INFERENCE, {"spec": {"model": {"maxModelLen": 2816}}}))
     assert made
     assert len(made) == len(set(made))

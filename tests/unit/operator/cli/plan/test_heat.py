@@ -22,7 +22,7 @@ def drawn(heat_map: HeatMap) -> list[Cell | None]:
 
 
 def test_padding_of_the_first_bucket_averages_all_shorter_prompts() -> None:
-    # Prompts of 1 to 128 tokens have 64.5 tokens on average, so 63.5 of the 128 tokens are padding.
+    # Prompts of 1 to 128 tokens have 64.5 tokens on average. So 63.5 of the 128 tokens in the bucket are padding.
     assert PADDING.cell((1, 128)) == Cell("50%", 1 - 64.5 / 128)
 
 
@@ -41,7 +41,7 @@ def test_shapes_padded_to_a_larger_bucket_show_its_cost() -> None:
 
 
 def test_shape_without_a_bucket_is_shown_as_a_miss() -> None:
-    # Two prompts of 2000 tokens are within the token budget, but the bucket that would hold them, (2, 2304), is not.
+    # Two prompts of 2000 tokens are within the token budget, but their bucket (2, 2304) exceeds the budget.
     assert PLAN.find(BucketPhase.PROMPT, 2, 2000, 0) is None
     assert PADDING.cell((2, 2304)) is MISS
 

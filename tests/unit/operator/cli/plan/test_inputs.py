@@ -1,4 +1,4 @@
-"""Documents that `gaudi-plan` accepts: manifests, lists, bare limits, and the selection of one of several."""
+"""Documents that `gaudi-plan` accepts: manifests, lists, limits without a resource, and one of several."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The plot of graphs against padding."""
+"""The plot of the number of graphs against the padding."""
 
 from itertools import combinations
 from xml.etree.ElementTree import Element, fromstring
@@ -29,7 +29,7 @@ def drawn(points: dict[str, PlotPoint], curve: list[PlotPoint]) -> Element:
 
 
 def labels(picture: Element) -> dict[str, PlotBox]:
-    """Return the boxes of the point labels. The width of a box follows from the number of letters."""
+    """Return the boxes of the point labels. The number of letters determines the width of a box."""
     return {
         text: PlotBox(x, y - LINE + 3, x + LETTER * len(text), y + 3)
         for each in picture.iter(f"{SVG}text")

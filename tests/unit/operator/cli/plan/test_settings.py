@@ -1,4 +1,4 @@
-"""`gaudi-plan` reports the same problems of settings as the operator and the runtime."""
+"""`gaudi-plan` reports the same problems with settings as the operator and the runtime."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Strategies and costs judged on a trace of requests."""
+"""Strategies and cost models evaluated on a trace of requests."""
 
 import csv
 import io

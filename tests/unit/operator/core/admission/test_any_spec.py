@@ -1,4 +1,4 @@
-"""Admission never crashes on a spec that the API server accepts, and no refused spec starts pods."""
+"""Admission never crashes on a spec that the API server accepts, and a refused spec starts no pods."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ PERCENTS = st.integers(0, 100)
 
 
 def settings_of_a_range() -> st.SearchStrategy[dict[str, int]]:
-    """Any settings of one dimension, also contradictory ones: min above max, a step above both, zeros."""
+    """Return a strategy for the settings of a dimension, including contradictory ones (min above max, zeros)."""
     fields = {"min": VALUES, "step": st.integers(1, 5000), "max": VALUES}
     return st.fixed_dictionaries({}, optional=fields)
 
@@ -85,7 +85,7 @@ def test_any_spec_is_either_refused_or_started(spec: dict[str, Any]) -> None:
 @example(100, 0, 5, 1)
 @settings(max_examples=60, deadline=None)
 def test_estimated_graphs_never_exceed_their_memory(graphs: int, prompt: int, utilization: int, prefills: int) -> None:
-    """The bound allows for the first graph of each phase, which has no estimate, and for a rest below one KV block."""
+    """Allow for the first graph of each phase, which has no estimate, and for a rest smaller than one KV block."""
     spec = seed(
         engine={"deviceMemoryUtilizationPercent": utilization, "maxNumPrefillSeqs": prefills, "maxNumSeqs": 8},
         warmup={"graphMemoryPercent": graphs, "promptGraphPercent": prompt},

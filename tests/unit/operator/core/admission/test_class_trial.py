@@ -1,4 +1,4 @@
-"""Values beyond the limits of a class in trial are reported, and only missing permissions refuse."""
+"""A class in trial reports values that exceed its limits, but refuses only missing permissions."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def platform(limits: dict[str, Any], *, trial: bool = True) -> Platform:
 
 
 def refused(limits: dict[str, Any], **spec: Any) -> Problem | None:
-    """Return the reason why a class in trial refuses a small resource."""
+    """Return the reason why a class in trial refuses a resource with `spec`, or None."""
     asked, found = inference(**spec), platform(limits)
     policy = PodPolicy("models", ANY_HOST_PATH, found, "tiny", asked.spec)
     return policy.why_not(desired_revision(asked, (), DEFAULTS)) or first_limit_violation(asked.spec, found)

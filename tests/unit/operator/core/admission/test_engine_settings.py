@@ -1,4 +1,4 @@
-"""Settings of a resource: invalid ones are refused, ineffective ones are named."""
+"""Engine settings of a resource: invalid settings are refused, and ignored settings are named in a message."""
 
 from pathlib import Path
 from typing import Any

@@ -39,7 +39,7 @@ def warnings_of(spec: Object) -> str | None:
 
 
 def test_estimate_equals_the_graphs_of_the_reference_logs() -> None:
-    """Logs 000 and 002: 15 of 24 prompt graphs, 62.5 %."""
+    """Reference logs 000 and 002 show 15 captured graphs of 24 prompt graphs (62.5 %)."""
     assert estimate(seed()).prompt == GraphBounds(planned=24, expected=15, at_best=15)
 
 
@@ -173,7 +173,7 @@ def test_weights_too_large_for_any_workspace_are_refused() -> None:
 
 
 def resource_with_block_size(size: int) -> Object:
-    """Return a resource with KV blocks of `size` tokens, and about 8 MiB for them at 128 KiB per token."""
+    """Return a resource with KV blocks of `size` tokens and about 8 MiB of KV cache at 128 KiB per token."""
     engine = {"deviceMemoryUtilizationPercent": 1, "blockSize": size}
     return from_the_hub(engine=engine, warmup={"graphMemoryPercent": 99})
 

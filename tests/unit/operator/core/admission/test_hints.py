@@ -1,4 +1,4 @@
-"""Hints about a spec (default mode, untested model or card), which refuse nothing."""
+"""Hints about a spec, such as an untested model or card. A hint does not refuse the spec."""
 
 from dataclasses import replace
 from typing import Any

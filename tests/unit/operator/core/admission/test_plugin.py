@@ -1,4 +1,4 @@
-"""New revisions are refused by the rules of vLLM's plugin: its token limit for graphs, its bucket assertions."""
+"""Rules of vLLM's plugin that refuse new revisions: the token limit for graphs and the bucket assertions."""
 
 from dataclasses import replace
 from typing import Any
@@ -231,7 +231,7 @@ def test_new_revision_violating_plugin_rules_creates_no_pod() -> None:
 
 
 def test_running_revision_is_not_refused_by_plugin_rules() -> None:
-    """An operator without the rule has accepted it, and it serves."""
+    """An operator without the rule accepted this revision, which now serves."""
     cluster = Cluster(resource(**merged(CONTEXTS, {"readiness": {"minCapturedPromptPercent": 81}})))
     cluster.settle()
     cluster.change(readiness={"minCapturedPromptPercent": 100})

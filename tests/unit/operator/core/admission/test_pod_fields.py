@@ -1,4 +1,4 @@
-"""Stored pod templates that the operator cannot have rendered are refused."""
+"""Stored pod templates are refused if the operator cannot have rendered them."""
 
 import json
 from collections.abc import Callable

@@ -14,7 +14,7 @@ MODELS = {"source": {"persistentVolumeClaim": None, "hostPath": {"path": "/model
 
 
 def violation_of(*paths: AllowedHostPath, **spec: Any) -> Problem | None:
-    """Return the violation in the rendered pod of a small resource with `spec` in namespace models."""
+    """Return the policy violation of a small resource with `spec` in the namespace `models`."""
     return PodPolicy("models", paths).why_not(stored(template(**spec)))
 
 

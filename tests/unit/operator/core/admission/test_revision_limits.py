@@ -19,12 +19,12 @@ HARMLESS = desired_revision(inference(), (), DEFAULTS).inputs
 
 
 def found(limits: dict[str, Any], **spec: Any) -> Problem | None:
-    """Return the violations of these limits by the rendered pod of a small resource."""
+    """Return the violation of these limits by the rendered pod of a small resource."""
     return judged(limits, desired_revision(inference(**spec), (), DEFAULTS), **spec)
 
 
 def named(limits: dict[str, Any]) -> str:
-    """Return how a message names the only one of these limits."""
+    """Return the text with which a message names the limit. `limits` has one entry."""
     ((name, value),) = limits.items()
     return f"(limits.{name}: {', '.join(value) or 'none'})" if isinstance(value, list) else f"limits.{name}"
 

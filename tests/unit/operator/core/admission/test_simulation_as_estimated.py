@@ -1,4 +1,4 @@
-"""A simulation captures exactly the estimated graphs, so an estimated shortfall of a simulation is certain."""
+"""A simulation captures exactly the estimated graphs, so its estimated shortfall is certain."""
 
 import threading
 from typing import Any
@@ -27,7 +27,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 async def simulate(spec: dict[str, Any]) -> WarmupReport:
-    """Return the report of a warm simulated pod with that spec."""
+    """Return the report of a simulated pod with this spec after its warm-up."""
     config = runtime_config(inference(**spec)).model_copy(update={"recipe_cache_dir": None})
     board = ReportBoard("p" * 64)
     start_engine(config, board, threading.Event())

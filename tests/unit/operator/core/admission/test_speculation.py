@@ -1,4 +1,4 @@
-"""Speculative decoding that is refused before a pod starts, with the exact messages."""
+"""Settings of speculative decoding that are refused before a pod starts, with the exact messages."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Complete children of some examples as sent to the API server, so that every changed field is visible in review.
+"""Snapshots of all children of some examples, so that a review shows every changed field.
 
 After an intended change, run `.venv/bin/python -m pytest --snapshot-update` with this file.
 """

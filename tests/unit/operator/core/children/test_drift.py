@@ -1,4 +1,4 @@
-"""Which differences between a stored child and its desired content count as drift."""
+"""Differences between a stored child and its desired content, and whether each difference counts as drift."""
 
 from typing import Any
 

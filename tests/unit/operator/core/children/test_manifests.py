@@ -1,4 +1,4 @@
-"""The children other than pods, one fact per test."""
+"""Manifests of the children other than pods, one fact per test."""
 
 import pytest
 

@@ -59,7 +59,7 @@ SERVED = served(replicas=1)
 
 
 def numbers(value: Any) -> list[int]:
-    """Yield all integers of a status."""
+    """Return all integers of a status."""
     if isinstance(value, dict):
         return [number for each in value.values() for number in numbers(each)]
     if isinstance(value, list | tuple):

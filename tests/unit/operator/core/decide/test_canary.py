@@ -28,7 +28,7 @@ from tests.unit.operator.core.stories import (
 
 
 def upgrading(**rollout: Any) -> tuple[Cluster, str]:
-    """Return four serving replicas with a surge of two and a changed model, and the name of the old revision."""
+    """Return a cluster with four serving replicas, a surge of two and a changed model, and the old revision's name."""
     cluster = served(replicas=4, rollout={"maxSurge": 2, **rollout})
     (old,) = revisions(cluster)
     cluster.change(model=BIGGER)

@@ -1,4 +1,4 @@
-"""Children of a resource: written first, restored when missing or edited, and deleted when disabled."""
+"""Children of a resource: created before pods, restored if missing or edited, and deleted if disabled."""
 
 from dataclasses import replace
 from typing import Any
@@ -19,7 +19,7 @@ def test_first_reconcile_writes_every_child_and_pods_last() -> None:
 
 
 def test_installation_with_scrape_sources_creates_every_child() -> None:
-    """The value of Helm's monitoring.from, with labels, which are not hashable."""
+    """Helm's value monitoring.from can contain labels, which are not hashable."""
     prometheus = Client.model_validate({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "m"}}})
     cluster = Cluster(resource(), defaults=replace(DEFAULTS, monitoring_from=(prometheus,)))
     assert kinds(cluster.operate()) == list(CHILDREN)
@@ -119,7 +119,7 @@ def _written(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def _labels(path: tuple[Any, ...]) -> list[str]:
-    """Return a path as has_drifted names it, with list entries by their key."""
+    """Return a path in the form of has_drifted(), which uses keys instead of indexes for list entries."""
     names = {("ports", 0): "http", ("ownerReferences", 0): "tiny"}
     return [names.get((before, key), str(key)) for before, key in zip((None, *path), path, strict=False)]
 

@@ -1,4 +1,4 @@
-"""decide() stories of resources with a class."""
+"""Scenarios of decide() for resources with a class."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,7 +20,7 @@ def cluster_with_class(replicas: int = 2, **spec: Any) -> Cluster:
 
 
 def change_class(cluster: Cluster, **spec: Any) -> None:
-    """Change the class."""
+    """Replace the default class."""
     cluster.classes = (gaudi_class(default=True, **spec),)
 
 

@@ -1,4 +1,4 @@
-"""Class limits of Service, clients, PVC and surge: what a reconcile leaves unchanged or stops."""
+"""Class limits of the Service, clients, PVC and surge: a violation leaves the children unchanged."""
 
 from typing import Any
 

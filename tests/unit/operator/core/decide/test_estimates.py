@@ -1,4 +1,4 @@
-"""decide() stories of admission by estimates."""
+"""Scenarios of decide() for admission by estimates."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ def test_refusal_by_an_estimate_keeps_serving_pods() -> None:
 
 
 def test_estimate_does_not_refuse_a_running_revision() -> None:
-    """Pods have measured figures: later thresholds are compared with their captured graphs."""
+    """Changed thresholds are compared with the captured graphs that the running pods report."""
     cluster = Cluster(resource(**seed(readiness=PASSES)))
     cluster.settle()
     cluster.change(readiness={"minCapturedPromptPercent": 100})

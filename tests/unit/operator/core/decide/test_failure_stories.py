@@ -1,6 +1,6 @@
-"""Random stories in which revisions fail, are pinned, held and retried.
+"""Random scenarios in which revisions fail, are pinned, held and retried.
 
-Each ends serving, or reports why it does not.
+At the end of each scenario, the resource serves or reports why it does not.
 """
 
 from hypothesis import HealthCheck, given, settings

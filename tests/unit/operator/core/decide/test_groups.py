@@ -1,4 +1,4 @@
-"""decide() stories of replicas over several nodes."""
+"""Scenarios of decide() for replicas that span several nodes."""
 
 from datetime import timedelta
 from typing import Any
@@ -23,7 +23,7 @@ STALL: dict[str, Any] = {
 
 
 def fresh(**spec: Any) -> GroupCluster:
-    """Return a cluster with two desired replicas of two pods each and no children."""
+    """Return a cluster without children. Its resource has two replicas of two pods each."""
     return GroupCluster(resource(**{"replicas": 2, **PAIR, **spec}))
 
 
@@ -35,7 +35,7 @@ def served(**spec: Any) -> GroupCluster:
 
 
 def groups(cluster: GroupCluster) -> dict[str, int]:
-    """Return the desired groups by revision."""
+    """Return the desired number of groups by revision."""
     return {each["metadata"]["labels"][REVISION_LABEL]: each["spec"]["replicas"] for each in cluster.kind(KIND)}
 
 
@@ -199,7 +199,7 @@ def test_worker_with_a_failing_container_is_named() -> None:
 
 
 def test_old_serving_group_is_kept_while_an_earlier_one_restarts() -> None:
-    """The controller removes the last group first, which would be the one that serves."""
+    """The LeaderWorkerSet controller removes the last group first. Here, only the last group serves."""
     cluster = served()
     (old,) = revisions(cluster)
     cluster.lose(f"tiny-{old}-0")
@@ -210,7 +210,7 @@ def test_old_serving_group_is_kept_while_an_earlier_one_restarts() -> None:
 
 
 def test_deleted_set_of_an_old_revision_keeps_its_template() -> None:
-    """Without the ControllerRevision, both templates are read from the LeaderWorkerSet."""
+    """Without the ControllerRevision, the operator reads the leader and worker templates from the LeaderWorkerSet."""
     cluster = served()
     (old,) = revisions(cluster)
     before = cluster.objects[KIND, f"tiny-{old}"]["spec"]["leaderWorkerTemplate"]

@@ -1,4 +1,4 @@
-"""decide() stories of host paths, simulations and unsafe settings that the installation does not allow."""
+"""Scenarios of decide() for host paths, simulations and unsafe settings that the installation does not allow."""
 
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,7 @@ CLAIM: dict[str, Any] = {"source": {"persistentVolumeClaim": {"claimName": "mode
 
 
 def forbid_host_paths(cluster: Cluster) -> None:
-    """Upgrade the installation with allowHostPath false."""
+    """Change the installation so that it allows no host paths."""
     cluster.defaults = replace(cluster.defaults, allow_host_path=())
 
 
@@ -30,13 +30,13 @@ def pods_mounting_etc(cluster: Cluster) -> set[str]:
 
 
 def stalled(cluster: Cluster) -> tuple[str, str]:
-    """Return reason and message of the condition Stalled."""
+    """Return the reason and the message of the condition `Stalled`."""
     (found,) = [each for each in status(cluster)["conditions"] if each["type"] == "Stalled"]
     return found["reason"], found["message"]
 
 
 def cluster_moved_to_a_pvc() -> tuple[Cluster, str, str]:
-    """Return a cluster that moved from /etc to a PVC, and the names of both revisions."""
+    """Return a cluster whose model moved from /etc to a PVC, and the names of the two revisions."""
     cluster = served(model=ETC)
     (first,) = revisions(cluster)
     cluster.change(model=CLAIM)
@@ -98,7 +98,7 @@ def test_paused_rollout_is_not_scaled_up_by_an_older_revision() -> None:
 
 
 def partial_rollout_to_a_pvc() -> Cluster:
-    """Return a rollout from /etc to a PVC with one serving pod and one that never becomes ready, and its revision."""
+    """Return a rollout from /etc to a PVC with one old pod left. Pods that start later never become ready."""
     cluster = served(model=ETC)
     (first,) = revisions(cluster)
     cluster.change(model=CLAIM)

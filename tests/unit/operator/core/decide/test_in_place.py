@@ -1,4 +1,4 @@
-"""decide() stories of upgrades: with a surge if there is room, otherwise in place."""
+"""Scenarios of decide() for upgrades: with a surge if cards are free, otherwise in place."""
 
 import json
 import re
@@ -24,7 +24,7 @@ def cluster_without_free_cards(replicas: int = 2, *, queue: bool = False, **roll
 
 
 def turns(cluster: Cluster, count: int) -> list[int]:
-    """Let everything act `count` times. Return the available replicas after each turn."""
+    """Let all components act `count` times. Return the number of ready replicas after each time."""
     seen = []
     for _ in range(count):
         cluster.operate()
@@ -37,14 +37,14 @@ def turns(cluster: Cluster, count: int) -> list[int]:
 
 
 def past_the_surge_timeout(cluster: Cluster) -> Cluster:
-    """Return the same cluster after the scheduler's answer is overdue."""
+    """Let the surge timeout expire, and return the cluster."""
     turns(cluster, 3)
     cluster.now += timedelta(seconds=300)
     return cluster
 
 
 def waiting(cluster: Cluster) -> set[str]:
-    """Return the unscheduled pods."""
+    """Return the names of the unscheduled pods."""
     return {name for kind, name in cluster.objects if kind == "Pod" and not cluster.placed(name)}
 
 
@@ -212,7 +212,7 @@ def test_no_replica_is_removed_if_max_unavailable_is_zero(replicas: int) -> None
 
 
 def with_a_card_taken(replicas: int) -> Cluster:
-    """Return a cluster in which a replacement in place freed a card, and another pod of the cluster took this card."""
+    """Return a cluster in which an in-place replacement freed a card and another pod of the cluster took the card."""
     cluster = past_the_surge_timeout(cluster_without_free_cards(replicas, progressDeadlineSeconds=120))
     cluster.operate()
     controllers.advance(cluster.api, None, cluster.seconds, {cluster.resource["metadata"]["uid"]})

@@ -1,4 +1,4 @@
-"""decide() stories of the ConfigMap that names the kept revisions to pods with shared recipes."""
+"""Scenarios of decide() for the ConfigMap that names the kept revisions to pods with shared recipes."""
 
 from gaudi_operator.core.names import REVISION_LABEL
 from gaudi_runtime.contract.config import KeptRevisions

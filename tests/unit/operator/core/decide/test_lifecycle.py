@@ -1,4 +1,4 @@
-"""A resource from its first reconcile to Ready, then at rest, scaled to zero, and deleted."""
+"""The life cycle of a resource: first reconcile, Ready, no further changes, scaled to zero, and deleted."""
 
 from gaudi_operator.core.decide import decide
 from tests.support.conformance import violations

@@ -1,4 +1,4 @@
-"""spec.rollout.revision: pods run a kept revision, regardless of the other fields of the spec."""
+"""spec.rollout.revision: pods run the kept revision with this name, regardless of the spec's other fields."""
 
 from gaudi_operator.core.rollout.controller_revision import stored_revisions
 from gaudi_operator.core.rollout.desired_revision import missing_pin
@@ -8,7 +8,7 @@ from tests.unit.operator.core.stories import condition, revisions, served, statu
 
 
 def upgraded_once() -> tuple[Cluster, str, str]:
-    """Return a cluster that serves its second revision, and the names of both."""
+    """Return a cluster that serves its second revision, and the names of the two revisions."""
     cluster = served()
     (first,) = revisions(cluster)
     cluster.change(model={"maxModelLen": 512})

@@ -1,4 +1,4 @@
-"""decide() stories of a refused spec, which never affects serving pods."""
+"""Scenarios of decide() for a refused spec, which never affects serving pods."""
 
 from gaudi_operator.core.actions import SetGate
 from tests.support.builders import copied

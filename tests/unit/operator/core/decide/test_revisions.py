@@ -1,4 +1,4 @@
-"""Which changes and releases create a revision, which replace pods, and which restart nothing."""
+"""Changes and releases: those that create a revision, those that replace pods, and those that restart nothing."""
 
 import json
 from dataclasses import replace
@@ -124,7 +124,7 @@ def test_threshold_change_restarts_no_pod() -> None:
 
 
 def revision_with_default_mode(mode: str = "hpuGraphs") -> Revision:
-    """Return a revision on a card from a time with another default mode: only the rendered parts contain the mode."""
+    """Return a revision of an operator with another default mode. Only the rendered configuration has the mode."""
     made = desired_revision(inference(accelerator=CARD), (), DEFAULTS)
     config = json.loads(made.config)
     config["engine"]["executionMode"] = mode

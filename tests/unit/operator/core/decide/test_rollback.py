@@ -1,4 +1,4 @@
-"""decide() stories of a failing revision: it is given up, and the last good one keeps serving."""
+"""Scenarios of decide() for a failing revision: the rollout ends, and the last good revision keeps serving."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Random stories of changes, crashes, deletions and incomplete reconciles in any order. Each must end correctly."""
+"""Random sequences of changes, crashes, deletions and incomplete reconciles. Each sequence must end correctly."""
 
 from collections.abc import Callable
 
@@ -117,9 +117,10 @@ def test_any_event_sequence_ends_ready_and_without_changes(story: list[Happening
 
 
 def run_story(story: list[Happening], data: st.DataObject) -> Cluster:
-    """Return the cluster after a story.
+    """Run all steps of a story and return the cluster.
 
-    All statuses must be valid. At the end, the causes that would block a rollout are removed.
+    The status must be valid after every step. Finally, remove the settings and the card limit that would block a
+    rollout.
     """
     cluster = Cluster(resource(replicas=2))
     for happening in story:

@@ -1,4 +1,4 @@
-"""When a gate opens and closes, with the exact messages written to the pod."""
+"""The opening and closing of gates, with the exact messages that are written to the pod."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -43,7 +43,7 @@ def gate(open_: bool, reason: str, message: str) -> SetGate:
 
 
 def judge(pod: PodView, readiness: Readiness) -> SetGate | None:
-    """Return the gate decision for the pod now."""
+    """Return the gate decision for the pod at NOW."""
     return gates.judge_gate(pod, readiness, Deadlines(NOW))
 
 

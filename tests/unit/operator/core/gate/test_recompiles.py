@@ -60,7 +60,7 @@ def test_pod_above_the_limit_is_closed_with_a_reason() -> None:
 
 
 async def reported(lazy: bool, *forwards: tuple[int, float]) -> dict[str, Any]:
-    """Return a worker's report after forwards with these query tokens, each with a compile of that many seconds."""
+    """Return a worker's report after forwards, each given as query tokens and seconds of compilation."""
     card = Card(lazy=lazy)
     runner = plugin(card)
     verbs = HpuVerbs(runner, bridge(card))
@@ -162,7 +162,7 @@ def test_closed_pod_opens_if_the_serving_one_may_be_removed() -> None:
 
 
 def cluster_scaled_down() -> Cluster:
-    """With a new leader, one of two pods is to be removed but still exists; one compiles, the other is unreachable."""
+    """Return a cluster scaled down from two pods to one. One pod recompiles, and the other sends no reports."""
     cluster = served(readiness={"onRecompiles": "CloseGate"})
     cluster.change(replicas=1)
     cluster.operate()

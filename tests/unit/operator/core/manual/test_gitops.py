@@ -1,4 +1,4 @@
-"""Argo CD's and Flux's health of a resource in each of its phases: deploy/argocd-cm.yaml runs in real Lua."""
+"""Health of a resource in Argo CD and Flux for each of its phases. A Lua engine runs deploy/argocd-cm.yaml."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,7 @@ AGREES = {"Healthy": "Current", "Degraded": "Failed", "Progressing": "InProgress
 
 
 def argo(resource: Object) -> tuple[str, str]:
-    """Return health and message as Argo CD's script computes them: Lua 5.1 with `obj` and no system libraries."""
+    """Run Argo CD's health script in Lua 5.1 without system libraries. Return the health and the message."""
     lua = LuaRuntime(register_eval=False, register_builtins=False)
     run = lua.eval("function(code, obj) return setfenv(assert(loadstring(code)), {obj = obj, ipairs = ipairs})() end")
     found = run(SCRIPT, lua.table_from(resource, recursive=True))

@@ -1,4 +1,4 @@
-"""docs/how-to/revisions.md, What makes a revision: every row is tested, and every field of the spec has a row."""
+"""The table in docs/how-to/revisions.md: every row is tested, and every field of the spec has a row."""
 
 from pathlib import Path
 from typing import Any

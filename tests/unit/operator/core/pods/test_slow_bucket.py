@@ -1,4 +1,4 @@
-"""Slow buckets during warm-up: a bucket that takes far longer than its forecast is named."""
+"""Slow buckets during warm-up: the operator names a bucket that takes far longer than its forecast."""
 
 from datetime import timedelta
 
@@ -21,7 +21,7 @@ SENTENCE = (
 
 
 def compiling(still: float, forecast: float | None = 20.0, phase: Phase = Phase.COMPILING) -> PodView:
-    """Return a pod whose bucket has been in progress for that many seconds, by a report one second old."""
+    """Return a pod that reported, one second ago, that its current bucket has taken `still` seconds."""
     at = PhaseProgress(planned=8, warmed=3, current=(1, 128, 0), forecast_seconds=forecast)
     return view(pod(revision="new"), report(phase, prompt=at, since_progress_seconds=still))
 

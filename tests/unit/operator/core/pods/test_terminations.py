@@ -1,4 +1,4 @@
-"""The end of a container stays known after its container and report are gone."""
+"""The termination of a container stays known after the container and its report are gone."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def found(manifest: Object, said_by: str | None = None, **row: Any) -> str | Non
 
 
 def evicted(**status: Any) -> Object:
-    """Return a pod that its node evicted, with its container."""
+    """Return an evicted pod, which has no container anymore."""
     manifest = pod(container=None, phase="Failed")
     manifest["status"] |= {"reason": "Evicted", "startTime": "2026-08-01T11:30:00Z", **status}
     return manifest

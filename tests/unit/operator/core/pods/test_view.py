@@ -1,4 +1,4 @@
-"""The decision's view of a pod, or of the pods of a group."""
+"""The view of a pod, or of the pods of a group, on which decide() works."""
 
 from datetime import timedelta
 from typing import Any
@@ -19,7 +19,7 @@ UNSCHEDULABLE = condition("PodScheduled", False, "Unschedulable", "0/1 nodes are
 
 
 def group_pod(name: str, *conditions: Object) -> Object:
-    """Return an unscheduled pod of group 3 with two pods."""
+    """Return an unscheduled pod of group 3, which has two pods."""
     found = pod(name, container=None, phase="Pending", conditions=conditions)
     found["metadata"]["labels"] |= {GROUP_NAME_LABEL: "tiny-r1", GROUP_INDEX_LABEL: "3"}
     found["metadata"]["annotations"] |= {GROUP_SIZE_ANNOTATION: "2"}

@@ -1,4 +1,4 @@
-"""Problems that keep containers from starting or end them repeatedly, with the exact messages."""
+"""Problems that keep containers from starting or terminate them repeatedly, with the exact messages."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -165,7 +165,7 @@ LOG_OF_THE_SIDE = "Read its log with `kubectl logs a -c {} --previous`."
 
 
 def with_container(state: Object, *, sidecar: bool = False, last: Object | None = None, restarts: int = 0) -> PodView:
-    """Return a pod whose runtime waits for an init container, or has a sidecar, in that state."""
+    """Return a pod with an init container in this state. With `sidecar`, the init container is a sidecar."""
     manifest = pod(state={"waiting": {"reason": "PodInitializing"}})
     kind = {"restartPolicy": "Always"} if sidecar else {}
     manifest["spec"] = {"initContainers": [{"name": "side", **kind}]}

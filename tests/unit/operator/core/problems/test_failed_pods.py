@@ -1,4 +1,4 @@
-"""Pods that their node refuses or evicts before they serve: counted, and Stalled while they fail."""
+"""Pods that a node refuses or evicts before they serve: their count, and the condition Stalled while they fail."""
 
 from datetime import timedelta
 from typing import Any
@@ -23,14 +23,14 @@ def at(seconds: int) -> str:
 
 
 def evicted(name: str, seconds: int, served: bool = False) -> PodView:
-    """Return a pod that its node evicted at that time."""
+    """Return a pod that its node evicted `seconds` after NOW."""
     found = pod(name, revision="new", container=None, phase="Failed", conditions=(gate_condition(False),) * served)
     found["status"] |= {"reason": "Evicted", "message": LOW, "startTime": at(seconds)}
     return view(found)
 
 
 def ready(seconds: int) -> PodView:
-    """Return a pod that has been ready since that time."""
+    """Return a pod that has been ready since `seconds` after NOW."""
     conditions = (gate_condition(True), condition("Ready", True, since=at(seconds)))
     return view(pod("r", revision="new", conditions=conditions))
 
@@ -84,7 +84,7 @@ ERROR = RevisionTermination(time=at(-5), pod="gone", message="No card.")
 def problem_of_revision(
     problem: Problem | None, *pods: PodView, error: RevisionTermination | None = ERROR
 ) -> Problem | None:
-    """Return the problem of a revision with two desired pods that backs off."""
+    """Return the problem of a revision that is in back-off and has two desired pods."""
     state = state_of(pods, failures={"new": FailureRecord(error, BackOff(failures=3, since=at(-5), until=at(15)))})
     return add_back_off(problem, state.failures["new"], len(state.updated), state.desired, state.deadlines)
 
@@ -148,9 +148,9 @@ def test_failed_pods_at_zero_replicas_are_not_a_problem() -> None:
 
 
 def test_failed_pods_above_the_desired_replicas_are_not_a_problem() -> None:
-    """More replicas were requested, and their pods failed.
+    """The pods of a scale-up failed, and the scale-up is then reverted.
 
-    Now only the serving pod is desired, so the failures are not a problem.
+    Now only the serving pod is desired, so the failed pods are not a problem.
     """
     cluster = scaled_up_without_success()
     assert shown(cluster, "Ready") == ("False", "PodsFail")

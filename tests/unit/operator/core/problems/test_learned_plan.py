@@ -1,4 +1,4 @@
-"""A revision with a learned plan is kept only if live traffic pads and compiles as little as forecast."""
+"""A revision with a learned plan is kept only if live traffic pads and compiles no more than forecast."""
 
 import json
 from dataclasses import replace
@@ -40,7 +40,7 @@ def report_of(prompt: ServedPhase, decode: ServedPhase | None = None, **fields: 
 
 
 def rollout_state(plan: dict[str, Any] | None = LEARNED, stable: dict[str, Any] | None = None, **canary: Any) -> State:
-    """Return the state while pod a runs a revision with `plan`, and the stable revision has the plan of `stable`."""
+    """Return a state with two revisions: `plan` is for the revision of pod `a`, `stable` for the stable revision."""
     mine = view().revision
     kept = ({mine: plan, "good": stable}).items()
     stored = tuple(Revision(name, 1, {"bucketing": found} if found else {}, {}, "") for name, found in kept)
@@ -134,7 +134,7 @@ def test_only_a_new_observed_learned_plan_is_checked(state: State, judged: bool)
 
 
 def learning(**rollout: Any) -> tuple[Cluster, str, str]:
-    """Return a serving cluster whose canary with a learned plan has just started, the good revision, and the canary."""
+    """Return a cluster whose canary has just started with a learned plan, the good revision, and the canary's name."""
     cluster = served(rollout=rollout)
     (good,) = revisions(cluster)
     cluster.change(bucketing=LEARNED)

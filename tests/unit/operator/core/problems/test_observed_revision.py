@@ -1,4 +1,4 @@
-"""Problems of an observed revision: too many recompiles or failed requests, with the exact messages."""
+"""Problems of a revision under observation: too many recompiles or failed requests, with the exact messages."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ READ_LOG = "Read its log with `kubectl logs a`."
 
 
 def observing(**limits: int | None) -> State:
-    """Return the state of a revision observed with `limits`, or not observed if None."""
+    """Return a state whose canary is observed with `limits`. If a limit is None, the canary is not observed."""
     canary = {"observeSeconds": 0} if None in limits.values() else {"observeSeconds": 1, **limits}
     return state_of(inference=inference(rollout={"canary": canary}))
 

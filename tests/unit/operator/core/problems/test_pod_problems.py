@@ -26,7 +26,7 @@ NO_PODS = "ReplicaSet tiny-1 cannot create pods: "
 
 
 def replica_set(**condition: str) -> Object:
-    """Return a ReplicaSet that may not create pods, unless its condition is replaced."""
+    """Return a ReplicaSet that cannot create pods, unless `condition` says otherwise."""
     failed = {"type": "ReplicaFailure", "status": "True", **condition}
     return {"metadata": {"name": "tiny-1"}, "status": {"conditions": [failed]}}
 

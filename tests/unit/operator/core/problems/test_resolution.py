@@ -1,4 +1,4 @@
-"""Problems that others may fix become Stalled after their deadline; permanent problems become Stalled immediately."""
+"""The condition Stalled: after a deadline for problems that others may fix, immediately for permanent ones."""
 
 import re
 from datetime import timedelta
@@ -30,13 +30,13 @@ DEADLINE = 600
 
 
 def stalled(cluster: Cluster) -> tuple[str, str]:
-    """Return whether the condition is True, in a status that GitOps tools understand."""
+    """Return the status and the reason of `Stalled`, and check that GitOps tools understand the resource's status."""
     assert violations(cluster.resource) == []
     return condition(cluster, "Stalled")
 
 
 def kstatus_after(cluster: Cluster, seconds: float) -> str:
-    """Return the kstatus result of a reconcile that many seconds after NOW."""
+    """Reconcile `seconds` after NOW and return the kstatus result."""
     cluster.now = NOW + timedelta(seconds=seconds - 1)
     cluster.operate()
     assert violations(cluster.resource) == []
@@ -91,7 +91,8 @@ def test_gitops_waits_until_the_deadline_and_then_fails(reason: str) -> None:
 
 
 def test_invalid_image_name_fails_immediately() -> None:
-    # The status is written with a delay after its first write, so the second write shows the failure.
+    # After its first write, the operator delays status writes by 2 seconds. So the failure is in the status after 2
+    # seconds.
     assert kstatus_after(starting("InvalidImageName"), 2) == "Failed"
 
 
@@ -253,7 +254,7 @@ def test_long_wait_in_a_queue_is_not_a_stall(deadline: int) -> None:
         cluster.controllers()
     assert kstatus_after(cluster, 100 * DEADLINE) == "InProgress"
     assert condition(cluster, "Reconciling") == ("True", "SchedulingGated")
-    # The deadline does not run for a pod with a scheduling gate, so no requeue is scheduled.
+    # A pod with a scheduling gate has no deadline, so no requeue is scheduled.
     assert cluster.operate().requeue_after is None
 
 

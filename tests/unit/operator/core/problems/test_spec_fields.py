@@ -1,4 +1,4 @@
-"""A problem of an image or of memory names the field of the spec that sets it."""
+"""Messages about image or memory problems name the field of the spec that sets the image or the memory."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ SPEC: dict[str, Any] = {
 
 
 def problem(pod: PodView, spec: dict[str, Any] = SPEC) -> str:
-    """Return the message of the problem of a pod whose revision was rendered from `spec`."""
+    """Return the message about the problem of a pod whose revision was rendered from `spec`."""
     revision = Revision("r1", 1, {}, pod_template(inference(**spec), "r1", "hash", "config", DEFAULTS), "")
     ends = terminations([pod], GaudiInferenceStatus(), {})
     found = problem_of(pod, state_of(stored=(revision,), terminations=ends), Room(to_come=False))
@@ -42,7 +42,7 @@ def pulling(image: str) -> PodView:
 
 
 def with_sidecar(status: Object) -> PodView:
-    """Return a pod whose sidecar proxy has this status."""
+    """Return a pod whose sidecar `proxy` has this status."""
     manifest = pod(state={"waiting": {"reason": "PodInitializing"}})
     manifest["spec"] = {"initContainers": [{"name": "proxy", "restartPolicy": "Always"}]}
     manifest["status"]["initContainerStatuses"] = [{"name": "proxy", **status}]
@@ -52,7 +52,7 @@ def with_sidecar(status: Object) -> PodView:
 @pytest.mark.parametrize(
     ("image", "field", "policy"),
     [
-        # The kubelet reports an image with the tag `latest` if the spec gives no tag.
+        # If an image in the spec has no tag, the kubelet reports the image with the tag `latest`.
         (f"{SERVER}:latest", "spec.server.image (or the installation's default)", "spec.server.imagePullPolicy"),
         (MODEL, "spec.model.source.ociImage.reference", "spec.model.source.ociImage.pullPolicy"),
         (
@@ -87,7 +87,7 @@ KILLED = {"reason": "OOMKilled", "exitCode": 137, "message": "loading\nshard 3 o
 
 
 def killed(limits: Object) -> str:
-    """Return the message of a runtime that the kernel killed for memory, with these limits."""
+    """Return the message about a runtime with these resource limits that the kernel killed for lack of memory."""
     waits = {"waiting": {"reason": "CrashLoopBackOff"}}
     return problem(view(pod(state=waits, last_state={"terminated": KILLED})), {"pod": {"resources": limits}})
 

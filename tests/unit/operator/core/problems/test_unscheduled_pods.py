@@ -1,4 +1,4 @@
-"""Unscheduled pods: when one is a problem, and the advice for each reason of the scheduler."""
+"""Unscheduled pods: when they are a problem, and the advice for each reason that the scheduler gives."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""A pod that waits for its volumes: its claim, the field that names it, and the deadline."""
+"""A pod that waits for its volumes: the PVC, the field of the spec that names the PVC, and the deadline."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -25,7 +25,7 @@ DATA = "spec.pod.volumes[data].persistentVolumeClaim.claimName"
 
 
 def mounting(*claims: tuple[str, str], bound: tuple[str, ...] = ()) -> State:
-    """Return the state of a revision whose pods mount (volume, claim); `bound` are bound claims of the operator."""
+    """Return the state of a revision that mounts (volume, PVC) pairs. `bound` names bound PVCs of the operator."""
     found = [{"name": volume, "persistentVolumeClaim": {"claimName": claim}} for volume, claim in claims]
     known = tuple(_bound(each) for each in bound)
     state = state_of(stored=(Revision("r1", 1, {}, {"spec": {"volumes": found}}, ""),))

@@ -1,4 +1,4 @@
-"""Every field that owns a knob changes the engine's variables or arguments."""
+"""Every API field that sets a knob changes the engine's variables or arguments."""
 
 from typing import Any
 
@@ -83,7 +83,7 @@ OWNED = [
 
 
 def knob_value(name: str, overrides: dict[str, Any]) -> list[str]:
-    """Return the value of one knob for the engine. Knobs with several words are followed by constant ones."""
+    """Return the value of one knob for the engine. For a knob with several words, later arguments are included."""
     found = render_engine_options(runtime_config(inference(**merged(BASE, overrides))))
     if name in SEVERAL_WORDS and name in found.args:
         return list(found.args[found.args.index(name) :])
@@ -93,7 +93,7 @@ def knob_value(name: str, overrides: dict[str, Any]) -> list[str]:
 
 
 def override(path: str) -> dict[str, Any]:
-    """Return the part of a spec that sets `path` to a value other than that of BASE."""
+    """Return spec overrides that change `path` from its value in BASE, with the other fields that the change needs."""
     value: Any = {**CHANGES, **RANGES}[path]
     for part in reversed(path.split(".")):
         value = {part: value}

@@ -20,7 +20,7 @@ CLAIM = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
 
 
 def side_containers(**pod: Any) -> list[dict[str, Any]]:
-    """Return the side containers in their order."""
+    """Return the side containers in order."""
     found: list[dict[str, Any]] = spec(pod=pod)["initContainers"]
     return found
 

@@ -91,7 +91,7 @@ def test_collector_is_set_by_opentelemetry_variables() -> None:
         "k8s.namespace.name=models,k8s.pod.name=$(GAUDI_POD_NAME)"
     )
     names = list(found)
-    # A variable may only refer to variables before it in the list, because the kubelet expands only those.
+    # The kubelet expands a reference to a variable only if the variable is earlier in the list.
     assert names.index("GAUDI_POD_NAME") < names.index("OTEL_RESOURCE_ATTRIBUTES")
     assert names.index("GAUDI_REVISION") < names.index("OTEL_RESOURCE_ATTRIBUTES")
 
@@ -121,7 +121,7 @@ EVERY_VARIABLE: tuple[dict[str, Any], ...] = (
 def test_list_of_operator_variables_is_complete() -> None:
     """A class may restrict users' variables, but not the operator's."""
     found = {name for each in EVERY_VARIABLE for name in variables_of(TRACED, **each)}
-    # Some variables of the operator are also knobs. A knob that the operator sets counts as a variable of the operator.
+    # Some knobs are also variables of the operator. A knob that the operator sets counts as a variable of the operator.
     assert found - (knobs().keys() - OWN_VARIABLES) == OWN_VARIABLES
 
 

@@ -1,4 +1,4 @@
-"""The rendered RuntimeConfig: which values of the spec reach the runtime's configuration."""
+"""Values of the spec that reach the rendered RuntimeConfig."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Back-off of repeatedly ending pods: increasing pauses, and a last error that outlives the pods."""
+"""Back-off after pods end repeatedly: increasing pauses, and a last error that outlives the pods."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -35,7 +35,7 @@ def at(seconds: float) -> str:
 
 
 def made(name: str, created: int, **fields: object) -> Object:
-    """Return a pod of revision `new` created at that time."""
+    """Return a pod of revision `new` that was created `created` seconds after NOW."""
     found = pod(name, revision="new", **fields)  # type: ignore[arg-type]
     found["metadata"]["creationTimestamp"] = at(created)
     return found
@@ -56,7 +56,7 @@ def crashed_pod(began: int, ended: int, served: bool = False) -> PodView:
 
 
 def ready(since: int, created: int = 0) -> PodView:
-    """Return a pod that has been ready since that time."""
+    """Return a pod that has been ready since `since` seconds after NOW."""
     conditions = (gate_condition(True, since=at(since)), condition("Ready", True, since=at(since)))
     return view(made("r", created, conditions=conditions))
 
@@ -77,7 +77,7 @@ def failure_record(*pods: PodView, known: FailureRecord = NONE) -> FailureRecord
 
 
 def attempts(count: int) -> list[PodView]:
-    """Return consecutive attempts, each created when the previous one had ended."""
+    """Return refused pods, each of which was created after the previous one had ended."""
     return [refused(f"p{number:02}", number * 400, number * 400 + 1) for number in range(count)]
 
 
@@ -244,7 +244,7 @@ def test_reconcile_is_scheduled_at_the_end_of_a_back_off() -> None:
 
 
 def refuse_all(cluster: Cluster, seconds: int) -> None:
-    """Advance the clock while nodes refuse every new pod in the second of its creation."""
+    """Advance the clock by `seconds`, while nodes refuse every new pod in the second of its creation."""
     until = cluster.now + timedelta(seconds=seconds)
     while cluster.now < until:
         plan, ended = cluster.operate(), len(failed_pods(cluster))

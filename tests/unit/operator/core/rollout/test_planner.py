@@ -27,7 +27,7 @@ def scales(step: RolloutStep) -> dict[str, int]:
 
 
 def rollout(old: RevisionPods, policy: RolloutPolicy) -> list[tuple[int, int]]:
-    """Return the (old, new) replicas of every step, when every pod becomes ready before the next step."""
+    """Return the (old, new) replicas of every step, if every pod becomes ready before the next step."""
     new, seen = pods("new", 0, number=2), []
     while (step := next_rollout_step(new, [old], policy)).progress is RolloutProgress.MOVING:
         to = scales(step)
@@ -230,7 +230,7 @@ def test_paused_first_revision_starts_its_pods() -> None:
 
 @dataclass
 class Pod:
-    """A pod of the simulation. A broken one never becomes ready."""
+    """A pod of the simulation. A broken pod never becomes ready."""
 
     broken: bool = False
     ready: bool = False
@@ -239,7 +239,7 @@ class Pod:
 
 @dataclass
 class World:
-    """Revisions by number, the newest last. `settle` simulates the ReplicaSet controller."""
+    """A simulation of revisions by number. `settle` plays the ReplicaSet controller."""
 
     policy: RolloutPolicy
     revisions: dict[int, list[Pod]]
@@ -299,7 +299,7 @@ def policies(draw: st.DrawFn) -> RolloutPolicy:
 
 @st.composite
 def rollout_states(draw: st.DrawFn) -> World:
-    """Any state in which an operator may start: several revisions, each pod ready, unreachable or never ready."""
+    """Draw a state in which an operator may start. Each pod is ready, was ready before, or was never ready."""
     kinds = st.sampled_from([(True, True), (False, True), (False, False)])
     revisions = {
         number: [Pod(ready=ready, served=served) for ready, served in draw(st.lists(kinds, max_size=6))]
@@ -309,7 +309,7 @@ def rollout_states(draw: st.DrawFn) -> World:
 
 
 def run(world: World, choices: st.DataObject, limit: int = 200) -> None:
-    """Run to the end with pods becoming ready in any order, and check the minimum and the maximum at every step."""
+    """Run a rollout in which pods become ready in any order, and check minimum and maximum pods at every step."""
     for _ in range(limit):
         before, total = world.ready(), world.total()
         step = world.step()

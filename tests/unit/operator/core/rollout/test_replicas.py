@@ -1,4 +1,4 @@
-"""The workloads of all revisions, as counted by the rollout."""
+"""The replicas of the workloads of all revisions, as the rollout counts them."""
 
 from dataclasses import replace
 from typing import Any

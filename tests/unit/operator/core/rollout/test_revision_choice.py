@@ -29,7 +29,7 @@ def revision(name: str, number: int, failure: Problem | None = None) -> Revision
 
 
 def written(stable: str | None, *served: str) -> GaudiInferenceStatus:
-    """Return a written status with this stable revision, in which these revisions have served."""
+    """Return a status with this stable revision. The status lists the revisions in `served` as served."""
     rows = tuple(RevisionStatus(name=name, number=1, phase=RevisionPhase.KEPT, served=True) for name in served)
     return GaudiInferenceStatus(revision=Revisions(stable=stable), revisions=rows)
 

@@ -29,12 +29,12 @@ WAIT = {"whenNoRoom": "Wait"}
 
 
 def opened(name: str) -> PodView:
-    """Return a pod whose gate has opened, but which is not yet ready."""
+    """Return a pod whose gate is open, but which is not ready yet."""
     return view(pod(name, revision="new", conditions=(gate_condition(True), condition("Ready", False))))
 
 
 def without_node() -> PodView:
-    """Return a pod that has been unschedulable for long."""
+    """Return a pod that has been unschedulable for 31 seconds."""
     since = stamp(NOW - timedelta(seconds=31))
     scheduled = condition("PodScheduled", False, "Unschedulable", "0/1 nodes are available", since)
     return view(pod("n2", revision="new", container=None, phase="Pending", conditions=(scheduled,)))
@@ -55,7 +55,7 @@ def replica_set(name: str, replicas: int, **status: Any) -> Object:
 def rolled_out(
     pods: list[PodView], rollout: dict[str, Any] | None = None, new: Object | None = None, **fields: Any
 ) -> State:
-    """Roll out two replicas of `new`. Each revision has as many replicas as it has pods that are not terminating."""
+    """Roll out two replicas of `new`. Each revision has one replica for each of its pods that is not terminating."""
     counts = {name: sum(each.active and each.revision == name for each in pods) for name in ("new", "old")}
     sets = (new or replica_set("new", counts["new"]), replica_set("old", counts["old"]))
     given = {

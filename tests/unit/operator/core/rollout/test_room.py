@@ -1,4 +1,4 @@
-"""A rollout without room for a new pod waits or replaces in place."""
+"""A rollout that has no room for a new pod waits, or replaces an old pod in place."""
 
 from datetime import timedelta
 from typing import Any

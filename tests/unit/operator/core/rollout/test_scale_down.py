@@ -1,4 +1,4 @@
-"""A scale-down removes the pods with the least to lose, and marks them before."""
+"""A scale-down first marks the pods whose loss costs least, and then removes them."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -27,7 +27,7 @@ from tests.unit.operator.core.stories import condition, served, status
 
 
 def busy(name: str, running: int, captured: int = 8, since: int = 0, **fields: Any) -> PodView:
-    """Return a pod with that many requests and captured prompt graphs, ready for that many seconds."""
+    """Return a pod with `running` requests and `captured` prompt graphs that has been ready for `since` seconds."""
     said = report(requests=Requests(running=running), prompt=PhaseProgress(planned=8, warmed=8, captured=captured))
     pod = serving(name, said=said)
     ready = PodCondition(True, "", "", NOW - timedelta(seconds=since))

@@ -1,4 +1,4 @@
-"""The operator's suggestions when requests met cold shapes."""
+"""Suggestions of the operator after requests met cold shapes, which have no warm graph."""
 
 from typing import Any
 
@@ -36,7 +36,10 @@ def test_no_bucket_is_suggested_without_cold_shapes() -> None:
 
 
 def test_suggested_bucket_has_memory_and_warm_up_cost() -> None:
-    """Prompt graphs of 384 tokens together take 384 MiB, so one of 2 * 208 (13 blocks of 16) takes 416 MiB."""
+    """Graphs take 1 MiB per token at the rate of pod a, so a prompt graph of 2 * 208 tokens takes 416 MiB.
+
+    The suggested length is 208 tokens, because 208 is a multiple of the block size 16.
+    """
     assert suggestion_for(report_of(cold(PROMPT, (2, 320, 0), 7, needed=(2, 200, 0)))) == (
         "One more prompt bucket (2, 208, 0) would hold 100 % of the batches without a warm graph, and takes about "
         "416 MiB of memory (the rate of pod a) and about 1 s of warm-up (the rate of a Gaudi 2). "

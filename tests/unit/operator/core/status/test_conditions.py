@@ -1,4 +1,4 @@
-"""Each condition by a table of situations; reasons are stable, messages are sentences."""
+"""Conditions in a table of situations. Reasons are stable, and messages are sentences."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The facts behind the conditions: what is lost, what pods wait for, what is paused, what was measured."""
+"""Facts behind the conditions: lost pods, what pods wait for, paused rollouts, and measured plans."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""status.revisions, row by row."""
+"""The rows of status.revisions."""
 
 import pytest
 

@@ -20,7 +20,7 @@ MIB, GIB = 1024**2, 1024**3
 
 
 def warmed(prompt: int = 15, blocks: int = 48, simulated: bool = False) -> WarmupReport:
-    """A pod of the seeds: 24 prompt and 48 decode buckets."""
+    """Return the report of a warm pod of the reference deployment, with 24 prompt and 48 decode buckets."""
     return report(
         prompt=PhaseProgress(planned=24, warmed=24, captured=prompt, graph_bytes=13 * GIB + 31 * MIB),
         decode=PhaseProgress(planned=48, warmed=48, captured=48, graph_bytes=GIB),

@@ -1,4 +1,4 @@
-"""status.plan.advice: what a learned plan would save, of the pod with the most traffic."""
+"""status.plan.advice: the saving of a learned plan, as the pod with the most traffic reports it."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ def busy(name: str, batches: int, found: PlanAdvice | None = None, revision: str
 
 
 def before(*pods: PodView) -> GaudiInferenceStatus:
-    """Return the status that was written when these pods existed."""
+    """Return the status that the operator wrote when these pods existed."""
     return GaudiInferenceStatus(plan=plan_state(state_of(pods)))
 
 

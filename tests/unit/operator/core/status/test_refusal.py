@@ -1,4 +1,4 @@
-"""A refused request is shown on the resource, regardless of its other problems."""
+"""A request that the API server refused is shown on the resource, regardless of other problems."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The figures of status, and how often they move."""
+"""The figures in the status, and how often they change."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -353,7 +353,7 @@ def test_change_of_the_ready_condition_is_written_immediately(ready: bool) -> No
 
 
 def held(seconds: float | None = None) -> Observed:
-    """Return a state in which another status has been waiting to be written for `seconds`."""
+    """Return an observed state in which a changed status has waited for `seconds`. If None, no status waits."""
     since = None if seconds is None else NOW - timedelta(seconds=seconds)
     return Observed({}, status_written=NOW, status_held=since)
 

@@ -1,4 +1,4 @@
-"""Every situation of up to three replicas has the conditions of the truth table, and its sentences agree."""
+"""Every situation of up to three replicas has the conditions of the truth table and consistent messages."""
 
 import pytest
 
@@ -31,8 +31,8 @@ def test_conditions_of_replicas_equal_the_truth_table(wanted: int, before: int, 
     for found in slots(wanted, before):
         cluster = filled(start, found, waited=waited)
         expected = [_facts(cluster, before, *each) for each in causes(found, waited) or [("", False)]]
-        # Accept each possible cause, because two pods may have problems of the same rank, and the condition shows only
-        # one.
+        # Two pods may have problems of the same rank, but the condition shows only one problem. So accept each possible
+        # cause.
         assert [] in [wrong(cluster, facts) for facts in expected], (found, wrong(cluster, expected[0]))
 
 

@@ -28,7 +28,7 @@ WAIT = {"whenNoRoom": "Wait"}
 
 
 def upgrading(wanted: int, **rollout: Any) -> Cluster:
-    """Return a model whose canary has just been made; all old pods serve."""
+    """Return a cluster whose canary was just created. All old pods serve."""
     cluster = served(replicas=wanted, rollout=rollout)
     cluster.change(model={"maxModelLen": 512})
     cluster.operate()
@@ -37,7 +37,7 @@ def upgrading(wanted: int, **rollout: Any) -> Cluster:
 
 
 def canary_states(start: Cluster, slot: Slot, **turn: Any) -> Iterator[tuple[int, Cluster]]:
-    """Yield the cluster with its canary in this state, and with none, one or all of its old pods lost."""
+    """Yield the cluster with the canary in the state `slot`, once for each possible number of lost old pods."""
     old = [each["metadata"]["name"] for each in start.kind("Pod") if each["status"]["containerStatuses"][0]["ready"]]
     (canary,) = {each["metadata"]["name"] for each in start.kind("Pod")} - set(old)
     for lost in range(len(old) + 1):
@@ -49,7 +49,7 @@ def canary_states(start: Cluster, slot: Slot, **turn: Any) -> Iterator[tuple[int
 
 
 def rollout_facts(cluster: Cluster, **given: Any) -> Facts:
-    """Return the facts of a rollout before which all replicas served."""
+    """Return the facts of a rollout. All replicas served before the rollout."""
     spec = cluster.resource["spec"]
     missing = max(int(given.get("in_place", False)), spec["rollout"].get("maxUnavailable") or 0)
     wanted = spec["replicas"]
@@ -114,7 +114,8 @@ def test_conditions_of_a_rollout_in_place_equal_the_truth_table(wanted: int, que
     cluster.operate()
     cluster.now += timedelta(seconds=SURGE_SECONDS + 1)
     for _ in range(3):
-        # The three steps are: the operator removes an old pod, the old pod ends, and the canary gets its card.
+        # In these three turns, the operator deletes an old pod, the old pod terminates, and the canary gets the free
+        # card.
         cluster.operate()
         assert wrong(cluster, rollout_facts(cluster, in_place=True)) == []
         cluster.controllers()

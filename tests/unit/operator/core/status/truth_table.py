@@ -2,7 +2,8 @@
 
 For each condition, the first row whose fact holds decides the status and the reason.
 
-Facts are counted from the objects of the world and from how the situation was made, never from the operator's values.
+The facts are counted from the objects in the cluster and from the setup of the situation. They never come from values
+that the operator computed.
 """
 
 import re
@@ -28,7 +29,7 @@ REFUSED = {"settings": {"VLLM_NO_SUCH_SETTING": "1"}}
 
 
 class Slot(StrEnum):
-    """The state of the pod in the place of a replica."""
+    """The state of a replica's pod."""
 
     SERVING = "serving"
     RESTARTED = "restarted"
@@ -43,12 +44,14 @@ class Slot(StrEnum):
 
 @dataclass(frozen=True)
 class Facts:
-    """Numbers of pods: `old` of other revisions, `made` of the current one, `expected` to serve by what was before.
+    """The facts of a situation, most of which are numbers of pods.
 
-    An old pod whose ReplicaSet has no replicas any more is not `old_desired`: it is removed without another step.
-    `opened` pods of the current revision have an open gate. `below` of the serving pods are below the thresholds.
-    `rolled_back` is whether the revision of the spec has failed and an older one runs. `cause` is the reason of a
-    refusal or problem, empty if there is none, and `lasting` whether only a user can resolve it.
+    `old` pods belong to other revisions, and `made` pods belong to the current revision. `expected` is the number of
+    pods that should serve, given the previous state. `old_desired` is False if the ReplicaSets of all old pods have
+    zero replicas, because these pods are removed without another step. `opened` pods of the current revision have an
+    open gate. `below` of the serving pods are below the thresholds. `rolled_back` is True if the revision of the spec
+    has failed and an older revision runs. `cause` is the reason of a refusal or problem, or empty. `lasting` is True if
+    only a user can resolve the cause.
     """
 
     wanted: int
@@ -75,7 +78,7 @@ class Facts:
 
     @property
     def problem(self) -> str:
-        """The reason of the refusal or problem. A rollback is one only after it is complete."""
+        """The reason of the refusal or problem. A rollback counts as a problem only after it is complete."""
         return self.cause or ("RolledBack" if self.rolled_back and self.complete else "")
 
     @property
@@ -166,7 +169,7 @@ TABLE: tuple[tuple[str, str, Holds, str, str], ...] = (
 
 
 def expected_of(kind: str, facts: Facts) -> tuple[str, str]:
-    """Status and reason by the first row whose fact applies."""
+    """Return the status and the reason of the first table row whose fact holds."""
     return next((status, reason) for row, _, holds, status, reason in TABLE if row == kind and holds(facts))
 
 
@@ -188,7 +191,7 @@ def slots(wanted: int, before: int) -> Iterator[tuple[Slot, ...]]:
 
 
 def started(wanted: int, before: int, **spec: Any) -> Cluster:
-    """Return a model of which `before` replicas serve, and `wanted` are desired and made."""
+    """Return a cluster in which `before` replicas serve, and `wanted` replicas are desired and created."""
     if before:
         cluster = served(replicas=before, **spec)
         cluster.change(replicas=wanted)
@@ -200,7 +203,7 @@ def started(wanted: int, before: int, **spec: Any) -> Cluster:
 
 
 def filled(start: Cluster, found: tuple[Slot, ...], *, refused: bool = False, waited: int = 0) -> Cluster:
-    """Return a copy with its places filled, `waited` seconds ago, and with the status that the operator wrote."""
+    """Return a copy whose pods have been in the states `found` for `waited` seconds, with the operator's status."""
     cluster = copied(start)
     old = [each for each in cluster.kind("Pod") if condition(each, "Ready").get("status") == "True"]
     for pod in old[sum(each in _STAY for each in found) :]:
@@ -219,7 +222,7 @@ def _after(first: list[dict[str, Any]]) -> Callable[[str], tuple[bool, str]]:
 
 
 def seen(cluster: Cluster, *, refused: bool = False, paused: bool = False, waited: int = 0) -> Cluster:
-    """Let the operator, then the kubelets, then the operator again act, after `waited` seconds."""
+    """Advance the clock by `waited` seconds. Then let the operator and the kubelet act three times in turn."""
     if paused:
         cluster.change(rollout={"paused": True})
     if refused:
@@ -236,7 +239,7 @@ def seen(cluster: Cluster, *, refused: bool = False, paused: bool = False, waite
 
 
 def place(cluster: Cluster, name: str, slot: Slot) -> None:
-    """Change a running pod to the state of a slot."""
+    """Change a running pod to the state `slot`."""
     pod, now = cluster.objects["Pod", name], stamp(cluster.now)
     match slot:
         case Slot.SERVING:
@@ -265,9 +268,9 @@ def place(cluster: Cluster, name: str, slot: Slot) -> None:
 
 
 def facts_of(cluster: Cluster, expected: Callable[[int], int], *, in_place: bool = False, **given: Any) -> Facts:
-    """Return the facts of a world; `expected` says from the number that serves how many should.
+    """Return the facts of a cluster. `expected` maps the number of serving pods to the number that should serve.
 
-    `in_place` is whether pods are replaced in place, so that one may be missing.
+    `in_place` is True if pods are replaced in place, so that one pod may be missing.
     """
     spec, current = cluster.resource["spec"], cluster.resource["status"]["revision"].get("current")
     live = [pod for pod in cluster.kind("Pod") if not ending(pod)]
@@ -317,8 +320,8 @@ def _is_short(cluster: Cluster, pod: Mapping[str, Any]) -> bool:
 def causes(found: Collection[Slot], waited: int, *, blocks: bool = True) -> list[tuple[str, bool]]:
     """Return the possible reasons of a problem that pods in these states have after `waited` seconds.
 
-    Each comes with whether only a user can resolve it; empty if there is no problem. `blocks` is whether thresholds
-    keep a pod from traffic.
+    Each reason has a flag, which is True if only a user can resolve the problem. The list is empty if there is no
+    problem. `blocks` is True if pods below the thresholds get no traffic.
     """
     people = [("ModelNotFound", True)] * (Slot.FAILED in found)
     people += [("CapturedBelowThreshold", True)] * (Slot.BELOW in found and blocks)
@@ -334,7 +337,7 @@ UNSCHEDULED_SECONDS, DEADLINE_SECONDS, SURGE_SECONDS = 30, 600, 300
 
 
 def wrong(cluster: Cluster, facts: Facts) -> list[str]:
-    """Return the conditions that differ from the table, and the sentences that contradict facts, fields or others."""
+    """Return conditions that differ from the table, and messages that contradict facts, fields or each other."""
     status = cluster.resource["status"]
     shown = {each["type"]: each for each in status["conditions"]}
     found = [*violations(cluster.resource), *disagreements(status)]

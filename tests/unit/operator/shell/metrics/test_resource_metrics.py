@@ -25,7 +25,7 @@ STATUS: dict[str, Any] = {
 
 
 def series(*resources: Object) -> set[str]:
-    """Return the lines of the exposition without their common prefix."""
+    """Return the lines of the metrics exposition without their common prefix."""
     registry = CollectorRegistry()
     registry.register(ResourceMetrics(lambda: resources))
     lines = generate_latest(registry).decode().splitlines()

@@ -1,4 +1,4 @@
-"""The plan worker, a real process, with questions that exceed its limits or kill it."""
+"""The plan worker as a real process, and questions that exceed its limits or kill it."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ FIGURES = AdmissionFiguresQuestion(POLICY, LIMITS, 200, 100, 100, 1024, None)
 
 @dataclass(frozen=True)
 class Endless(PlanQuestion[int]):
-    """A question whose answer never ends."""
+    """A question whose computation never ends."""
 
     kind = int
     size = 1
@@ -41,7 +41,7 @@ class Endless(PlanQuestion[int]):
 
 @dataclass(frozen=True)
 class Large(PlanQuestion[int]):
-    """A question whose answer needs 1 GiB."""
+    """A question whose answer needs 1 GiB of memory."""
 
     kind = int
     size = 1
@@ -52,7 +52,7 @@ class Large(PlanQuestion[int]):
 
 @dataclass(frozen=True)
 class Deadly(PlanQuestion[int]):
-    """A question that kills its process."""
+    """A question whose answer kills the worker process."""
 
     kind = int
     size = 1
@@ -65,7 +65,7 @@ class Deadly(PlanQuestion[int]):
 
 @dataclass(frozen=True)
 class Mistyped(PlanQuestion[int]):
-    """A question for a number that gets a text."""
+    """A question for a number that returns a text."""
 
     kind = int
     size = 1
@@ -76,7 +76,7 @@ class Mistyped(PlanQuestion[int]):
 
 @dataclass(frozen=True)
 class Defective(PlanQuestion[int]):
-    """A question with an impossible answer."""
+    """A question whose answer raises ZeroDivisionError."""
 
     kind = int
     size = 1
@@ -92,7 +92,7 @@ async def planner() -> AsyncIterator[Planner]:
 
 
 async def answer_of(planner: Planner, question: AnyPlanQuestion, namespace: str = "models") -> Any:
-    """Return the answer as soon as it is known."""
+    """Ask a question and return the answer as soon as it is known."""
     answered = asyncio.Event()
     planner.ask(Key(namespace, repr(question)[:50]), question, lambda _: answered.set())
     async with asyncio.timeout(60):

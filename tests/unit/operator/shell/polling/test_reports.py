@@ -1,4 +1,4 @@
-"""Polling of pods: which reports wake the operator, how often pods are polled, and which report is kept."""
+"""Polling of pods: which reports trigger a reconcile, how often pods are polled, and which report is kept."""
 
 import asyncio
 import itertools
@@ -29,10 +29,10 @@ WAIT = 30.0
 
 
 class Pods:
-    """Polled pods. `answers` are the reports by container id; `woken` are (second, urgent)."""
+    """Polled pods. `answers` has the reports by container ID, and `woken` has (second, urgent) for each wake-up."""
 
     def __init__(self) -> None:
-        """Start without pods."""
+        """Create a poller without pods."""
         self.loop, self.woken = Loop(), list[tuple[float, bool]]()
         self.answers: dict[str, WarmupReport | Exception] = {}
         self.polls: list[float] = []
@@ -59,7 +59,7 @@ class Pods:
             await asyncio.sleep(0.25)
 
     def follow(self, *pods: Object) -> None:
-        """Poll exactly these pods."""
+        """Poll these pods and no other pods."""
 
         async def follow() -> None:
             self.reports.follow(KEY, pods)
@@ -227,7 +227,7 @@ def test_pod_answering_immediately_is_rate_limited(pods: Pods) -> None:
 
 
 def urgency_of_alternating_reports(pods: Pods, gate_is_open: bool, phases: tuple[Phase, Phase]) -> list[bool]:
-    """Return the urgency of the wake-ups after 30 of 40 seconds. The pod's report alternates between two phases."""
+    """Return the urgency of the wake-ups in the last 10 of 40 seconds. The report alternates between two phases."""
     numbers = itertools.count(1)
 
     async def alternate(*_: object) -> WarmupReport:
@@ -256,7 +256,7 @@ def test_report_that_closes_an_open_gate_is_always_urgent(pods: Pods) -> None:
 
 
 def follow_many(pods: Pods, connections: int, **phases: Phase) -> None:
-    """Follow one pod for each phase. The name of its container is the name of the argument."""
+    """Poll one pod for each phase. The keyword of the argument is the name of the pod's container."""
     clock = Clock(now=lambda: moment(pods.loop.time()), monotonic=pods.loop.time)
     pods.reports = Reports(lambda *_: None, Metrics(), pods.fetch, WAIT, clock, connections=connections)
     pods.answers = {name: report(phase=phase) for name, phase in phases.items()}

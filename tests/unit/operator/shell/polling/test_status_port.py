@@ -1,4 +1,4 @@
-"""Any answer of a pod's status port is untrusted: its size, format, redirects and delays."""
+"""Responses of a pod's status port are untrusted: size, format, redirects and delays."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -31,7 +31,7 @@ async def ports() -> AsyncIterator[StatusPortClient]:
 
 
 async def fetch_answered_with(ports: StatusPortClient, answer: Answer) -> WarmupReport:
-    """Return the report read from an answer."""
+    """Return the report that the client reads if the status port responds with `answer`."""
     app = web.Application()
     app.router.add_get("/v1/warmup", answer)
     app.router.add_get("/elsewhere", respond(BODY))
@@ -41,7 +41,7 @@ async def fetch_answered_with(ports: StatusPortClient, answer: Answer) -> Warmup
 
 
 def respond(body: bytes, status: int = 200, **headers: str) -> Answer:
-    """Return a handler that always sends this answer."""
+    """Return a handler that always sends this response."""
 
     async def answer(_: web.Request) -> web.Response:
         return web.Response(body=body, status=status, headers=headers)

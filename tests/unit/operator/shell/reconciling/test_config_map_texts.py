@@ -1,4 +1,4 @@
-"""ConfigMaps that a spec references are not watched: a reconcile reads them, and again every five minutes."""
+"""ConfigMaps that a spec references are not watched. Reconciles read them, at least every five minutes."""
 
 from gaudi_operator.core.actions import Decision
 from gaudi_operator.core.observed import Observed
@@ -10,12 +10,12 @@ FILE = {"fileFrom": {"configMapKeyRef": {"name": "buckets", "key": "plan"}}}
 
 
 def write_text(operator: Operator, text: str) -> None:
-    """Create or change the ConfigMap with the bucket file, unseen by the operator."""
+    """Create or change the ConfigMap with the bucket file. The operator does not observe the write."""
     operator.memory.exists(manifest(CONFIG_MAP, "buckets", data={"plan": text}), seen=False)
 
 
 def texts_read(operator: Operator) -> list[str]:
-    """Return the texts of each decision from now on, for a spec that references the ConfigMap."""
+    """Return a list that collects the texts of all later decisions. The spec references the ConfigMap."""
     texts: list[str] = []
 
     def decide(observed: Observed) -> Decision:

@@ -1,4 +1,4 @@
-"""The reconciles of one resource: which events start one, how soon, and which state it decides on."""
+"""The reconciles of one resource: which events start a reconcile, how soon, and which state is decided on."""
 
 import json
 from datetime import datetime
@@ -98,7 +98,7 @@ def test_resource_is_requeued_at_the_requested_time(operator: Operator) -> None:
 
 
 def test_spec_change_during_a_reconcile_is_reconciled(operator: Operator) -> None:
-    """The answer to the status write has the new spec first, so the watch event is a duplicate."""
+    """The response to the status write delivers the new spec before the watch does. So the event is a duplicate."""
     edited = {**operator.resource, "spec": {**operator.resource["spec"], "replicas": 7}}
     seen: list[int | None] = []
 
@@ -115,7 +115,7 @@ def test_spec_change_during_a_reconcile_is_reconciled(operator: Operator) -> Non
 
 
 def test_remaining_actions_for_an_older_spec_are_not_performed(operator: Operator) -> None:
-    """Writes may take seconds, and the spec may change again."""
+    """A write may take seconds, and the spec may change in the meantime."""
     replicas, send, written = list[int | None](), operator.memory.send, list[str]()
 
     def decide(observed: Observed) -> Decision:
@@ -138,7 +138,7 @@ def test_remaining_actions_for_an_older_spec_are_not_performed(operator: Operato
 
 
 def occupy_all_slots(operator: Operator) -> None:
-    """Occupy every slot with other resources."""
+    """Let reconciles of other resources take all slots."""
     for other in range(4):
         operator.loop.run_until_complete(operator.controller._slots.acquire(Key("others", str(other)), Rank.REST))
 
@@ -179,7 +179,7 @@ def test_reports_are_renewed_if_the_spec_changed_while_queued(operator: Operator
 
 
 def test_own_write_observed_before_its_response_starts_no_reconcile(operator: Operator) -> None:
-    """A watch is often faster than the answer."""
+    """A watch event often arrives before the response to the write."""
     operator.observe_objects(operator.resource)
     operator.wanted = (made(),)
     send = operator.memory.send
@@ -199,7 +199,7 @@ def test_own_write_observed_before_its_response_starts_no_reconcile(operator: Op
 
 
 def test_pod_change_before_its_gate_write_is_reconciled(operator: Operator) -> None:
-    """The answer to the gate write has the change first, so the watch event is a duplicate."""
+    """The response to the gate write delivers the change before the watch does. So the watch event is a duplicate."""
     pod = serving_pod(operator)
     operator.observe_objects(operator.resource, pod)
     decided, send = len(operator.decided), operator.memory.send

@@ -1,4 +1,4 @@
-"""Refused requests are shown and sent again later. Failed reconciles are retried with increasing delays."""
+"""Refused requests are shown in the status and retried later. Failed reconciles are retried with growing delays."""
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.actions import Decision, Event, SetGate
@@ -55,7 +55,7 @@ def test_refused_request_is_repeated_with_increasing_delays(operator: Operator) 
 
 
 def sent_within(operator: Operator, minutes: int) -> int:
-    """Return how often the Service was read, which starts each attempt."""
+    """Return the number of attempts. Each attempt starts with a read of the Service."""
     before = operator.memory.requests.count(("GET", SERVICE.path(*KEY)))
     operator.pass_time(60 * minutes)
     return operator.memory.requests.count(("GET", SERVICE.path(*KEY))) - before

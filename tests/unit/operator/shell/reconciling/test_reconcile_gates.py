@@ -1,4 +1,4 @@
-"""A reconcile writes each gate once, and gates before anything else."""
+"""A reconcile writes each gate once, before it writes other objects."""
 
 import asyncio
 from typing import Any
@@ -44,7 +44,7 @@ def gates_written(operator: Operator) -> int:
 
 
 def opens_gate(operator: Operator) -> None:
-    """Let decisions open the gate of pod a until it is observed open."""
+    """Let decisions open the gate of pod `a` until the operator observes the open gate."""
     pod = operator.memory.exists(manifest(POD, "a", spec={}, status={}))
     operator.observe_objects(operator.resource)
 
@@ -57,7 +57,7 @@ def opens_gate(operator: Operator) -> None:
 
 
 def opened(pod: Object) -> SetGate:
-    """Return the pod with an open gate."""
+    """Return the action that opens the gate of a pod."""
     return SetGate(pod["metadata"]["name"], pod["metadata"]["uid"], True, "WarmedUp", "all is captured")
 
 
@@ -110,7 +110,7 @@ def test_no_gate_is_written_after_the_stop(operator: Operator) -> None:
 
 
 def waiting(operator: Operator) -> Operator:
-    """Let decisions set a gate and then need an answer."""
+    """Let decisions set a gate and then wait for the answer to a question."""
     pod = operator.memory.exists(manifest(POD, "a", spec={}, status={}), seen=False)
     gate = SetGate("a", pod["metadata"]["uid"], True, "WarmedUp", "all is captured")
     operator.decide = lambda _: Decision((gate,), operator.status, question="what is the plan like?")

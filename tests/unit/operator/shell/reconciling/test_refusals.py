@@ -1,4 +1,4 @@
-"""A refused request is not repeated immediately, and forgotten when it is no longer desired."""
+"""A refused request is not repeated immediately, and is forgotten when it is no longer desired."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ FORBIDDEN = Forbidden("ApiForbidden", "no rights")
 
 @dataclass
 class Time:
-    """A clock for refusals."""
+    """A clock for refusals that the test sets."""
 
     seconds: float = 0.0
 

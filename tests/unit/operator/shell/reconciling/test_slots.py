@@ -1,4 +1,4 @@
-"""Slots of concurrent reconciles: gates first, then resources in motion, and namespaces in turn."""
+"""Slots of concurrent reconciles: gates come first, then resources in transition. Namespaces take turns."""
 
 import asyncio
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ class Queue:
     """Reconciles that wait for a slot. `began` has the names of the reconciles that got a slot, in order."""
 
     def __init__(self, at_once: int) -> None:
-        """Start without waiting reconciles."""
+        """Create a queue without waiting reconciles."""
         self.loop, self.slots = Loop(), Slots(at_once)
         self.began: list[str] = []
         self.tasks: dict[str, asyncio.Task[None]] = {}
@@ -30,7 +30,7 @@ class Queue:
         self.began.append(key.name)
 
     def settle(self) -> None:
-        """Run everything that is ready."""
+        """Run all tasks that are ready."""
         self.loop.run_until(self.loop.time())
 
     def release(self, times: int = 1) -> None:
@@ -105,7 +105,7 @@ def test_slot_of_a_cancelled_reconcile_is_released(line: Queue, handed_out: bool
     line.wait("b")
     if handed_out:
         line.loop.call_soon(line.slots.release)
-        # The slot is already assigned to this task, but the task has not continued yet.
+        # Task `b` already has the slot, but its coroutine has not continued yet.
         line.loop.call_soon(line.tasks["b"].cancel)
     else:
         line.tasks["b"].cancel()

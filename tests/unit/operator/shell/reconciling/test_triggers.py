@@ -1,4 +1,4 @@
-"""Which changes start a reconcile, and after which delay."""
+"""Changes that start a reconcile, and the delay for each change."""
 
 import pytest
 

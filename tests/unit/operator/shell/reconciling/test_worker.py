@@ -1,4 +1,4 @@
-"""A worker waits for the earliest due change, for any number of changes."""
+"""A worker with any number of changes waits for the earliest due change."""
 
 import asyncio
 from collections.abc import Callable

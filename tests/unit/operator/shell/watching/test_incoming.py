@@ -1,4 +1,4 @@
-"""Incoming objects of the API server: foreign and oversized objects are reduced to their names."""
+"""Incoming objects from the API server: foreign and oversized objects are reduced to their names."""
 
 import json
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ from tests.support.builders import Object
 
 
 def owner(kind: str = "GaudiInference", version: str = "inference.gaudi.dev/v1alpha1", **fields: Any) -> Object:
-    """Return an owner reference to a controller."""
+    """Return an owner reference to a controller, by default a GaudiInference."""
     return {"apiVersion": version, "kind": kind, "name": "tiny", "uid": "u", "controller": True, **fields}
 
 
@@ -34,7 +34,7 @@ def some(kind: Kind, *owners: Object, **fields: Any) -> Object:
 
 
 def is_kept_whole(kind: Kind, manifest: Object) -> bool:
-    """Return whether the object is kept; otherwise only its name must be left."""
+    """Return True if the object is kept completely. Otherwise check that only its name is kept, and return False."""
     found = reduce_foreign(kind, manifest)
     if found is manifest:
         return True
@@ -70,8 +70,8 @@ def test_foreign_object_is_reduced_to_its_name(kind: Kind, owners: list[Object],
 def test_oversized_object_is_reduced_to_its_name(data: Object) -> None:
     assert not is_kept_whole(CONTROLLER_REVISION, some(CONTROLLER_REVISION, owner(), data=data))
     assert is_kept_whole(CONTROLLER_REVISION, some(CONTROLLER_REVISION, owner(), data={"a": "x" * (OBJECT_BYTES // 2)}))
-    # The operator stores only digests of this content, to recognize changes, so a large object does not need to be
-    # reduced.
+    # The operator stores only hashes of a ConfigMap's data, and the schema limits the size of a resource. So objects of
+    # these two kinds are kept.
     assert is_kept_whole(CONFIG_MAP, some(CONFIG_MAP, owner(), data=data))
     assert is_kept_whole(RESOURCE, some(RESOURCE, spec=data))
 
@@ -92,7 +92,7 @@ async def pieces(content: bytes, size: int) -> AsyncIterator[bytes]:
 
 
 async def read(content: bytes, size: int) -> Any:
-    """Return a list that was read in pieces of `size`."""
+    """Return the list that ListReader reads from `content` in pieces of `size` bytes."""
     return await ListReader(pieces(content, size), lambda each: each).whole()
 
 

@@ -1,4 +1,4 @@
-"""Watches without renewal are detected, and lists are stored before kopf gets them."""
+"""Watches that are not renewed are detected, and lists are stored before kopf receives them."""
 
 import logging
 import time
@@ -68,7 +68,7 @@ async def test_kind_recovers_with_the_next_list(caplog: pytest.LogCaptureFixture
 
 
 def counted(watching: WatchSession, verb: str, code: int) -> float | None:
-    """Return how many requests for pods were counted with this verb and status code."""
+    """Return the number of counted requests for pods with this verb and status code."""
     labels = {"verb": verb, "resource": "pods", "code": str(code)}
     return watching.metrics.registry.get_sample_value("gaudi_operator_api_requests_total", labels)
 
@@ -89,7 +89,7 @@ async def test_watch_is_counted_and_not_read() -> None:
 
 
 def listening() -> tuple[WatchSession, list[tuple[Any, ...]]]:
-    """Return a session and its recorded calls: each object of a list, and the end of the list."""
+    """Return a session and its recorded calls: one call for each object of a list, and one for the end of the list."""
     taken: list[tuple[Any, ...]] = []
     return WatchSession(Metrics(), lambda *each: taken.append(each), lambda *each: taken.append(each)), taken
 
@@ -106,7 +106,7 @@ async def test_children_wait_for_the_resources_of_each_namespace() -> None:
 async def answered(
     watching: WatchSession, body: object, status: int = 200, path: str = POD.path(None), **query: str
 ) -> object:
-    """Return what kopf reads when it requests a kind and the API server answers with `body`."""
+    """Return the object that kopf reads if the API server responds to a request for a kind with `body`."""
 
     async def answer(_: web.Request) -> web.Response:
         return web.json_response(body, status=status)

@@ -1,4 +1,4 @@
-"""A kind is listed in pages and then watched, and no answer of the API server ends the watch for good."""
+"""A kind is listed in pages and then watched. No response of the API server ends the watch permanently."""
 
 import asyncio
 import json
@@ -22,10 +22,10 @@ Pieces = list[bytes | int]
 
 
 class Server:
-    """A server that answers lists and watches of pods in turn. The last watch stays open."""
+    """A server that responds to list and watch requests for pods. The last watch stays open."""
 
     def __init__(self, pages: list[Object | int], watches: list[Pieces]) -> None:
-        """Create a server. `pages` are lists or status codes; a watch is a status code or pieces of its text."""
+        """Create a server. Each page is a list or a status code. Each watch is a status code or pieces of text."""
         self.pages, self.watches = pages, watches
         self.requests: list[dict[str, str]] = []
         self.calls: list[tuple[str, Any]] = []
@@ -33,7 +33,7 @@ class Server:
         self.news = asyncio.Condition()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Answer one list or watch."""
+        """Respond to one list or watch request."""
         self.requests.append(dict(request.query))
         if "watch" not in request.query:
             page = self.pages.pop(0)
@@ -73,7 +73,7 @@ class Client:
     """A session that records the timeout of each request."""
 
     def __init__(self, session: aiohttp.ClientSession, timeouts: list[aiohttp.ClientTimeout]) -> None:
-        """Create a session that adds to `timeouts`."""
+        """Create a session that appends the timeout of each request to `timeouts`."""
         self._session, self._timeouts = session, timeouts
 
     def get(self, url: str, *, timeout: aiohttp.ClientTimeout, params: Object) -> Any:
@@ -84,7 +84,7 @@ class Client:
 
 @asynccontextmanager
 async def following(server: Server, kind: Kind = POD, **injected: Any) -> AsyncIterator[Server]:
-    """Run a ListWatch of a kind in a namespace. `injected` are its clock and pause."""
+    """Run a ListWatch of a kind in a namespace. `injected` has its clock and its pause function."""
     app = web.Application()
     app.router.add_get(f"/api/v1/namespaces/blue/{kind.plural}", server.answer)
     async with TestServer(app) as http, aiohttp.ClientSession() as session:
@@ -140,8 +140,8 @@ async def test_watches_that_end_immediately_are_retried_after_a_delay() -> None:
 
 async def test_delays_are_reset_after_a_lasting_watch() -> None:
     ended: Pieces = [event("BOOKMARK", "", 9)]
-    # These are the start and end times of each watch. Two watches end immediately, the third ends after a second, the
-    # fourth ends immediately, and the last one stays open.
+    # Each pair of numbers is the start and the end of a watch. The first, second and fourth watch end after 0.5 s, the
+    # third ends after 1 s, and the last one stays open.
     seconds = iter([0.0, 0.5, 10.0, 10.5, 20.0, 21.0, 30.0, 30.5, 40.0])
     delays: list[float] = []
 
@@ -234,7 +234,7 @@ async def test_unreadable_object_is_skipped(strange: Object, caplog: pytest.LogC
     line = json.dumps({"type": "ADDED", "object": versioned}).encode() + b"\n"
     async with following(Server([page()], [[line, event("ADDED", "a", 9)]])) as server:
         await server.until(lambda: ("seen", "a") in server.calls)
-    # An object with a readable name is stored with only its name, and nothing is logged.
+    # If the name of an invalid object is readable, the operator stores only the name and logs nothing.
     assert caplog.messages == ([] if strange else ["An event of the watch of pods could not be processed."])
 
 

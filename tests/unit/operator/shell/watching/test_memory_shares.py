@@ -74,7 +74,7 @@ def test_deletions_of_ten_thousand_objects_are_remembered() -> None:
 
 
 def large_object(name: str, owner: str, version: int = 1) -> dict[str, Any]:
-    """Return an object with a quarter of a resource's share."""
+    """Return an object that takes a quarter of a resource's memory share."""
     return manifest(CONTROLLER_REVISION, name, version, owner, data={"x": "x" * (SHARE_BYTES // 4 - 5000)})
 
 
@@ -87,7 +87,7 @@ def revisions(store: Store) -> set[str]:
 def test_objects_beyond_the_share_of_a_resource_are_dropped() -> None:
     store = store_of(manifest(RESOURCE, "r", 1), *(large_object(name, "r") for name in "abcde"))
     assert revisions(store) == set("abcd")
-    # Pods and other resources have separate shares, so they are still accepted.
+    # Pods have a separate share, so the store still accepts a pod of the same resource.
     assert store.put(manifest(POD, "p", 1, "mine")) == KEY
 
 

@@ -1,4 +1,4 @@
-"""The store after events and lists: newest versions, removed objects, and which resources may be deleted."""
+"""The store after events and lists: newest versions, removed objects, and resources that may be deleted."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -40,7 +40,7 @@ def store_of(*manifests: dict[str, Any]) -> Store:
 
 
 def take_list(store: Store, kind: Kind, namespace: str | None, objects: list[dict[str, Any]], version: int) -> set[Key]:
-    """Store a list, one object after the other. Return the resources to wake and those returned by `end_list`."""
+    """Store the objects of a list. Return the resources to reconcile, including those that `end_list` returned."""
     first = bool(store.unlisted)
     news = {key for each in objects if (key := store.put(each)) and not first}
     return news | set(store.end_list(kind, namespace, {each["metadata"]["uid"] for each in objects}, version))

@@ -163,7 +163,7 @@ def test_snapshot_has_only_owned_objects() -> None:
 
 
 def member(uid: str, workload: str, index: int, stateful_set: str = "of-leaders") -> dict[str, Any]:
-    """Return a pod of a group, created by the StatefulSet with that UID."""
+    """Return a pod of a group. The StatefulSet with the UID `stateful_set` is its controller."""
     pod = manifest(POD, uid, 1)
     pod["metadata"]["labels"] |= {GROUP_NAME_LABEL: workload, WORKER_INDEX_LABEL: str(index)}
     pod["metadata"]["ownerReferences"] = [{"uid": stateful_set, "kind": "StatefulSet", "controller": True}]
@@ -174,7 +174,7 @@ WORKLOAD = "tiny-0123456789"
 
 
 def group(*owners: tuple[str, str]) -> list[dict[str, Any]]:
-    """Return a store with a resource, its LeaderWorkerSet `mine`, and StatefulSets given as (UID, UID of the owner)."""
+    """Return a resource, its LeaderWorkerSet `mine`, and StatefulSets given as (UID, UID of the owner)."""
     workload = manifest(LEADER_WORKER_SET, "mine", 1, "r")
     workload["metadata"]["name"] = WORKLOAD
     found = [manifest(RESOURCE, "r", 1), workload]
@@ -206,7 +206,8 @@ def test_leader_represents_its_group_and_workers_are_separate() -> None:
     [
         [member("evil", WORKLOAD, 0, "uid-of-nothing")],
         [*group(("own", "uid-of-nothing"))[2:], member("evil", WORKLOAD, 0, "own")],
-        # The StatefulSet of workers has no leader here, and the StatefulSet of the forged leader has no workers.
+        # In the first entry, a leader claims the StatefulSet of workers. In the second entry, a forged leader owns the
+        # StatefulSet of its own worker.
         [member("evil", WORKLOAD, 0, "of-workers")],
         [*group(("own", "evil"))[2:], member("evil", WORKLOAD, 0, "own"), member("evil-1", WORKLOAD, 1, "own")],
         [member("evil", WORKLOAD, 1, "of-leaders")],

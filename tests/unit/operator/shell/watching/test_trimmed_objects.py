@@ -1,4 +1,4 @@
-"""Trimming keeps the fields of an object that code reads, and equal texts once."""
+"""Trimming keeps the fields of an object that the operator reads, and stores equal texts once."""
 
 import json
 from collections.abc import Callable
@@ -32,7 +32,7 @@ JSON = st.recursive(_SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st
 
 
 def read(kind: Kind, version: int = 1, **body: Any) -> dict[str, Any]:
-    """Return a manifest as parsed from an API server's answer, with its own copies of texts."""
+    """Return a manifest as parsed from a response of the API server. No text is shared with other manifests."""
     metadata = {"name": "tiny", "uid": "u", "resourceVersion": str(version), "managedFields": [{"manager": "kubectl"}]}
     found: dict[str, Any] = json.loads(json.dumps({"kind": kind.kind, "metadata": metadata, **body}))
     return found
@@ -124,7 +124,8 @@ def test_bytes_of_shared_parts_are_limited(part: Callable[[str], Any], three_fit
 
     first = keep("abc")
     assert same(keep("abc"), first)
-    # The fourth character exceeds the size, so it replaces the first three. Three more characters fit next to it.
+    # The fourth part exceeds the size limit, so the cache drops the first three parts. Three more parts then fit into
+    # the cache.
     second = keep("defg")
     assert same(keep("defg"), second)
     keep("h")
@@ -193,7 +194,7 @@ def test_change_of_an_annotation_is_detected() -> None:
 
 
 def api_server_json(manifest: dict[str, Any]) -> bytes:
-    """Return the JSON of the API server, which has no spaces."""
+    """Return the JSON that the API server sends, which has no spaces."""
     return json.dumps(manifest, separators=(",", ":")).encode()
 
 

@@ -1,4 +1,4 @@
-"""All kinds are watched together on a server that answers as the API server does."""
+"""All kinds are watched at the same time on a server that responds like the API server."""
 
 import asyncio
 import json
@@ -36,17 +36,17 @@ DISCOVERY: Mapping[str, Any] = {
 
 
 class Server:
-    """A server with objects for each collection, and events that the test sends to its watches."""
+    """A server with objects for each collection. The test sends events to the watches of the server."""
 
     def __init__(self) -> None:
-        """Start without objects."""
+        """Create a server without objects."""
         self.lists: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
         self.events: dict[str, asyncio.Queue[bytes]] = defaultdict(asyncio.Queue)
         self.requests: list[tuple[str, dict[str, str]]] = []
         self.resources_are_listed, self.resources_may_be_listed = asyncio.Event(), asyncio.Event()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Answer a list, a watch, or a discovery request of kopf."""
+        """Respond to a list, a watch, or a discovery request of kopf."""
         if request.path in DISCOVERY:
             return web.json_response(DISCOVERY[request.path])
         self.requests.append((request.path, dict(request.query)))
@@ -66,10 +66,10 @@ class Server:
 
 
 class Watching:
-    """The events delivered by the watches."""
+    """The recorded events that the watches delivered."""
 
     def __init__(self, server: Server) -> None:
-        """Start without events."""
+        """Create a recorder without events."""
         self.server, self.news = server, asyncio.Event()
         self.delivered: list[tuple[str, Any]] = []
 

@@ -1,4 +1,4 @@
-"""Every write is for one object by UID, is sent once, and keeps fields and status that others wrote."""
+"""Each write changes one object by UID, is sent once, and keeps fields and status that other clients wrote."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -42,13 +42,13 @@ def writer(memory: Memory) -> Writer:
 
 @pytest.fixture
 def service(memory: Memory) -> Object:
-    """A Service of the resource."""
+    """Return a Service of the resource."""
     return memory.exists(manifest(SERVICE, "tiny", memory.resource(), spec={"port": 1}))
 
 
 @pytest.fixture
 def pod(memory: Memory) -> Object:
-    """A scheduled pod without a gate condition."""
+    """Return a scheduled pod without a gate condition."""
     return memory.exists(manifest(POD, "a", spec={"terminationGracePeriodSeconds": 30}, status={"phase": "Running"}))
 
 

@@ -1,4 +1,4 @@
-"""Events are published one at a time, repeated ones as a series, without blocking other work."""
+"""Events are published one at a time and do not block other work. Repeated events become a series."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -21,7 +21,7 @@ class Publishing:
     """A publisher with its published events and its clock."""
 
     def __init__(self) -> None:
-        """Start without events."""
+        """Create a publisher without events."""
         self.memory, self.seconds = Memory(), 0.0
         self.resource = self.memory.resource()
         clock = Clock(now=lambda: moment(self.seconds), monotonic=lambda: self.seconds)
@@ -32,7 +32,7 @@ class Publishing:
         return self.memory.api.kind("Event")
 
     async def publish(self, *events: Event) -> list[Object]:
-        """Publish, and wait until that many requests have been answered."""
+        """Publish events, wait until a request for each event has been answered, and return all events."""
         before = len(self.memory.requests)
         for event in events:
             self.publisher.publish(self.resource, event)
@@ -101,7 +101,7 @@ async def test_refused_event_does_not_affect_others(publishing: Publishing) -> N
 
 
 class Flooded:
-    """A publisher with simulated time and two resources: one with an event, and one with a flood of events."""
+    """A publisher with simulated time and two resources: one has an event, the other has a flood of events."""
 
     def __init__(self) -> None:
         """Start without events."""
@@ -113,7 +113,7 @@ class Flooded:
         self.other = {**self.flooding, "metadata": metadata}
 
     def flood(self, events: int) -> None:
-        """Publish that many different events at the same time."""
+        """Publish `events` different events at the same time."""
 
         async def publish() -> None:
             for number in range(events):
@@ -127,7 +127,7 @@ class Flooded:
         return [each["note"] for each in events if each["regarding"]["uid"] == resource["metadata"]["uid"]]
 
     def tell(self) -> None:
-        """Publish an event of the other resource."""
+        """Publish an event of the resource `other`."""
 
         async def publish() -> None:
             self.publisher.publish(self.other, STARTED)

@@ -1,4 +1,4 @@
-"""A shared folder, and pods with the sim engine that use it, in simulated time."""
+"""A shared folder and pods with the sim engine that use the folder, in simulated time."""
 
 import os
 from dataclasses import replace
@@ -30,7 +30,7 @@ class Site:
     def config(
         self, pod: str, limit: int = 10**9, seed: str | None = None, store: RecipeStore | None = None, **parts: Any
     ) -> RuntimeConfig:
-        """Return the configuration of a runtime on the disk of `pod`."""
+        """Return the configuration of a runtime that compiles to the disk of `pod`."""
         shared = SharedRecipes(
             path=str(self.shared),
             seed=seed,
@@ -48,11 +48,11 @@ class Site:
         return self._disks / pod
 
     def start(self, pod: str, **parts: Any) -> WarmupReport:
-        """Return the report of a start in simulated time."""
+        """Start `pod` in simulated time, and return its report."""
         return start_on_virtual_clock(self.config(pod, **parts), VirtualClock())
 
     def key(self) -> RecipeKey:
-        """The recipe key of all these starts."""
+        """The recipe key, which is the same for all starts."""
         return SimEngine(self.config("any")).recipe_key()
 
     def objects(self) -> list[Path]:
@@ -60,11 +60,11 @@ class Site:
         return sorted(self.shared.glob("*/objects/*"))
 
     def mark(self, entry: Entry, user: User | None = None) -> Path:
-        """Return the mark of a start by `user` at the entry."""
+        """Return the mark file of `entry` for a start by `user`."""
         return self.shared / mark_name(entry.key.digest, user)
 
     def put(self, name: str, content: bytes, days_ago: float, *users: User) -> Entry:
-        """Write the entry of another key, last used some days ago by starts of `users`, or by one without a user."""
+        """Write an entry of another key, last used `days_ago` by starts of `users`, or by a start without a user."""
         source = self._disks / f"of-{name}"
         source.mkdir(parents=True)
         (source / "recipe").write_bytes(content)

@@ -1,4 +1,4 @@
-"""Starts of the sim engine that share a folder, each with a local disk, with real files and a real warm-up."""
+"""Starts of the sim engine with local disks and a shared folder. The files and the warm-up are real."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""The entries to remove: expired ones, then the least recently used while space is short, and never those in use."""
+"""The choice of entries to remove: first expired entries, then the least recently used, never entries in use."""
 
 from hypothesis import given
 from hypothesis import strategies as st

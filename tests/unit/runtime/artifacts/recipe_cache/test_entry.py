@@ -21,7 +21,7 @@ KEY = RecipeKey(software="sim", card="gaudi2", model="llama", dtype="auto", para
 
 
 class Killed(Exception):
-    """Simulates that the process is killed."""
+    """A simulated kill of the process."""
 
 
 def alive() -> None:
@@ -29,7 +29,7 @@ def alive() -> None:
 
 
 def killed_at(step: int) -> Alive:
-    """Raise Killed at the given call."""
+    """Return a function that raises Killed after `step` calls."""
     calls = iter(range(step))
 
     def raise_when_killed() -> None:
@@ -40,7 +40,7 @@ def killed_at(step: int) -> Alive:
 
 
 def make_recipes(folder: Path, **contents: str) -> Manifest:
-    """Write recipes to the folder of a pod."""
+    """Write recipes to the folder of a pod, and return their manifest."""
     for name, content in contents.items():
         (folder / "code" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "code" / name).write_text(content)

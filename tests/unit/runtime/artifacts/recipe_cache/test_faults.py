@@ -115,7 +115,7 @@ def objects(shared: Path) -> list[Path]:
 
 
 def kill_in_the_middle(shared: Path, disk: Path) -> None:
-    """Add the recipes of the disk in a forked process, which is killed after the first piece."""
+    """Publish the recipes of `disk` in another process, and kill this process after the first piece."""
     command = [sys.executable, "-c", SEEDER, str(shared), str(disk), json.dumps(asdict(KEY))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as seeder:
         assert seeder.stdout is not None

@@ -1,4 +1,4 @@
-"""The manifest of an entry: it reads back what was written, and other content is unusable with a reason."""
+"""The manifest of an entry: a written manifest can be read, and other content is unusable with a reason."""
 
 import hashlib
 import json

@@ -39,7 +39,7 @@ SECRET = "s3cret-of-a-test"
 
 @pytest.fixture
 async def site(tmp_path: Path) -> Site:
-    """A site whose volume was copied to a store, and is empty."""
+    """A site whose recipes were moved to a store, so that its volume is empty."""
     found = Site(tmp_path)
     found.start("first")
     found.shared.rename(tmp_path / "bucket")
@@ -132,7 +132,7 @@ async def test_token_that_is_no_valid_header_is_not_sent(
 
 @pytest.fixture
 def in_tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A machine whose clock shows local time."""
+    """A process in the time zone of Tokyo, which differs from UTC."""
     with monkeypatch.context() as patch:
         patch.setenv("TZ", "Asia/Tokyo")
         time.tzset()
@@ -191,7 +191,7 @@ def pem(key: EllipticCurvePrivateKey | RSAPrivateKey) -> str:
 
 
 def sign(site: Site, store: StoreState, signer: EllipticCurvePrivateKey) -> Path:
-    """Sign as `cosign sign-blob --key` does."""
+    """Sign the manifest in the same way as `cosign sign-blob --key`, and return the signature's path."""
     manifest = store.folder / site.key().digest / "manifest"
     signature = manifest.with_name("manifest.sig")
     signature.write_bytes(b64encode(signer.sign(manifest.read_bytes(), ECDSA(SHA256()))) + b"\n")

@@ -51,7 +51,7 @@ def read_and_copy(entry: RemoteEntry, target: Path) -> None:
 
 
 def objects(store: StoreState) -> int:
-    """Return the requests for objects."""
+    """Return the number of requests for objects."""
     return sum("/objects/" in path for path, _ in store.requests)
 
 
@@ -138,7 +138,7 @@ def test_refused_connection_makes_the_entry_unusable() -> None:
 
 @pytest.fixture
 def secure(store: StoreState, tmp_path: Path) -> Iterator[StoreState]:
-    """The same store over HTTPS, with a certificate of an unknown authority."""
+    """The store over HTTPS, with a certificate of an unknown authority."""
     Authority.create(tmp_path / "tls").issue("store", "store", hosts=["127.0.0.1"])
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(tmp_path / "tls" / "store.crt", tmp_path / "tls" / "store.key")
@@ -186,7 +186,8 @@ def test_entry_of_exactly_the_limit_is_accepted(store: StoreState) -> None:
 
 
 def test_object_larger_than_its_size_in_the_manifest_is_refused(store: StoreState, tmp_path: Path) -> None:
-    # The file is sent in pieces, and no single piece is too large.
+    # The store sends the file in pieces, and no single piece is larger than the stated size. So the client must count
+    # the bytes of all pieces.
     (tmp_path / "large").mkdir()
     (tmp_path / "large" / "recipe").write_bytes(b"x" * (PIECE_BYTES + 1))
     manifest = Manifest(files_below(tmp_path / "large", lambda _: False, alive), NOTHING_KNOWN)

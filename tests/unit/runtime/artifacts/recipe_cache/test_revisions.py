@@ -1,4 +1,4 @@
-"""Whether an entry is needed, by the marks of the starts that used it."""
+"""The decision whether an entry is still needed, based on the marks of starts that used the entry."""
 
 import pytest
 from hypothesis import given

@@ -25,7 +25,7 @@ FILES = {
 
 @dataclass
 class Site:
-    """A hub, a folder, and the progress that a fetch reported."""
+    """A hub, a folder, and the progress reports of a fetch."""
 
     hub: HubState
     endpoint: str
@@ -37,7 +37,7 @@ class Site:
     warnings: list[str] = field(default_factory=list)
 
     def record(self, progress: FetchProgress) -> None:
-        """Record the progress and pass it on."""
+        """Record the progress, and pass the progress to `listen`."""
         self.progress.append(progress)
         self.listen(progress)
 
@@ -51,7 +51,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    """A hub that answers, and an empty folder."""
+    """A running hub and an empty folder."""
     monkeypatch.setenv("NO_PROXY", "*")
     close_session()
     state = HubState(dict(FILES))

@@ -1,4 +1,4 @@
-"""A separate process that fetches (python -m tests.unit.runtime.artifacts.sources.fetching ENDPOINT ROOT)."""
+"""A process that fetches a model (python -m tests.unit.runtime.artifacts.sources.fetching ENDPOINT ROOT)."""
 
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""Build safetensors files from bytes."""
+"""Safetensors files built from bytes."""
 
 import json
 
@@ -13,5 +13,5 @@ def safetensors(tensors: dict[str, bytes]) -> bytes:
 
 
 def with_header(header: bytes, content: bytes = b"") -> bytes:
-    """Return a file that begins with `header`, valid or not."""
+    """Return a file that begins with `header`. The header may be invalid."""
     return len(header).to_bytes(8, "little") + header + content

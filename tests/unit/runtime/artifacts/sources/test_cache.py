@@ -1,4 +1,4 @@
-"""A folder that outlives its pods: what it keeps, serves and removes."""
+"""Commits in a folder that outlives its pods: which commits are kept, served and removed."""
 
 import subprocess
 import sys
@@ -79,12 +79,12 @@ def test_partial_files_of_another_commit_are_removed(site: Site) -> None:
 
 
 def commits(site: Site) -> set[str]:
-    """Return the complete commits."""
+    """Return the names of the complete commits in the folder."""
     return {each.name for each in (site.root / "tiny--model").glob("?" * len(COMMIT))}
 
 
 def fetched_by_a_process_that_ended(site: Site) -> None:
-    """Fetch the first commit in a process that ends, so that no reader holds it."""
+    """Fetch the first commit in a process that ends, so that no reader holds the commit."""
     command = [sys.executable, "-m", "tests.unit.runtime.artifacts.sources.fetching", site.endpoint, str(site.root)]
     subprocess.run(command, check=True)
 

@@ -16,7 +16,7 @@ CONTENT = b'{"model_type": "llama"}'
 
 
 def checksum_of(*, sha256: bool) -> RemoteFile:
-    """Return a hub's checksum: SHA-256 for large files, and only git's object id for small ones."""
+    """Return a hub's entry for a file. Large files have a SHA-256 digest, small files only a git object ID."""
     blob = hashlib.sha1(b"blob %d\0" % len(CONTENT) + CONTENT, usedforsecurity=False).hexdigest()
     digest = hashlib.sha256(CONTENT).hexdigest() if sha256 else None
     return RemoteFile(path="config.json", size=len(CONTENT), blob_id=blob, sha256=digest)

@@ -1,4 +1,4 @@
-"""Fetching a repository of a hub into a folder: the chosen files, their order, and how a stop ends it."""
+"""Fetching a repository of a hub into a folder: the chosen files, their order, and the effect of a stop."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Faults and refusals of a hub: which are retried, and the error messages of the others."""
+"""Faults and refusals of a hub: which faults are retried, and the error messages of all others."""
 
 import socket
 from collections.abc import Callable

@@ -26,7 +26,7 @@ def waiter(site: Site) -> Iterator[ThreadPoolExecutor]:
 
 @contextmanager
 def other_process(site: Site, hold: threading.Event) -> Iterator["subprocess.Popen[bytes]"]:
-    """Start another process, which takes the lock. With `hold` the hub delays the weights."""
+    """Start another process, which takes the lock. The hub holds back the weights until `hold` is set."""
     site.hub.hold = hold
     command = [sys.executable, "-m", "tests.unit.runtime.artifacts.sources.fetching", site.endpoint, str(site.root)]
     with subprocess.Popen(command) as process:
@@ -36,7 +36,7 @@ def other_process(site: Site, hold: threading.Event) -> Iterator["subprocess.Pop
 
 
 def start_waiting_fetch(site: Site, waiter: ThreadPoolExecutor) -> "Future[Path]":
-    """Start a fetch in this process and wait until it waits for the lock."""
+    """Start a fetch in this process, and return as soon as the fetch waits for the lock."""
     noticed = threading.Event()
     site.listen = lambda progress: noticed.set() if progress.waiting else None
     mine = waiter.submit(site.fetch)

@@ -1,4 +1,4 @@
-"""Commits kept in one folder: which are removed for space, and the bytes counted while another process works in it."""
+"""Commits in one folder: which are removed for space, and the bytes counted while a process moves files."""
 
 import fcntl
 import os

@@ -34,7 +34,7 @@ def config(site: Site, engine: EngineName) -> RuntimeConfig:
 
 
 class Board(ReportBoard):
-    """Records the warnings of every report."""
+    """A board that records the warnings of every report."""
 
     def update(self, **changes: Any) -> None:
         super().update(**changes)

@@ -99,7 +99,7 @@ def test_vision_model_has_the_decoder_layers_of_its_text_model() -> None:
 
 
 def test_config_with_text_config_results_in_the_same_shape() -> None:
-    """transformers 5 writes the decoder into text_config, and its type into vision_config, too."""
+    """transformers 5 writes the decoder's fields into text_config, and a model type into vision_config, too."""
     outside = ("model_type", "vision_config", "torch_dtype")
     text = {key: value for key, value in QWEN_VL.items() if key not in outside} | {"model_type": "qwen2_5_vl_text"}
     tower = {**QWEN_VL["vision_config"], "model_type": "qwen2_5_vl"}

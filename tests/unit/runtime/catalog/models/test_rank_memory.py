@@ -1,4 +1,4 @@
-"""The bytes of weights, activations and KV cache on one rank, with each way to divide and to quantize a model."""
+"""The bytes of weights, activations and KV cache on one rank, for each kind of parallelism and quantization."""
 
 import pytest
 from hypothesis import assume, given, settings
@@ -78,7 +78,7 @@ def test_two_cards_divide_all_weights_except_norms() -> None:
 
 
 def test_inc_leaves_embeddings_head_and_norms_in_16_bits() -> None:
-    """Matrices of layers take one byte per parameter, the rest two, and every output has a 2-byte scale."""
+    """Layer matrices take one byte per parameter, other parameters take two, and each output has a 2-byte scale."""
     outside = 2 * 128_256 * 4096 + 65 * 4096
     scales = 32 * 2 * (4096 + 2 * 1024 + 4096 + 2 * 14_336 + 4096)
     assert (
@@ -153,7 +153,7 @@ def test_more_stages_than_layers_are_refused() -> None:
 def test_cards_together_have_at_least_the_whole_model(
     repository: str, tensor: int, pipeline: int, method: QuantizationMethod | None
 ) -> None:
-    """All cards together hold the model at least once, and none holds more than the whole."""
+    """All cards together hold the model at least once, and no card holds more than the whole model."""
     shape, how = shape_of(repository), spread(tensor, pipeline, method)
     assume(not any(layer.attention.heads % tensor for layer in shape.layers))
     parts, whole = stage_memory(shape, how, 128), stage_memory(shape, spread(method=method), 128)[0]

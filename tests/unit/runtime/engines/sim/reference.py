@@ -1,4 +1,4 @@
-"""The settings of logs 000 and 002 for the sim engine: Llama 3.1 8B on one described Gaudi 2."""
+"""Settings of logs 000 and 002 for the sim engine: Llama 3.1 8B on one simulated Gaudi 2."""
 
 from gaudi_runtime.contract.config import (
     CaptureOrder,
@@ -15,7 +15,7 @@ LOGGED_ORDERS = {"prompt_order": CaptureOrder.MIN_TOKENS, "decode_order": Captur
 
 
 def reference_config(time_scale: float = 1.0, **warmup: float) -> RuntimeConfig:
-    """Return the settings of the logs. Blocks have one token, because that release counts decode lengths in tokens."""
+    """Return the settings of the logs. Blocks have one token, because the logs count decode lengths in tokens."""
     return RuntimeConfig(
         model=ModelConfig(path="/models", served_names=("llama",)),
         engine=EngineConfig(

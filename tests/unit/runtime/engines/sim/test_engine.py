@@ -1,4 +1,4 @@
-"""Properties that only the sim engine has: its script, its memory, its determinism."""
+"""Properties of the sim engine that other engines do not have: script, memory and determinism."""
 
 import re
 import subprocess
@@ -21,7 +21,7 @@ from tests.unit.runtime.configs import sim_config
 
 
 def nothing() -> None:
-    """A progress callback that does nothing."""
+    """Do nothing, as a progress callback."""
 
 
 def loaded(config: RuntimeConfig) -> SimEngine:

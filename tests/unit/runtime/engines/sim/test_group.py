@@ -1,4 +1,4 @@
-"""The answers of all ranks combined."""
+"""The combination of the answers of all ranks."""
 
 from gaudi_runtime.engine_protocol.engine import DeviceMemory
 from gaudi_runtime.engines.sim.group import least_memory, most

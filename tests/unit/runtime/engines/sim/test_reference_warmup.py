@@ -20,7 +20,7 @@ async def story(caplog: pytest.LogCaptureFixture) -> tuple[WarmupReport, list[st
     """The report at the end of warm-up, and the log."""
     caplog.set_level(logging.INFO)
     report = start_on_virtual_clock(reference_config(), VirtualClock())
-    # Leave out the lines about host memory, because they depend on the machine that runs the test.
+    # Leave out the log lines about host memory, because they depend on the machine that runs the test.
     return report, [each.getMessage() for each in caplog.records if each.name != "gaudi_runtime.process.host_memory"]
 
 
@@ -39,7 +39,10 @@ async def test_two_seeds_plan_24_prompt_and_48_decode_buckets(story: tuple[Warmu
 
 
 async def test_seeds_000_and_002_split_the_memory_as_logged(story: tuple[WarmupReport, list[str]]) -> None:
-    """79.16 GiB free, 39.58 usable, 15.83 for graphs, 23.75 for the KV cache. The workspace follows from a formula."""
+    """The logs have 79.16 GiB free, 39.58 GiB usable, 15.83 GiB for graphs and 23.75 GiB for the KV cache.
+
+    A formula gives the size of the workspace.
+    """
     memory = story[0].memory
     assert memory is not None
     sizes = (memory.free, memory.usable, memory.graphs, memory.kv_cache)
@@ -86,7 +89,10 @@ async def test_seeds_end_with_62_5_percent_prompt_and_all_decode(
 
 
 async def test_two_seeds_warm_up_in_49_seconds_and_14_gib(story: tuple[WarmupReport, list[str]]) -> None:
-    """The log states 49 s. Its timestamps are whole seconds, and the rates are derived from each of its parts."""
+    """The simulation takes 50 s, and the log states 49 s.
+
+    The log's timestamps are whole seconds, and the rates of the simulation are derived from each part of the log.
+    """
     assert "50 secs" in story[1][-1]
     assert "14.1 GiB" in story[1][-1]
 

@@ -1,4 +1,4 @@
-"""Checkpoints and engines that tests share, because making one takes seconds."""
+"""Checkpoints and engines that tests share, because creating one takes seconds."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ Reference = Callable[[list[int], int], list[int]]
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
-    """Limit torch to one thread. Threads without a core of their own wait for each other."""
+    """Limit torch to one thread, because threads that share a core wait for each other."""
     torch.set_num_threads(1)
 
 
@@ -31,26 +31,26 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def checkpoint(checkpoints: dict[str, Path]) -> Path:
-    """The checkpoint for tests of one family."""
+    """The checkpoint for tests that need only one family."""
     return checkpoints["qwen3"]
 
 
 @pytest.fixture(scope="session")
 def warm_engine(checkpoint: Path) -> TorchEngine:
-    """An engine with all its graphs."""
+    """An engine that has captured all graphs."""
     return start(torch_config(checkpoint))
 
 
 @pytest.fixture
 def engine(warm_engine: TorchEngine) -> Iterator[TorchEngine]:
-    """The warm engine with counters at zero. A test must free all its blocks."""
+    """The warm engine with all counters at zero. Each test must free all blocks that it uses."""
     warm_engine.start_serving()
     yield warm_engine
     assert warm_engine.load_now().used_blocks == 0
 
 
 def reference_of(folder: Path) -> Reference:
-    """Return plain `transformers.generate` for one prompt, greedy, with an exact number of tokens."""
+    """Return a function that generates an exact number of tokens for one prompt, greedily, with `transformers`."""
     network: Any = AutoModelForCausalLM.from_pretrained(folder)
     network.generation_config.eos_token_id = None
 

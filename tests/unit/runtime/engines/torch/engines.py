@@ -1,4 +1,4 @@
-"""Torch engines on tiny checkpoints, started as the orchestrator starts them."""
+"""Torch engines with tiny checkpoints, started in the same way as by the orchestrator."""
 
 import asyncio
 from collections import Counter
@@ -47,7 +47,7 @@ FEW_BUCKETS = BucketPolicy(
 def torch_config(
     folder: Path, *, policy: BucketPolicy = FEW_BUCKETS, engine: dict[str, Any] | None = None, **limits: Any
 ) -> RuntimeConfig:
-    """Return a torch engine on the CPU with 64 MiB of device memory."""
+    """Return the configuration of a torch engine on the CPU with 64 MiB of device memory."""
     settings: dict[str, Any] = {"device_memory_bytes": 64 * MIB} | (engine or {})
     return RuntimeConfig(
         model=ModelConfig(path=str(folder), served_names=("tiny",)),
@@ -64,7 +64,7 @@ def prompt_of(length: int, seed: int = 0) -> list[int]:
 
 
 def start(config: RuntimeConfig, kv_blocks: int = 65, *, warm: bool = True) -> TorchEngine:
-    """Load, allocate and plan, and warm up unless `warm` is False."""
+    """Return an engine that has loaded, allocated and planned, and is warm unless `warm` is False."""
     engine = TorchEngine(config)
     engine.load(_nothing)
     engine.profile()
@@ -96,12 +96,12 @@ async def answers(engine: TorchEngine, prompts: list[list[int]], sampling: Sampl
 
 
 def greedy(max_tokens: int, **settings: Any) -> SamplingParams:
-    """Return parameters of greedy decoding for exactly `max_tokens`."""
+    """Return parameters of greedy decoding for exactly `max_tokens` tokens."""
     return SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True, **settings)
 
 
 def bursts(requests: int, longest: int, largest: int = 12) -> Iterator[list[tuple[list[int], int]]]:
-    """Yield prompts of mixed lengths that arrive together, each with the tokens of its answer."""
+    """Yield groups of prompts that arrive together. Each prompt has its own length and number of answer tokens."""
     random = Random(37)  # noqa: S311 - the same load in every run
     while requests:
         count = min(requests, random.randint(1, largest))

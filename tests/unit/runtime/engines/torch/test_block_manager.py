@@ -10,7 +10,7 @@ BLOCKS = 12
 
 
 class Ownership(RuleBasedStateMachine):
-    """Sequences arrive, grow, end and are moved. Every block has at most one owner."""
+    """A state machine in which sequences arrive, grow, end and are moved. Each block has at most one owner."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Every fault of a checkpoint ends the start with an error sentence."""
+"""Every fault of a checkpoint ends the start with an error message."""
 
 import json
 import shutil
@@ -24,7 +24,7 @@ from tests.unit.runtime.engines.torch.engines import torch_config
 
 @pytest.fixture
 def folder(checkpoint: Path, tmp_path: Path) -> Path:
-    """A copy that the test may damage."""
+    """A copy of the checkpoint that a test may damage."""
     return Path(shutil.copytree(checkpoint, tmp_path / "model"))
 
 

@@ -63,7 +63,7 @@ async def test_split_prompt_equals_generate(checkpoint: Path, reference: Referen
 
 
 async def test_preempted_sequences_equal_generate(checkpoint: Path, reference: Reference) -> None:
-    """Eleven blocks hold one long answer but not four, so younger sequences are preempted and computed again."""
+    """Eleven blocks are enough for one long answer but not for four, so younger sequences are preempted."""
     engine = start(torch_config(checkpoint, engine=EAGER), kv_blocks=12)
     prompts = [prompt_of(length) for length in (9, 15, 12, 10)]
     assert await answers(engine, prompts, greedy(60)) == [reference(prompt, 60) for prompt in prompts]
@@ -71,7 +71,7 @@ async def test_preempted_sequences_equal_generate(checkpoint: Path, reference: R
 
 
 async def test_defragmented_cache_equals_generate(checkpoint: Path, reference: Reference) -> None:
-    """Three long sequences end, and the blocks of the remaining one are then far above those in use."""
+    """After three long sequences end, the remaining sequence has high block numbers, so its blocks are moved."""
     engine = start(torch_config(checkpoint, engine=EAGER))
     neighbours = [asyncio.ensure_future(collect(engine, prompt_of(64, seed), greedy(40))) for seed in range(3)]
     await collect(engine, prompt_of(1), greedy(1))

@@ -1,4 +1,4 @@
-"""A plan of strategy Optimal without traffic on the torch engine: every request meets a warm bucket."""
+"""An `Optimal` plan without traffic on the torch engine: every request fits a warm bucket."""
 
 import asyncio
 from pathlib import Path

@@ -33,7 +33,7 @@ class Slow(TorchEngine):
 
 
 def start_up(config: RuntimeConfig) -> tuple[TorchEngine, WarmupReport]:
-    """Return an engine that serves after its whole start-up, and the report."""
+    """Run the complete start-up. Return the serving engine and the report."""
     clock = VirtualClock()
     board = ReportBoard("0" * 64, clock)
     engine = start_engine(config, board, threading.Event(), lambda config: Slow(config, clock), clock).engine

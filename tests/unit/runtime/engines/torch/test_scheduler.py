@@ -1,4 +1,4 @@
-"""The batches that the torch engine makes of waiting and running sequences, and preemption."""
+"""The batches that the torch engine forms from waiting and running sequences, and preemption."""
 
 from collections.abc import Iterator
 
@@ -30,7 +30,7 @@ def sequence(prompt: int, answer: int = 1) -> Sequence:
 
 
 def finish(scheduler: Scheduler, batch: Batch) -> None:
-    """Apply a forward as the engine does: sampling sequences get one token, and finished ones are removed."""
+    """Apply a forward as the engine does: sampling sequences get one token, and finished sequences are removed."""
     for work in batch.works:
         work.sequence.computed = work.start + len(work.tokens)
         if work.samples:
@@ -46,7 +46,7 @@ def run(scheduler: Scheduler) -> Iterator[Batch]:
 
 
 def check(batch: Batch, limits: Limits) -> None:
-    """Check that the batch keeps its limits and its shape, and that each row's tokens have slots in its own blocks."""
+    """Check that the batch respects the limits and its shape, and that each row's blocks have slots for its tokens."""
     blocks = [block for work in batch.works for block in work.blocks]
     assert len(blocks) == len(set(blocks))
     assert batch.shape.batch_size == len(batch.works) <= limits.max_num_seqs
@@ -137,7 +137,7 @@ def test_decode_shape_without_contiguous_attention_counts_used_blocks() -> None:
 
 
 def test_largest_batch_reads_only_the_blocks_of_its_sequences() -> None:
-    """The padding block is not below the sequences' blocks, so the largest batch fits the largest planned bucket."""
+    """The padding block has no lower number than the sequences' blocks, so the largest batch fits its bucket."""
     scheduler = new_scheduler(blocks=100)
     for _ in range(3):
         scheduler.add(sequence(16, answer=48))

@@ -34,7 +34,7 @@ async def test_planned_shapes_never_recompile(engine: TorchEngine) -> None:
 
 
 async def test_shape_outside_the_plan_is_counted_as_cold(engine: TorchEngine) -> None:
-    """A prompt of 100 tokens exceeds maxNumBatchedTokens 64, so its second part needs a context of 8 blocks."""
+    """A prompt of 100 tokens exceeds maxNumBatchedTokens (64), so its second part needs a context of 8 blocks."""
     await collect(engine, prompt_of(100), greedy(1))
     await collect(engine, prompt_of(100), greedy(1))
     assert engine.counters.cold == {(BucketPhase.PROMPT, Bucket(1, 64, 16)): 2}
@@ -122,7 +122,7 @@ async def test_stop_string_ends_the_answer_and_is_excluded(engine: TorchEngine) 
 async def test_end_of_sequence_token_ends_the_answer_with_reason_stop(
     checkpoint: Path, reference: Reference, tmp_path: Path
 ) -> None:
-    """The checkpoint's list of end tokens gets a token that the model is known to generate."""
+    """The test adds a token that the model is known to generate to the checkpoint's list of end tokens."""
     folder, expected = shutil.copytree(checkpoint, tmp_path / "model"), reference(prompt_of(5), 20)
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, expected[9]]}))
     engine = start(torch_config(folder, engine=EAGER))
@@ -171,7 +171,7 @@ def test_cache_of_a_single_block_is_an_impossible_plan(checkpoint: Path) -> None
 
 
 async def test_failing_step_ends_its_request_and_not_the_engine(checkpoint: Path) -> None:
-    """Without decode buckets there is no fallback for the second token."""
+    """The plan has no decode buckets, so the second token has no fallback."""
     engine = start(torch_config(checkpoint, engine=EAGER))
     engine.use_plan(BucketPlan(prompt=(Bucket(1, 64, 0),), decode=()))
     engine.start_serving()

@@ -26,7 +26,7 @@ def decode(tokens: list[int]) -> str:
 
 
 def pieces(tokens: list[int], *stop: str) -> list[str]:
-    """Return the text released by each token, and by the end of the answer."""
+    """Return the text that each token releases, and the text that the end of the answer releases."""
     detokenizer = Detokenizer(decode, stop)
     shown = []
     for token in tokens:
@@ -41,8 +41,8 @@ def test_joined_pieces_equal_the_decoded_tokens(tokens: list[int]) -> None:
     assert "".join(pieces(tokens)) == decode(tokens)
 
 
-# Leave out texts with special tokens, because the tokenizer removes such tokens from the output. Hypothesis would try
-# them, because it takes string constants from imported modules.
+# Leave out texts with special tokens, because the tokenizer removes special tokens from its output. Hypothesis would
+# otherwise generate such texts, because it takes string constants from imported modules.
 @given(st.text(max_size=30).filter(lambda text: not set(encode(text)) & set(TOKENIZER.all_special_ids)))
 def test_joined_pieces_equal_the_encoded_text(text: str) -> None:
     assert "".join(pieces(encode(text))) == text

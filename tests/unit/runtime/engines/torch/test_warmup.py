@@ -1,4 +1,4 @@
-"""The verbs of start-up: what they count, allocate and refuse."""
+"""The engine's verbs for start-up: what the verbs count, allocate and refuse."""
 
 import threading
 from pathlib import Path

@@ -28,7 +28,7 @@ BLOCK = 8 * 2 * 128 * 8 * 128 * 2
 
 
 def checkpoint(folder: Path, **changes: Any) -> Path:
-    """Return a folder with the config.json of LLAMA."""
+    """Write LLAMA with `changes` as config.json to the folder, and return the folder."""
     (folder / "config.json").write_text(json.dumps(LLAMA | changes))
     return folder
 

@@ -1,4 +1,4 @@
-"""A fake of vLLM's AsyncLLM for tests of its calls and its death. tests/vllm has the real one."""
+"""A fake of vLLM's AsyncLLM for tests of calls and of a dead engine. tests/vllm has the real AsyncLLM."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -8,16 +8,17 @@ Answers = list[dict[str, Any]]
 
 
 class EngineDeadError(Exception):
-    """The error that vLLM raises after its core died."""
+    """The error that vLLM raises after its engine core has died."""
 
 
 Reply = Callable[..., Awaitable[Answers]]
 
 
 class FakeVllm:
-    """`reply` answers a verb and its arguments. Every call is recorded in `calls`.
+    """A fake AsyncLLM that records every call in `calls`.
 
-    Each of `others` answers for another engine core.
+    `reply` receives a verb and its arguments and returns the answer. Each entry of `others` answers for another engine
+    core.
     """
 
     def __init__(self, reply: Reply, *others: Reply) -> None:
@@ -29,7 +30,7 @@ class FakeVllm:
         self._reply = reply
 
     async def collective_rpc(self, method: str, *, args: tuple[str, list[Any]]) -> Answers:
-        """Return one answer for each rank of the first core, as vLLM does. vLLM's own timeout must not be used."""
+        """Return one answer for each rank of the first core, as vLLM does. Callers must not use vLLM's timeout."""
         verb, arguments = args
         assert method == "gaudi"
         self.calls.append((verb, arguments))
@@ -42,14 +43,14 @@ class FakeVllm:
 
 
 class FakeClient:
-    """A fake of vLLM's client of several engine cores (AsyncMPClient)."""
+    """A fake of vLLM's client for several engine cores (AsyncMPClient)."""
 
     def __init__(self, replies: Sequence[Reply]) -> None:
         self.core_engines = [number.to_bytes(2, "little") for number in range(len(replies))]
         self._replies = dict(zip(self.core_engines, replies, strict=True))
 
     async def _call_utility_async(self, method: str, *args: Any, engine: bytes) -> Answers:
-        """Return the answer of one core, as vLLM does. vLLM's own timeout must not be used."""
+        """Return the answer of one core, as vLLM does. Callers must not use vLLM's timeout."""
         called, timeout, (verb, arguments), named = args
         assert (method, called, timeout, named) == ("collective_rpc", "gaudi", None, None)
         return await self._replies[engine](verb, *arguments)
@@ -62,5 +63,5 @@ async def never(*_: Any) -> Answers:
 
 
 async def echo(*said: Any) -> Answers:
-    """Return an engine of two ranks that answer with their arguments."""
+    """Return the answers of two ranks. Each rank answers with the arguments."""
     return [{"answer": list(said)}, {"answer": list(said)}]

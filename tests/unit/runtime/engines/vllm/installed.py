@@ -1,4 +1,4 @@
-"""Pretend that other releases are installed, by package metadata as pip writes it."""
+"""Package metadata, as pip writes it, of releases that are not installed."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 
 def pretend_installed(monkeypatch: pytest.MonkeyPatch, folder: Path, **packages: str) -> None:
-    """Write the metadata of `packages`, versions by name, into `folder`, which is searched first."""
+    """Write package metadata with these versions to `folder`, and put the folder first in the search path."""
     for name, version in packages.items():
         info = folder / f"{name}-{version}.dist-info"
         info.mkdir()

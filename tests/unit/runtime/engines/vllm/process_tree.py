@@ -21,7 +21,7 @@ def python(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def pids(process: subprocess.Popen[str], count: int) -> list[int]:
-    """Return the process ids that it prints, one per line."""
+    """Return the process IDs that the process prints, one per line."""
     assert process.stdout is not None
     return [int(process.stdout.readline()) for _ in range(count)]
 

@@ -1,6 +1,6 @@
-"""Steps as vLLM's scheduler passes them to a worker, with only the recorded names.
+"""Steps that vLLM's scheduler passes to a worker, with only the fields that are recorded.
 
-Importing the real classes takes twenty seconds. tests/vllm runs the same code with them.
+Importing the real classes takes twenty seconds. tests/vllm runs the same code with the real classes.
 """
 
 from collections.abc import Mapping
@@ -38,9 +38,9 @@ def step_of(
     cached: Mapping[str, tuple[int, int]] | None = None,
     prefix: Mapping[str, int] | None = None,
 ) -> Step:
-    """Return a step of new requests by their tokens, and running ones by (computed tokens, tokens), in this order.
+    """Return a step with `new` requests (tokens) and `cached` requests (computed tokens, tokens), in this order.
 
-    `prefix` is the number of tokens of a new request that the prefix cache has.
+    `prefix` is the number of tokens of a new request that are in the prefix cache.
     """
     new, cached, prefix = new or {}, cached or {}, prefix or {}
     tokens = {**new, **{name: query for name, (_, query) in cached.items()}}

@@ -1,4 +1,4 @@
-"""vLLM's arguments: those of the renderer, our worker, and those that a CPU needs."""
+"""The arguments of vLLM: from the renderer, for our worker, and for a CPU."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from tests.unit.runtime.knobs.configs import vllm_config
 
 
 def extra_arguments(config: RuntimeConfig, kv_cache_bytes: int | None = None) -> list[str]:
-    """Return the arguments that follow those of the renderer."""
+    """Return the arguments that follow the arguments of the renderer."""
     rendered = render_engine_options(config).args
     arguments = engine_arguments(config, kv_cache_bytes)
     assert arguments[: len(rendered)] == rendered

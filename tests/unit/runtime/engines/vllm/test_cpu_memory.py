@@ -43,7 +43,7 @@ def test_cache_without_a_block_is_refused(tmp_path: Path) -> None:
 
 
 def test_cache_smaller_than_the_longest_sequence_is_refused(tmp_path: Path) -> None:
-    """The first block is reserved by vLLM: 4096 tokens need 33 blocks of 128."""
+    """vLLM reserves the first block, so 4096 tokens need 33 blocks of 128 tokens."""
     enough = round((2 * PARAMETERS + 33 * BLOCK / 0.9 / 0.9) + MIB)
     model = checkpoint(tmp_path)
     assert forecast(cpu_config(model, memory=enough)).blocks == 33

@@ -1,4 +1,4 @@
-"""The engine over two ranks with fakes of the plugin: a complete start, its report, and counts of serving."""
+"""The engine with two ranks and a fake plugin: a complete start, its report, and the counts during serving."""
 
 import asyncio
 import threading
@@ -37,7 +37,7 @@ DECODES = {"batchSize": {"min": 2, "step": 2, "max": 4}, "blocks": {"min": 8, "s
 
 @pytest.fixture(params=PAIRS, ids=lambda pair: pair.vllm, autouse=True)
 def pair(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pair:
-    """Each pair in turn is the installed one."""
+    """A fixture that pretends that a pair of releases is installed, for each pair."""
     pair: Pair = request.param
     pretend_installed(monkeypatch, tmp_path, vllm=pair.vllm, vllm_gaudi=pair.plugin)
     return pair
@@ -60,7 +60,7 @@ def two_cores() -> RuntimeConfig:
 
 @dataclass
 class Cluster:
-    """A worker on each card behind a fake vLLM, which has one engine core or `cores`."""
+    """One worker on each card, behind a fake vLLM with `cores` engine cores."""
 
     cards: list[Card]
     cores: int = 1
@@ -99,11 +99,11 @@ class Cluster:
 async def start_engine_on(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, config: RuntimeConfig | None = None
 ) -> tuple[VllmEngine, WarmupReport]:
-    """Return the engine after start-up, in the worker thread as in production. Only vLLM's processes are fakes."""
+    """Return the engine and the report after start-up in a worker thread. Only vLLM's processes are fakes."""
     monkeypatch.setenv(ORDERS_VARIABLE, "")
     monkeypatch.setattr(processes, "launch", lambda *_: (None, cluster.vllm))
     monkeypatch.setattr(adapter, "import_server", lambda: None)
-    # Do not end the children of this process, because other tests may have started some of them.
+    # Replace end_children(), because it would also end child processes that other tests have started.
     monkeypatch.setattr(adapter, "end_children", lambda: None)
     loop, board, pace = asyncio.get_running_loop(), ReportBoard("0" * 64), Pace(ask=0.01, look=0.5, hang=30)
     begun = await asyncio.to_thread(
@@ -157,9 +157,9 @@ async def test_out_of_memory_on_one_rank_ends_the_phase(monkeypatch: pytest.Monk
 
 
 async def test_rank_without_memory_stops_capture_on_every_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If only one rank stopped, the ranks would wait for each other in a collective.
+    """If only one rank stopped capturing, the other rank would wait for this rank in a collective.
 
-    The second card has only its margin of 1 GiB left.
+    The second card has only the margin of 1 GiB left.
     """
     cluster = Cluster([Card(), Card(free=GIB)])
     _, report = await start_engine_on(cluster, monkeypatch)
@@ -168,14 +168,14 @@ async def test_rank_without_memory_stops_capture_on_every_rank(monkeypatch: pyte
 
 
 async def test_reported_memory_is_that_of_the_rank_with_least_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fake's margin is 1 GiB, and its KV cache has 6 GiB."""
+    """The fake plugin keeps a margin of 1 GiB and has a KV cache of 6 GiB."""
     _, report = await start_engine_on(Cluster([Card(), Card(free=12 * GIB)]), monkeypatch)
     assert report.memory is not None
     assert (report.memory.graphs, report.memory.kv_cache, report.memory.kv_blocks) == (11 * GIB, 6 * GIB, 1519)
 
 
 async def test_plan_uses_the_block_size_of_the_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models such as Granite 4.0-H have blocks of 528 tokens, a size that the plugin chooses itself."""
+    """Models such as Granite 4.0-H have blocks of 528 tokens, because the plugin chooses the block size."""
     cluster = Cluster([Card(), Card()])
     for runner in cluster.runners:
         runner.block_size = runner.attn_block_size = 528
@@ -191,7 +191,7 @@ async def test_plan_uses_the_block_size_of_the_plugin(monkeypatch: pytest.Monkey
 
 
 async def test_bucket_that_results_in_nan_ends_the_start(monkeypatch: pytest.MonkeyPatch, pair: Pair) -> None:
-    """The operator accepts the setting, because it does not know the release in the image."""
+    """The operator accepts the setting, because the operator does not know which release the image has."""
     cluster = Cluster([Card(), Card()])
     config = vllm_config(
         engine={"settings": {"VLLM_HPU_FSDPA_Q_TILE_ENABLE": "true"}},
@@ -207,7 +207,7 @@ async def test_bucket_that_results_in_nan_ends_the_start(monkeypatch: pytest.Mon
 
 
 async def test_window_bucket_that_results_in_nan_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Layers with a window, as in Gemma 3, have a bias of query x query elements even without a context."""
+    """Layers with a window, as in Gemma 3, have a bias of query x query elements, even without a context."""
     cluster = Cluster([Card(), Card()])
     for runner in cluster.runners:
         runner.interleaved_sliding_window = 1024

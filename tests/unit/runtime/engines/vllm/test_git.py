@@ -1,4 +1,4 @@
-"""Images without git: the plugin runs git for its revision when it starts (start_errors.py, launch.py)."""
+"""Images without git: at its start, the plugin runs git to read its revision (start_errors.py, launch.py)."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Limits around vLLM's own application: the number of concurrent requests, 429 above it, and the closing mode."""
+"""Limits around vLLM's application: concurrent requests, status 429 above the limit, and the closing mode."""
 
 import asyncio
 import re
@@ -29,7 +29,7 @@ class HoldingApp:
     release: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hold one request."""
+        """Hold one request until `release` is set."""
         if scope.get("query_string") == b"trouble":
             raise RuntimeError("trouble")
         self.pending += 1
@@ -41,7 +41,7 @@ class HoldingApp:
 
 
 async def send_request(app: ASGIApp, path: str = CHAT, query: bytes = b"", method: str = "POST") -> dict[str, Any]:
-    """Return the start of the answer to one request."""
+    """Send one request, and return the start message of the response."""
     sent: list[Message] = []
 
     async def receive() -> Message:
@@ -66,7 +66,7 @@ def two_pending(held: HoldingApp, app: ASGIApp) -> Iterator[list[asyncio.Task[di
 
 
 def guarded_app(held: HoldingApp, closing: bool = False) -> ASGIApp:
-    """Return the guarded application, with places for one running and one queued request."""
+    """Return the guarded application, which accepts one running and one queued request."""
     limits = {"maxNumSeqs": 1, "maxNumBatchedTokens": 4096}
     config = vllm_config(limits=limits, serving={"maxQueuedRequests": 1})
     return guarded(held, config, RequestMetrics(CollectorRegistry()), lambda: closing)

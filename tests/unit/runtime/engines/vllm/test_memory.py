@@ -1,4 +1,4 @@
-"""The memory of the fullest rank: measured by the plugin on a card, a budget on a CPU."""
+"""The memory of the fullest rank: measured by the plugin on a card, or a budget on a CPU."""
 
 from pathlib import Path
 from typing import Any

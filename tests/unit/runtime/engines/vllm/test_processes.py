@@ -1,4 +1,4 @@
-"""No process is left running, and a container ends with a reason. With real processes."""
+"""A container ends with a reason and leaves no process running. The tests use real processes."""
 
 import signal
 from pathlib import Path

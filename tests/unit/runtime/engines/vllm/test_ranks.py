@@ -1,4 +1,4 @@
-"""Calls to all ranks with our own deadline: missing answers, death and late answers raise EngineLost and never hang."""
+"""Calls to all ranks have our own deadline: missing answers, death and late answers raise EngineLost."""
 
 import asyncio
 from functools import partial
@@ -21,7 +21,7 @@ def call_verb(engine: FakeVllm) -> Ranks:
 
 
 async def from_thread(engine: FakeVllm, verb: str, *arguments: Any, deadline: float = LONG) -> list[Any]:
-    """Call from another thread, as the worker thread of start-up does."""
+    """Call a verb from another thread, as start-up does in its worker thread."""
     return await asyncio.to_thread(call_verb(engine).call, verb, *arguments, deadline=deadline)
 
 
@@ -146,7 +146,7 @@ def ranks_over_cores(engine: FakeVllm, cores: int = 2) -> Ranks:
 
 
 async def test_verb_is_sent_to_all_cores_concurrently() -> None:
-    """Each core answers only after the other was called, as in a collective."""
+    """Each core answers only after the other core was called, as in a collective."""
     called = asyncio.Barrier(2)
 
     async def answer_after_both_calls(number: int, *_: Any) -> Answers:

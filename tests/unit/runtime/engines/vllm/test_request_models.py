@@ -1,4 +1,4 @@
-"""The number of errors that a request model reports if it is defined as vLLM's are."""
+"""The number of errors that a request model reports if the model is defined like those of vLLM."""
 
 import subprocess
 import sys

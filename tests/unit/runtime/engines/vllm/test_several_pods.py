@@ -1,4 +1,4 @@
-"""Connecting vLLM's processes of several pods, and the end of a start when one pod fails."""
+"""The connection of vLLM's processes in several pods, and the end of a start if one pod fails."""
 
 import os
 import threading
@@ -46,10 +46,10 @@ def test_configured_address_is_kept() -> None:
 
 
 def test_start_ends_if_another_pod_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without this check the processes of this pod would wait for the other pod forever."""
+    """Without a check of the other pods, the processes of this pod would wait for a failed pod forever."""
     ended: list[bool] = []
     monkeypatch.setattr(launching, "parse_arguments", lambda arguments: None)
-    # Do not end the children of this process, because other tests may have started some of them.
+    # Record the call instead of ending the child processes, because other tests may have started some of them.
     monkeypatch.setattr(launching, "end_children", lambda: ended.append(True))
     never = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Failed starts of vLLM: the first failure of its workers is recorded in a file, and becomes one of our errors."""
+"""Failed starts of vLLM: a file records the first failure of a worker, which becomes one of our errors."""
 
 import subprocess
 import sys
@@ -114,7 +114,7 @@ WORDS = {
 
 
 def error_of(kind: str, message: str) -> RuntimeStartError:
-    """Return the error for the file that a worker left."""
+    """Return our error for a failure that a worker has recorded in the file."""
     return why_not_started(RuntimeError("Engine core initialization failed. See root cause above."),
                            StartFailure(step="the model was loaded", kind=kind, message=message))  # fmt: skip
 
@@ -125,14 +125,14 @@ def test_message_of_vllm_is_mapped_to_our_error(kind: str, message: str, expecte
 
 
 def test_every_row_provides_advice_for_a_message() -> None:
-    """Each row provides the advice for some message of vLLM."""
+    """Each row of KNOWN has the advice for at least one message of vLLM."""
     given = [str(error_of(kind, message)) for kind, message, _ in SAID]
     assert [row.advice for row in KNOWN if not any(row.advice in each for each in given)] == []
 
 
 @pytest.mark.parametrize("files", WORDS)
 def test_messages_exist_in_the_installed_release(files: str) -> None:
-    """A release has the message in at least one of several files, because messages have moved."""
+    """A release has each message in at least one of several files, because messages have moved between files."""
     package = find_spec(files.partition("/")[0])
     assert package is not None
     assert package.origin is not None
@@ -243,7 +243,7 @@ def test_long_recorded_message_is_cut(tmp_path: Path) -> None:
 
 
 def test_concurrent_failures_keep_exactly_one_complete_record(tmp_path: Path) -> None:
-    """Real processes, which are released at the same time."""
+    """The ranks are real processes, which are released at the same time."""
     file = tmp_path / "failure.json"
     command = [sys.executable, "-c", RANK, str(file)]
     ranks = [

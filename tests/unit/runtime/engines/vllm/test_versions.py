@@ -1,4 +1,4 @@
-"""Supported releases: pairs of vLLM and plugin on a card, one release on a CPU. Others are refused with the list."""
+"""Supported releases: pairs of vLLM and plugin on cards, one release on CPUs. The error lists these releases."""
 
 import logging
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The padded shapes that are warm on a CPU: all that fit a graph."""
+"""The padded shapes that are warm on a CPU: all shapes that fit a graph."""
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase

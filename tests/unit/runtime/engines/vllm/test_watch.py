@@ -1,4 +1,4 @@
-"""Death and hang of vLLM during serving, and the counters of its workers."""
+"""Detection of a dead or hanging vLLM during serving, and the counters of vLLM's workers."""
 
 import asyncio
 import os
@@ -31,7 +31,7 @@ async def watch_until_lost(
     moves: Callable[[], int] = never_moves,
     note: Note | None = None,
 ) -> str:
-    """Return the message of the lost engine. The test fails if the watch never ends."""
+    """Watch an engine until it is lost, and return the message. The test fails if the watch never ends."""
     ranks, pace = Ranks(engine, asyncio.get_running_loop(), note=note), Pace(ask=0.01, look=0.01, hang=0.1)
     watching = Watch(engine, ranks, absorb, longest, moves, pace, lambda: next(pulses))
     return str(await asyncio.wait_for(watching.until_lost(), LONG))
@@ -82,7 +82,7 @@ async def test_processes_that_stop_working_are_hanging() -> None:
 
 
 async def test_late_answer_of_working_processes_is_no_hang() -> None:
-    """The answer comes after so many polls that a hang would have been detected."""
+    """The answer comes after so many polls that the watch would report a hang if the processes were idle."""
     loop, late, absorbed = asyncio.get_running_loop(), asyncio.Event(), list[Any]()
 
     def looks() -> Iterator[int]:
@@ -130,7 +130,7 @@ async def test_failing_counters_end_the_watch_with_the_message() -> None:
 
 
 async def test_late_answer_while_other_pods_work_is_no_hang() -> None:
-    """The processes of this pod wait for those of the other pods."""
+    """The processes of this pod wait for the processes of the other pods."""
     looks = count()
 
     def moves() -> int:

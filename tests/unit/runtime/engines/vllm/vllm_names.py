@@ -1,8 +1,8 @@
 """The names that the adapter imports from vLLM, read from the sources of a release without importing it.
 
-python -m tests.unit.runtime.engines.vllm.vllm_names RELEASE=SITE_PACKAGES... > tests/data/vllm_names.json
+The following command writes the record of the releases in these folders, which requirements/another-vllm creates:
 
-writes the record of the releases in these folders, which requirements/another-vllm creates.
+python -m tests.unit.runtime.engines.vllm.vllm_names RELEASE=SITE_PACKAGES... > tests/data/vllm_names.json
 """
 
 import ast
@@ -36,7 +36,7 @@ Names = dict[str, dict[str, list[str] | None]]
 
 
 def imported_names() -> set[tuple[str, str]]:
-    """Return every `from vllm... import name` of the adapter."""
+    """Return module and name of every `from vllm... import name` in the adapter."""
     found = set()
     for file in ADAPTER.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
@@ -46,7 +46,7 @@ def imported_names() -> set[tuple[str, str]]:
 
 
 def names_in(site_packages: Path) -> Names:
-    """Return the names of the adapter that the release in this folder has. Missing names are left out."""
+    """Return the names that the adapter uses and the release in this folder has, by module."""
     names: Names = {}
     for module, name in sorted(imported_names() | MOVED | CALLED):
         path = site_packages / module.replace(".", "/")

@@ -1,4 +1,4 @@
-"""Every field of the answers, compared with those of OpenAI."""
+"""Every field of the responses, compared with the fields in OpenAI's responses."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ HELLO = {"model": "echo", "messages": [{"role": "user", "content": "hi"}], "max_
 
 
 async def response_bodies(api: Served, path: str, **body: Any) -> list[dict[str, Any]]:
-    """Return the body, or the bodies of all events of a stream, without the fields that differ each time."""
+    """Return the body, or one body per event of a stream, without the fields that differ in every response."""
     answer = await api.http.post(path, json=body)
     texts = [line.removeprefix("data: ") for line in answer.text.splitlines() if line not in ("", "data: [DONE]")]
     bodies = [json.loads(text) for text in texts]

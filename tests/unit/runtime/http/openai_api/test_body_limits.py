@@ -97,8 +97,8 @@ def test_options_of_media_are_refused_in_requests(path: str, name: str) -> None:
 
 
 def test_body_that_is_nested_too_deeply_is_refused() -> None:
-    # Refuse the body before it is parsed. The application parses it with more frames on its stack, where the recursion
-    # limit may be exceeded.
+    # The body must be refused before the application parses it. The application's parser has a deeper stack, so it
+    # could exceed the recursion limit.
     assert refusal_of(b"[" * MOST_VALUES + b"]" * MOST_VALUES)
 
 
@@ -145,7 +145,7 @@ def test_accepted_documents_have_at_most_the_allowed_values(document: Any) -> No
 
 
 def count_values(document: Any, name: str | None = None, depth: int = 0) -> int:
-    """Return the number of values of a document, itself included. Token ids of top-level fields do not count."""
+    """Return the number of values in a document, including the document. Token IDs of a prompt do not count."""
     if isinstance(document, dict):
         return 1 + sum(count_values(each, key if depth == 0 else None, depth + 1) for key, each in document.items())
     if not isinstance(document, list):
@@ -157,7 +157,8 @@ def count_values(document: Any, name: str | None = None, depth: int = 0) -> int:
 
 
 def test_body_of_unterminated_strings_is_scanned_once() -> None:
-    # A scan from each quote to the end of these 4 MB would take 8 * 10**12 steps.
+    # These 4 MB contain only quotes without an end. A scan from each quote to the end of the body would take 8 * 10**12
+    # steps.
     assert refusal_of(b"[" * MANY + b'\\"' * 2**21)
 
 
@@ -173,7 +174,7 @@ def test_many_values_are_refused_without_parsing_them() -> None:
 
 @pytest.mark.parametrize("token", [7, 2**31])
 async def test_long_prompt_of_token_ids_reaches_the_application(token: int) -> None:
-    """The small body is checked directly, and the large one in a thread."""
+    """A small body is checked directly, and a large body is checked in a thread."""
     body = {"prompt": [token] * MANY * 2}
     assert (len(json.dumps(body)) < bodies.LARGE_BYTES) is (token == 7)
     assert (await GuardedApp(healthy_app).client.post(GENERATING, json=body)).text == "theirs"

@@ -1,4 +1,4 @@
-"""Every error that the model port answers: its form (that of OpenAI), its status, and the message of each refusal."""
+"""Every error of the model port: the form (the same as OpenAI's), the status, and the message of each refusal."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from tests.unit.runtime.serving import Served, served
 
 
 async def answer_to(error: Exception) -> Response:
-    """Return the answer of an application whose endpoint raises `error`."""
+    """Return the response of an application whose endpoint raises `error`."""
 
     async def fail(_: Request) -> Any:
         raise error

@@ -28,28 +28,28 @@ class GuardedApp:
         self.client = AsyncClient(transport=transport, base_url="http://pod")
 
     def answered(self, endpoint: str, code: int) -> float | None:
-        """Return the number of answers with this code."""
+        """Return the number of responses of an endpoint with this status code."""
         return self.registry.get_sample_value("gaudi_requests_total", {"endpoint": endpoint, "code": str(code)})
 
 
 async def healthy_app(scope: Scope, receive: Receive, send: Send) -> None:
-    """An application that answers."""
+    """An application that responds to every request."""
     await PlainTextResponse("theirs")(scope, receive, send)
 
 
 async def failing_app(scope: Scope, receive: Receive, send: Send) -> None:
-    """An application that fails before it answers."""
+    """An application that fails before it responds."""
     raise ZeroDivisionError
 
 
 async def truncating_app(scope: Scope, receive: Receive, send: Send) -> None:
-    """An application that fails in the middle of its answer."""
+    """An application that fails in the middle of its response."""
     await send({"type": "http.response.start", "status": 200, "headers": []})
     raise ZeroDivisionError
 
 
 class HoldingApp:
-    """An application whose generating answers wait for `release`."""
+    """An application that holds generating requests until `release` is set."""
 
     def __init__(self) -> None:
         self.inside, self.release = asyncio.Event(), asyncio.Event()

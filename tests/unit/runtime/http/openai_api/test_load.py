@@ -94,7 +94,7 @@ class SingleThreaded(ByteTokenizer):
         self._meeting = threading.Barrier(2, timeout=0.1)
 
     def encode(self, text: str) -> list[int]:
-        """Encode after another thread arrived, or after a short time without one."""
+        """Encode a text when another thread has also arrived here, or after a short time without another thread."""
         with suppress(threading.BrokenBarrierError):
             self._meeting.wait()
             self.met = True

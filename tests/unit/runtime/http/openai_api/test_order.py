@@ -1,4 +1,4 @@
-"""A request gets its place before its body is read, and all its places before it is tokenized."""
+"""A request gets its first place before its body is read, and all other places before it is tokenized."""
 
 import asyncio
 import threading
@@ -17,7 +17,7 @@ HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: here\r\nContent-Type: applicatio
 
 
 async def unfinished(api: Served) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Send a request without its body."""
+    """Send the head of a request without the body, and return the connection."""
     url = api.http.base_url
     reader, writer = await asyncio.open_connection(url.host, url.port)
     writer.write(HEAD)
@@ -52,7 +52,7 @@ class BlockedTokenizer(ByteTokenizer):
         self.texts: list[str] = []
 
     def encode(self, text: str) -> list[int]:
-        """Return the bytes after the release."""
+        """Wait for the release, and return the bytes of the text."""
         self.texts.append(text)
         self.begun.set()
         self.end.wait(20)

@@ -1,4 +1,4 @@
-"""Admissible shapes compared with a scan."""
+"""Admissible shapes compared with a scan of all shapes."""
 
 from itertools import product
 from math import ceil
@@ -32,7 +32,7 @@ SPACES = PROMPTS | DECODES
 
 
 def scan(space: Space) -> list[Bucket]:
-    """Yield every admissible shape. A partly cached block counts."""
+    """Return every admissible shape. A partly cached block counts as a block."""
     return [Bucket(*shape) for shape in (_prompts(space) if isinstance(space, PromptSpace) else _decodes(space))]
 
 

@@ -1,4 +1,4 @@
-"""The values of a dimension that may become rungs."""
+"""The values of a dimension that may become rungs, which are candidates for bucket sizes."""
 
 from collections.abc import Sequence
 from itertools import combinations

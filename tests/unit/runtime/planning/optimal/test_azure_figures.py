@@ -1,6 +1,6 @@
-"""The gain of strategy optimal on the Azure conversation trace, learned on its first half and judged on the second.
+"""The gain of strategy optimal on the Azure conversation trace: learned on one half, judged on the other.
 
-The figures of the exponential strategy are also fixed, so that a change of either is visible.
+The figures of the exponential strategy are also fixed, so that a change of either strategy is visible.
 """
 
 from functools import cache

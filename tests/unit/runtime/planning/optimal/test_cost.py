@@ -48,7 +48,7 @@ SEQUENCES = {PROMPT: 3, DECODE: 1}
 
 @pytest.mark.parametrize("phase", SEQUENCES)
 def test_compute_seconds_include_weights_and_attended_tokens(phase: BucketPhase) -> None:
-    """Context counts for each sequence of a prompt batch, blocks count for the whole decode batch."""
+    """Context counts for each sequence of a prompt batch. Blocks count once for the whole decode batch."""
     tokens, cached = 3 * 40, SEQUENCES[phase] * 5 * 128
     operations = 2 * 8e9 * tokens + 4 * 32 * 32 * 128 * (cached * 40 + tokens * 40)
     assert ARITHMETIC(phase, Bucket(3, 40, 5)) == pytest.approx(operations / 432e12)

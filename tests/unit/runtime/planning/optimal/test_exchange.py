@@ -30,7 +30,7 @@ def market(cells: dict[Bucket, float], budget: float) -> Market:
 
 
 def cost_of(plan: Buckets, cells: dict[Bucket, float]) -> float:
-    """Return the sum over all cells of the cost of the first bucket in plan order that is large enough."""
+    """Return the cost of all cells. Each cell has the cost of the first bucket in the plan that holds the cell."""
     return sum(weight * cost(next(b for b in plan if _holds(b, cell))) for cell, weight in cells.items())
 
 
@@ -39,7 +39,7 @@ def _holds(bucket: Bucket, shape: Bucket) -> bool:
 
 
 def best_step(plan: Buckets, cells: dict[Bucket, float], slack: float) -> tuple[float, Bucket] | None:
-    """Return the bucket that saves most per price, and the larger one of equals."""
+    """Return the bucket with the largest gain per price, and its gain. If two are equal, the larger bucket wins."""
     steps = []
     for each in set(GRID) - set(plan):
         gain = cost_of(plan, cells) - cost_of(tuple(sorted((*plan, each))), cells)
@@ -58,7 +58,7 @@ def test_plan_grows_by_the_most_saving_bucket_per_price(cells: dict[Bucket, floa
 
 
 def test_bucket_without_savings_is_not_added() -> None:
-    """Two sequences of 1 token cost as much as one of 2. The larger shape is added, then the other saves nothing."""
+    """Both candidates cost the same. After the larger candidate is added, the other candidate saves nothing."""
     candidates = [Bucket(1, 2, 0), Bucket(2, 1, 0), CORNER]
     plenty = Market({Bucket(1, 1, 0): 1.0}, candidates, (CORNER,), cost, lambda _: 1.0, 9)
     assert grow_plan(plenty) == (Bucket(2, 1, 0), CORNER)

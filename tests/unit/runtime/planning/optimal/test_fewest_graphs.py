@@ -26,7 +26,7 @@ KV_BLOCKS = 1200
 
 @cache
 def plans(with_context: bool) -> tuple[BucketPlan, BucketPlan]:
-    """Return the plan of Optimal without traffic, and that of Exponential."""
+    """Return the Optimal plan without traffic, and the Exponential plan."""
     limits = WITH_CONTEXT if with_context else LIMITS
     return (
         make_plan(BucketPolicy(strategy=Strategy.OPTIMAL), limits, KV_BLOCKS),
@@ -59,8 +59,8 @@ def test_traffic_of_a_single_shape_needs_three_graphs() -> None:
     plan = make_plan(BucketPolicy(), LIMITS, KV_BLOCKS)
     kinds = (Kind("traffic", {Bucket(7, 1, 100): 1.0}),)
     buckets = fewest(DECODE, kinds, KV_BLOCKS, Rival(plan, LIMITS, COST)).buckets[DECODE]
-    # The plan has one row for the shape and, because contiguous attention needs it, a bucket with all blocks. The last
-    # bucket is the largest batch.
+    # The plan has one row for the shape. Contiguous attention also needs a bucket with all blocks in this row. The last
+    # bucket is for the largest batch.
     assert [bucket.num_blocks for bucket in buckets] == [100, 1200, 1200]
     assert buckets[-1] == Bucket(32, 1, 1200)
 

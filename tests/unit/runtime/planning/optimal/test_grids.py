@@ -1,4 +1,4 @@
-"""The search compared with manual decode grids of the same number of graphs."""
+"""The search compared with manual decode grids that have the same number of graphs."""
 
 from functools import cache
 

@@ -39,7 +39,7 @@ def policy(traffic: Traffic, **budget: int) -> BucketPolicy:
 
 
 def traffic_with_one_of_each(prompts: dict[Bucket, int], steps: dict[Bucket, int], limits: Limits) -> Traffic:
-    """Return traffic of the drawn shapes, and one shape of each phase that is certainly admissible."""
+    """Return traffic with the drawn shapes and, for each phase, one shape that is always admissible."""
     return Traffic({**prompts, Bucket(1, 1, 0): 1}, {**steps, Bucket(1, 1, 1): 1})
 
 

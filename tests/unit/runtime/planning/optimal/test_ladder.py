@@ -1,4 +1,4 @@
-"""The rungs of one dimension: the cheapest choice of a number of them, compared with all choices."""
+"""The rungs of one dimension: the cheapest choice of a given number of rungs, compared with all choices."""
 
 from itertools import combinations, pairwise
 
@@ -14,7 +14,7 @@ WEIGHTS = st.lists(st.integers(0, 50), min_size=1, max_size=9)
 
 
 def ladder(weights: list[int], prices: list[float] | None = None) -> Ladder:
-    """Return rungs of 1, 2, ... tokens with one graph each."""
+    """Return a ladder whose rungs have 1, 2, ... tokens and one graph each."""
     prices = prices or [1.0] * len(weights)
     rungs = zip(weights, prices, strict=True)
     return Ladder(
@@ -74,7 +74,7 @@ def test_gain_of_each_further_rung_decreases(weights: list[int]) -> None:
 
 @given(WEIGHTS, st.integers(1, 40))
 def test_knapsack_returns_the_cheapest_choice_within_the_budget(weights: list[int], budget: int) -> None:
-    # Use prices that are whole units of the budget, because the search rounds other prices.
+    # The search rounds prices to whole units of the budget. Use prices in whole units, so that the result is exact.
     unit = budget / UNITS
     prices = [unit * ((at * 37) % 90 + 1) for at in range(len(weights))]
     rungs = ladder(weights, prices)

@@ -16,12 +16,12 @@ WEIGHTS = st.lists(st.integers(0, 50), min_size=1, max_size=6)
 
 
 def ladder(*rungs: tuple[float, float, float]) -> Ladder:
-    """Return rungs of (weight, cost, price)."""
+    """Return a ladder with rungs given as (weight, cost, price)."""
     return Ladder(BucketPhase.PROMPT, [Rung(Bucket(1, at, 0), *rung) for at, rung in enumerate(rungs)])
 
 
 def graphs(weights: list[int]) -> Ladder:
-    """Return rungs of 1, 2, ... tokens with one graph each."""
+    """Return a ladder whose rungs have 1, 2, ... tokens and one graph each."""
     return ladder(*((float(weight), float(at), 1.0) for at, weight in enumerate(weights, start=1)))
 
 
@@ -100,15 +100,15 @@ def test_rung_without_savings_is_not_added() -> None:
 
 
 def test_remaining_budget_is_not_spent_without_savings() -> None:
-    """The remaining budget is 2. The rung that saves costs 5, and the rung of price 1 has no traffic."""
+    """The remaining budget is 2. The rung with savings has price 5, and the rung with price 1 has no traffic."""
     ladders = [ladder((9, 1, 5), (1, 2, 1)), ladder((0, 1, 1), (5, 2, 1))]
     assert fitted(ladders, 4).selection.price == 2
 
 
 def test_cheaper_form_is_thinned_to_fit_the_budget() -> None:
-    """One ladder of price 1 costs 50.
+    """One ladder with price 1 costs 50.
 
-    Two ladders of price 5 cost 21 together; without one rung of the first they cost 29.
+    Two ladders together have price 5 and cost 21. Without one rung of the first ladder, they have price 4 and cost 29.
     """
     plain = choice_of_rungs(ladder((1, 50, 1)))
     rich = sum_of_choices([choice_of_rungs(ladder((weight, 1, 1), (1, 2, 1.5))) for weight in (8, 9)])
@@ -118,7 +118,7 @@ def test_cheaper_form_is_thinned_to_fit_the_budget() -> None:
 
 
 def test_remaining_budget_buys_the_largest_saving() -> None:
-    """The remaining budget is 3. A rung of price 3 that saves 9 is better than a rung of price 1 that saves 4."""
+    """The remaining budget is 3. One rung of price 3 saves 9, which is more than the 4 of a rung of price 1."""
     ladders = [ladder((2, 1, 1), (7, 2, 3), (0, 3, 1)), ladder((30, 1, 6), (0, 2, 1))]
     found = fitted(ladders, 5).selection
     assert (found.cost, found.price) == (2 * 9 + 60, 5)

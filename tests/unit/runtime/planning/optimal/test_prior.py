@@ -1,4 +1,4 @@
-"""The assumed traffic if none is known."""
+"""The traffic that is assumed if no traffic is known."""
 
 from math import isclose
 
@@ -93,7 +93,7 @@ LEARNED = Traffic({Bucket(1, 700, 0): 1.0}, {Bucket(2, 1, 9): 1.0})
 
 
 def unobserved(phase: BucketPhase) -> list[Kind]:
-    """Return the kinds of the prior that are added to the learned traffic."""
+    """Return the kinds of assumed traffic that are added to the learned traffic."""
     return [kind for kind in Optimizer(LEARNED, LIMITS, 2000).kinds(phase) if kind.name in names(phase, LIMITS)]
 
 

@@ -24,21 +24,21 @@ def shape_of(name: str) -> ModelShape:
 
 
 def test_llama_8b_token_uses_all_weights_except_embeddings() -> None:
-    """It has 7.5 billion of 8.03 billion parameters, because 128,256 * 4096 embeddings are looked up."""
+    """A token uses 7.5 of 8.03 billion parameters, because 128,256 * 4096 embeddings are only looked up."""
     found = roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, GAUDI2, 128)
     assert found.matmul_weights == pytest.approx(8.03e9 - 128_256 * 4096, rel=0.001)
     assert found.weight_bytes == pytest.approx(16.06e9, rel=0.001)
 
 
 def test_matmul_weights_include_matrices_but_not_norms() -> None:
-    """The output head, and in each of 32 layers queries and output, keys and values, and three matrices of the MLP."""
+    """The matrices are the output head and, in each of 32 layers, four of the attention and three of the MLP."""
     found = roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, GAUDI2, 128)
     layer = 2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14_336
     assert found.matmul_weights == 128_256 * 4096 + 32 * layer
 
 
 def test_llama_8b_caches_a_block_of_16_mib() -> None:
-    """The block of log 000, per token."""
+    """A block of 128 tokens has the same size as in log 000."""
     found = roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, GAUDI2, 128)
     assert found.kv_bytes_per_token * 128 == 16 * 2**20
 
@@ -65,7 +65,7 @@ def test_costs_do_not_depend_on_the_number_of_ranks() -> None:
 
 
 def test_layers_of_all_pipeline_ranks_are_read() -> None:
-    """All stages belong to one model. Two stages with tied embeddings would count them twice."""
+    """Two pipeline stages with tied embeddings store the embeddings twice, but the model counts them once."""
     shape = shape_of("meta-llama/Llama-3.2-1B")
     found = roofline_of(shape, Spread(1, 2, 2, 2), GAUDI2, 128)
     assert found == roofline_of(shape, BF16, GAUDI2, 128)
@@ -77,7 +77,7 @@ def test_attention_width_is_the_sum_of_heads_over_layers() -> None:
 
 
 def test_latent_attention_width_is_the_mean_of_scores_and_values() -> None:
-    """DeepSeek V2 Lite has 27 layers of 16 heads, with scores on 128 + 64 numbers and values of 128."""
+    """DeepSeek V2 Lite has 27 layers of 16 heads. Each head has 128 + 64 numbers for scores and 128 for values."""
     found = roofline_of(shape_of("deepseek-ai/DeepSeek-V2-Lite"), BF16, GAUDI2, 128)
     assert found.attention_width == 27 * 16 * (128 + 64 + 128) / 2
 

@@ -48,7 +48,7 @@ def price(bucket: Bucket) -> float:
 
 
 def choices_with_last(values: Sequence[int]) -> Iterator[list[int]]:
-    """Yield every choice of values that includes the last one."""
+    """Yield every choice of values that includes the last value."""
     *others, last = values
     for count in range(len(values)):
         yield from ([*chosen, last] for chosen in combinations(others, count))
@@ -61,7 +61,7 @@ def partitions(low: int, values: Sequence[int]) -> Iterator[list[Row]]:
 
 
 def every_plan(space: Space, axes: Axes, outer: tuple[Row, ...] = ()) -> Iterator[Plan]:
-    """Yield every plan of rows of ladders."""
+    """Yield every plan that consists of rows of ladders."""
     span = space.span(outer)
     if span is None:
         return
@@ -155,7 +155,7 @@ WIDE = ([1], list(range(1, 25)), list(range(1000)))
 
 
 def test_search_among_300000_rungs_is_accepted() -> None:
-    """24 values have 24 * 25 / 2 = 300 rows, with 1000 rungs each."""
+    """24 values give 24 * 25 / 2 = 300 rows, and each row has 1000 rungs."""
     check_rungs(PromptSpace(limits(24, 24, block=1), with_context=True), WIDE)
 
 

@@ -43,7 +43,10 @@ def test_smoothing_keeps_context_of_prompts_with_context() -> None:
 
 
 def shares(axis: list[int], centre: int) -> dict[int, float]:
-    """Return the non-negligible log-normal shares around the middle of the cell that ends at `centre`."""
+    """Return the log-normal share of each value around the middle of the cell that ends at `centre`.
+
+    Negligible shares are left out.
+    """
     ends = [0, *axis]
     middle = (ends[axis.index(centre)] + centre) / 2
     spread = NormalDist(log(middle), SPREAD_WIDTH)
@@ -68,7 +71,7 @@ def test_dimensions_are_spread_independently() -> None:
 
 
 def test_value_next_to_a_close_neighbour_keeps_its_fixed_share() -> None:
-    """Its own share of the distributed weight is negligible."""
+    """The value's own share of the distributed weight is negligible."""
     smoothed = smooth({Bucket(1, 100_001, 0): 3.0}, ([1], [100_000, 100_001, 200_000], [0]))
     assert smoothed[Bucket(1, 100_001, 0)] == pytest.approx(3 * (1 - SPREAD_SHARE))
     assert sum(smoothed.values()) == pytest.approx(3)

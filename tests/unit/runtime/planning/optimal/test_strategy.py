@@ -84,7 +84,7 @@ def test_warmup_seconds_are_never_exceeded(budget: int) -> None:
 
 
 def test_plan_with_a_byte_budget_has_at_least_five_buckets() -> None:
-    """Its plan is improved by exchanges, like plans with a budget of graphs."""
+    """Plans with a budget of bytes are improved by exchanges, like plans with a budget of graphs."""
     traffic = read_traffic(TRAFFIC)
     price = cost.graph_bytes(128)
     decode = (BucketPhase.DECODE,)
@@ -161,7 +161,7 @@ def test_optimal_settings_of_other_strategies_cause_a_warning() -> None:
 
 
 def test_search_among_too_many_buckets_is_refused_immediately() -> None:
-    """Most prompt batch sizes have a different longest query under a large maxNumBatchedTokens."""
+    """With a large maxNumBatchedTokens, most prompt batch sizes have different longest queries."""
     limits = Limits(
         max_model_len=4_194_304,
         max_num_seqs=65_536,

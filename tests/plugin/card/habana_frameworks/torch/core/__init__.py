@@ -1,4 +1,4 @@
-"""Lazy execution. This emulation executes immediately, so marking a step has no effect."""
+"""Lazy execution. This emulation executes each operation immediately, so marking a step has no effect."""
 
 from typing import Any
 

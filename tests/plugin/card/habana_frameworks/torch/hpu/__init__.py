@@ -1,4 +1,4 @@
-"""The module `torch.hpu` with one card, whose streams have always completed."""
+"""The module `torch.hpu` with one card. The streams of this card are always complete."""
 
 from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace

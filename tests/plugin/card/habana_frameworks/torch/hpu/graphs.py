@@ -1,4 +1,4 @@
-"""HPU graphs, which are looked up by their inputs as in the card's software. A replay computes the module again."""
+"""HPU graphs. As in the card's software, the inputs select the graph. A replay computes the module again."""
 
 from collections import Counter
 from functools import wraps
@@ -17,7 +17,10 @@ BYPASSES: Counter[str] = Counter()
 
 
 def wrap_in_hpu_graph(module: Any, max_graphs: int | None = None, **_: Any) -> Any:
-    """Replace the forward of a module, so that each combination of inputs has a graph. Each graph takes memory."""
+    """Replace the forward method of a module.
+
+    Each combination of inputs then has a graph, and each graph takes memory.
+    """
     compute, name = module.forward, type(module).__name__
     kept: set[int] = set()
     kind = MODEL if any(True for _ in module.parameters()) else HELPER
@@ -25,7 +28,8 @@ def wrap_in_hpu_graph(module: Any, max_graphs: int | None = None, **_: Any) -> A
     @wraps(compute)
     def forward(*args: Any, bypass_hpu_graphs: bool = False, warmup_mode: bool = False, **kwargs: Any) -> Any:
         found = _key((args, kwargs))
-        # Count the recipe separately from the graph, because the same recipe also runs without a graph.
+        # Count recipes independently of graphs, because the same recipe also runs without a graph
+        # (`bypass_hpu_graphs`).
         compile_recipe((id(module), found), kind)
         if bypass_hpu_graphs:
             BYPASSES[name] += 1
@@ -46,7 +50,7 @@ def wrap_in_hpu_graph(module: Any, max_graphs: int | None = None, **_: Any) -> A
 
 
 def _key(value: Any) -> int:
-    """Return a key for the value: the layout of a tensor, or the value of any other object."""
+    """Return a hash of the layout of a tensor, or of the value of any other object."""
     if isinstance(value, torch.Tensor):
         return hash((tuple(value.shape), value.stride(), value.storage_offset(), value.dtype))
     if isinstance(value, dict):

@@ -1,6 +1,6 @@
-"""The bridge's metric `graph_compilation`: the number of compiled recipes and the microseconds of their compilation.
+"""The bridge's metric `graph_compilation`: the number of compiled recipes and their compilation time in microseconds.
 
-Compilation takes no time here, so each kind of recipe has a fixed duration.
+Compilation takes no time here, so the metric has a fixed duration for each kind of recipe.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ _KEPT: set[Hashable] = set()
 
 
 def compile_recipe(key: Hashable, kind: str) -> None:
-    """Compile the recipe of a graph with its concrete sizes, unless this process has already compiled the recipe."""
+    """Count the recipe of a graph with its concrete sizes, unless this process has already compiled the recipe."""
     if key not in _KEPT:
         _KEPT.add(key)
         RECIPES[kind] += 1

@@ -1,4 +1,4 @@
-"""Settings of the bridge. Like the real context manager, this one does not restore a setting after an error."""
+"""Settings of the bridge. Like the real context manager, `env_setting` does not restore a setting after an error."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ SETTINGS: dict[str, Any] = {_COMPILE_ONLY: False}
 
 @contextmanager
 def env_setting(name: str, value: Any) -> Iterator[None]:
-    """Change a setting of the bridge for the block. Raises KeyError for an unknown setting."""
+    """Change a setting of the bridge during the block. Raises KeyError for an unknown setting."""
     before = SETTINGS[name]
     SETTINGS[name] = value
     yield
@@ -20,12 +20,12 @@ def env_setting(name: str, value: Any) -> Iterator[None]:
 
 
 def get_pt_compile_only_mode() -> bool:
-    """Return True if compile-only mode is on, in which graphs are not launched."""
+    """Return True if compile-only mode is on. In this mode, graphs are not launched."""
     return bool(SETTINGS[_COMPILE_ONLY])
 
 
 def launched(results: Any) -> Any:
-    """Return the results of a graph, or zeros in compile-only mode, which does not compute results."""
+    """Return the results of a graph, or zeros in compile-only mode, because graphs do not run in this mode."""
     if get_pt_compile_only_mode():
         for each in tensors(results):
             each.zero_()

@@ -7,9 +7,9 @@ MIB, GIB = 2**20, 2**30
 
 @dataclass
 class Card:
-    """Free bytes, bytes of a graph per prompt token and decode batch, and operations that run out of memory.
+    """A fake card: free bytes, bytes of a graph per prompt token and decode batch, and operations that fail.
 
-    `longest_graphed` is the plugin's own limit of tokens, above which a prompt bypasses graphs.
+    `longest_graphed` is the plugin's limit of tokens. Longer prompts run without graphs.
     """
 
     free: int = 16 * GIB
@@ -34,7 +34,7 @@ class Card:
         self.compile_seconds += seconds
 
     def run(self, *shape: object) -> None:
-        """Run the forward that follows a check of its shape. A new shape needs a recipe."""
+        """Run a forward after the check of its shape. A new shape needs a new recipe."""
         if shape not in self.compiled:
             self.compiled.add(shape)
             self.compile()

@@ -31,14 +31,14 @@ def verbs_on(card: Card, runner: Any = None, **made: Any) -> HpuVerbs:
 
 
 def plain(answer: Any) -> Any:
-    """Return the part of an answer that can be serialized between worker and runtime."""
+    """Check that an answer can be serialized between worker and runtime, and return the deserialized answer."""
     copied = json.loads(json.dumps(answer))
     assert copied == answer
     return copied
 
 
 class DrivenEngine(SimEngine):
-    """Loads and serves as the simulation, and passes everything else to the verbs, as remote calls would."""
+    """An engine that loads and serves like the simulation. All other calls go to the verbs, like remote calls."""
 
     def __init__(self, config: RuntimeConfig, clock: VirtualClock, verbs: HpuVerbs, card: Card) -> None:
         super().__init__(config, clock.sleep)
@@ -50,7 +50,7 @@ class DrivenEngine(SimEngine):
         return DeviceMemory(free=round(79.16 * GIB), total=self.card.total)
 
     def allocate(self, kv_blocks: int) -> None:
-        """Return the free memory in the reference log. vLLM allocates before the verbs are called."""
+        """Set the free memory to the value in the reference log. vLLM allocates before it calls the verbs."""
         self.card.free = round(55.43 * GIB)
 
     def memory(self) -> DeviceMemory:
@@ -80,7 +80,7 @@ class DrivenEngine(SimEngine):
         return int(outcome["bytes"])
 
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
-        """Warm all batch sizes with one verb."""
+        """Warm the sampler for all batch sizes with one verb."""
         if batch_size == 0:
             plain(self.verbs.sampler())
 
@@ -97,7 +97,7 @@ class DrivenEngine(SimEngine):
 
 
 def drive(config: RuntimeConfig, verbs: HpuVerbs, card: Card) -> WarmupReport:
-    """Return the report after a whole start-up. The card's log has the calls."""
+    """Run a complete start-up and return the report. The card's log has the calls."""
     clock = VirtualClock()
     return start_on_virtual_clock(config, clock, DrivenEngine(config, clock, verbs, card))
 

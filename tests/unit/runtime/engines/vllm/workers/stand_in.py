@@ -1,6 +1,6 @@
-"""A fake of vLLM's plugin, generated from the recorded contract with exactly its names and signatures.
+"""A fake of vLLM's plugin, generated from the recorded contract with the same names and signatures.
 
-Methods record their calls. A few of them also behave as the contract's notes describe, on a fake card.
+Methods record their calls. A few methods also act on a fake card as the notes in the contract describe.
 """
 
 import json
@@ -24,7 +24,7 @@ OURS = "gaudi"
 
 @dataclass(frozen=True)
 class Tensor:
-    """A view of a storage of this many bytes."""
+    """A tensor whose storage has `size` bytes at `address`."""
 
     address: int
     size: int
@@ -49,7 +49,7 @@ LAYERS = [
 
 
 def signature(parameters: list[str]) -> Signature:
-    """Return the signature of a method from its recorded parameters. One with a default is recorded as name=default."""
+    """Return the signature of a method from its recorded parameters. A default is recorded as name=default."""
     made = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
     for each in parameters:
         name, _, default = each.partition("=")
@@ -60,7 +60,7 @@ def signature(parameters: list[str]) -> Signature:
 
 
 def generate(contract: str, without: str | None, **behaviours: Callable[..., Any]) -> type:
-    """Return the class of this contract entry, without the name `without`, which another release might lack."""
+    """Return the class of this contract entry without the name `without`, which another release might not have."""
     facts = CONTRACT[contract]
     known = {*facts["attributes"], *facts["methods"]} - {without}
 
@@ -96,9 +96,9 @@ def plugin(
     drafts: int = 0,
     images: Sequence[int] | None = None,
 ) -> Any:
-    """Return a model runner that drafts by n-grams and has its KV cache. `without` (entry, name) is missing.
+    """Return a model runner with n-gram drafts and a KV cache, in which the (entry, name) `without` is missing.
 
-    With `images` its model takes images, in batches of these sizes.
+    If `images` is given, the model accepts images in batches of these sizes.
     """
 
     def missing_in(entry: str) -> str | None:
@@ -164,7 +164,7 @@ class Pixels:
 
 
 def _warm_images(runner: Any, buckets: Sequence[int]) -> None:
-    """Warm up batches of images of one size, each once, as the plugin does for models that take images."""
+    """Warm up each batch size once with images of one size, as the plugin does for models that accept images."""
     for at, size in enumerate(buckets):
         embedded = runner.model.embed_multimodal(**runner._get_mm_dummy_batch("image", size, 896, 896, None))
         assert [each.ndim for each in embedded] == [2] * size
@@ -179,7 +179,7 @@ def _divided(manager: Any, images: int, sizes: Sequence[int]) -> list[int]:
 
 
 def _embed(card: Card, manager: Any, pixel_values: Pixels) -> list[Any]:
-    """Run the vision tower on one batch at a time. Each new size takes memory."""
+    """Run the vision tower on one batch at a time. Each new batch size takes memory."""
     images = pixel_values.shape[0]
     for size in manager.greedy_plan(images, manager.multimodal_buckets):
         shape = (size, *pixel_values.shape[2:])
@@ -194,7 +194,7 @@ def _embed(card: Card, manager: Any, pixel_values: Pixels) -> list[Any]:
 
 
 def bridge(card: Card, *missing: str) -> Bridge:
-    """Return the Gaudi software of the card, as the runtime finds it. The `missing` names do not exist."""
+    """Return the Gaudi software of the card as the runtime finds it, without the names in `missing`."""
 
     @contextmanager
     def env_setting(name: str, value: object) -> Any:
@@ -258,7 +258,7 @@ def _plan_by_plugin(manager: Any) -> None:
 
 
 def _prepare(runner: Any, card: Card, swaps: Any, missing_in: str | None) -> None:
-    """Implement warmup_model: plan both phases and create the defragmenter, and continue unless warm-up is skipped."""
+    """Implement warmup_model: plan both phases, create the defragmenter, and log whether warm-up is skipped."""
     runner.bucketing_manager.generate_prompt_buckets()
     runner.bucketing_manager.generate_decode_buckets()
     if missing_in != "defragmenter":
@@ -267,14 +267,14 @@ def _prepare(runner: Any, card: Card, swaps: Any, missing_in: str | None) -> Non
 
 
 def _merges(runner: Any, batch: Sequence[int], prompt: Sequence[int]) -> bool:
-    """Decide on lengths as the plugin does: the bucket that is found, or a new one, must not be too large."""
+    """Return whether the plugin merges a batch and a prompt: their bucket must have at most 2048 tokens."""
     lengths = (*batch, *prompt)
     size, query, _ = runner.bucketing_manager.find_prompt_bucket(len(lengths), max(lengths), 0)
     return bool(size * query <= 2048)
 
 
 def _lookup_in(buckets: str) -> Callable[..., Any]:
-    """Look up buckets as the plugin does: the first one that holds the batch, or a new one that is kept."""
+    """Return a lookup like the plugin's: the result is the first bucket that holds the batch, or a new bucket."""
 
     def find(manager: Any, *sizes: int) -> Any:
         wanted = sizes if buckets == "prompt_buckets" else (sizes[0], 1, sizes[1])
@@ -290,7 +290,7 @@ def _lookup_in(buckets: str) -> Callable[..., Any]:
 
 
 def serve(runner: Any, *batches: tuple[str, tuple[int, int, int]]) -> None:
-    """Run one step: look up batches that might be merged, then every batch of these sizes, and run them."""
+    """Run one step: look up a bucket for a possible merge, then look up and run each batch in `batches`."""
     manager, forwards = runner.bucketing_manager, []
     manager.find_prompt_bucket(1, 64, 0)
     for phase, (size, query, blocks) in batches:
@@ -309,7 +309,7 @@ def serve(runner: Any, *batches: tuple[str, tuple[int, int, int]]) -> None:
 
 @dataclass(frozen=True)
 class Dummy:
-    """A request of this many tokens, of which some are in the cache."""
+    """A request of `total` tokens, of which `computed` tokens are in the cache."""
 
     computed: int
     total: int
@@ -325,13 +325,13 @@ def _add_dummy(runner: Any, requests: list[Dummy], scheduled: dict[str, int], *s
 def _execute_dummies(runner: Any, requests: list[Dummy], scheduled: dict[str, int]) -> None:
     step = {"requests": requests, "num_scheduled_tokens": scheduled, "scheduled_spec_decode_tokens": {}}
     run = getattr(runner, "execute_model", None)
-    # Other releases may name the method differently. Only the tests of drafts need it.
+    # In other releases, this method may have another name. Only the tests of drafts need the method.
     if run:
         run(SimpleNamespace(**step), warmup_mode=True)
 
 
 def _run_dummies(runner: Any, card: Card, step: Any) -> None:
-    """Run a batch of prompts, or of sequences with drafts, padded like those of requests."""
+    """Run a batch of prompts, or of sequences with drafts, with the padding that a batch of requests has."""
     manager, block_size = runner.bucketing_manager, runner.block_size
     requests, tokens = step.requests, max(step.num_scheduled_tokens.values())
     if requests[0].computed < requests[0].total:
@@ -346,7 +346,7 @@ def _run_dummies(runner: Any, card: Card, step: Any) -> None:
 
 
 def _dummy(runner: Any, card: Card, prompt: tuple[int, int, int] | None, decode: tuple[int, int, int] | None) -> None:
-    """Run one forward: check its shape, and capture a graph of a new shape if the card is lazy and allows it."""
+    """Run one forward: check its shape, and capture a graph of a new shape if the runner uses graphs for it."""
     shape = prompt or decode
     assert shape is not None
     size, query, blocks = shape

@@ -1,4 +1,4 @@
-"""Names of the plugin that our verbs use: each is in the contract, and a missing one is an error or a degradation."""
+"""Names of the plugin that our verbs use: each is in the contract. A missing name is an error or a degradation."""
 
 from inspect import signature
 
@@ -82,7 +82,7 @@ async def test_missing_optional_name_is_a_degradation(case: tuple[str, Name]) ->
 
 @pytest.mark.parametrize(("owner", "name"), UNUSED)
 async def test_name_outside_the_tables_is_not_used(owner: str, name: str) -> None:
-    """The tables therefore list all names that the verbs use."""
+    """A name outside the tables has no effect, so the tables list all names that the verbs use."""
     card = Card()
     verbs = HpuVerbs(plugin(card, without=(owner, name)), bridge(card))
     report = drive(sim_config(), verbs, card)

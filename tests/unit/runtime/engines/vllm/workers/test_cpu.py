@@ -1,4 +1,4 @@
-"""A bucket as a step of vLLM's scheduler, within the sequence length and the existing blocks."""
+"""The conversion of a bucket to a step of vLLM's scheduler, within the sequence length and existing blocks."""
 
 from itertools import chain
 
@@ -33,7 +33,7 @@ def tables(shape: StepShape, block_size: int, blocks: int) -> list[list[int]]:
     ],
 )
 def test_step_of_a_bucket_has_the_largest_possible_shape(phase: BucketPhase, bucket: Bucket, shape: StepShape) -> None:
-    """Blocks of 128 tokens, sequences of at most 1024."""
+    """A block has 128 tokens, and a sequence has at most 1024 tokens."""
     assert step_shape(phase, bucket, 128, 1024) == shape
 
 
@@ -81,7 +81,7 @@ def test_sequences_share_no_blocks_if_the_cache_suffices(
 @settings(max_examples=60)
 @given(BUCKETS, BLOCK_SIZES, LENGTHS)
 def test_decode_bucket_uses_at_most_its_blocks(bucket: Bucket, block_size: int, max_model_len: int) -> None:
-    """If it has fewer blocks than sequences, each sequence still has one block."""
+    """If a bucket has fewer blocks than sequences, each sequence still has one block."""
     shape = step_shape(BucketPhase.DECODE, bucket, block_size, max_model_len)
     taken = sum(len(each) for each in tables(shape, block_size, 10_000))
     assert taken <= max(bucket.num_blocks, bucket.batch_size)

@@ -1,4 +1,4 @@
-"""Our worker warms the plugin's defragmenter, and renews it when serving starts."""
+"""Our worker warms the plugin's defragmenter, and replaces it when serving starts."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_serving_starts_with_a_new_defragmenter() -> None:
 
 @pytest.mark.parametrize(("graphed", "warmed", "times"), [(True, True, 2), (False, True, 1), (True, False, 0)])
 def test_swaps_with_graphs_are_warmed_again(graphed: bool, warmed: bool, times: int) -> None:
-    """Graphs belong to the defragmenter that captured them, and serving starts with a new one."""
+    """Serving starts with a new defragmenter, which does not have the graphs of the previous defragmenter."""
     card = Card()
     runner = plugin(card)
     verbs = verbs_on(card, runner)

@@ -35,7 +35,7 @@ CONFIG = {
 
 
 class FullAttentionSpec(NamedTuple):
-    """A fake with the name and fields of vLLM's spec."""
+    """A fake with the name and the fields of vLLM's FullAttentionSpec."""
 
     block_size: int = 128
     page_size_bytes: int = 1000
@@ -47,7 +47,7 @@ FILLED = (4 * 8 + 1) * 1000 * 2
 
 
 class CompilationTimes(NamedTuple):
-    """The contract's vllm.v1.worker.worker_base type, with both durations in seconds."""
+    """The type from vllm.v1.worker.worker_base in the contract. Both durations are in seconds."""
 
     language_model: float
     encoder: float
@@ -90,7 +90,7 @@ def worker_class(card: Card, failures: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def plugin_worker(card: Card) -> type:
-    """Return the plugin's worker, whose initialize_from_config calls compile_or_warm_up_model, as in the contract."""
+    """Return a fake of the plugin's worker. Its initialize_from_config calls compile_or_warm_up_model."""
 
     def record(name: str) -> Any:
         return lambda self, *args: card.log.append(name)
@@ -175,7 +175,7 @@ def test_worker_watches_the_runtime_before_the_plugin_starts(worker_class: Any, 
 
 
 def test_warm_up_of_the_plugin_is_never_called(worker_class: Any, card: Card) -> None:
-    """The fake's method raises. The second call is the engine's."""
+    """The fake plugin's own method would raise an error. The test makes the second call, as the engine does."""
     worker = started_worker(worker_class)
     assert worker.compile_or_warm_up_model() == CompilationTimes(0.0, 0.0)
     assert card.log[2:] == ["init_device", "load_model", "initialize_from_config"]
@@ -204,13 +204,13 @@ def test_step_of_serving_is_counted_and_executed(worker_class: Any) -> None:
 
 
 def test_seed_is_reset_when_serving_starts(worker_class: Any, card: Card) -> None:
-    """Sampling does not depend on the buckets that were warmed."""
+    """The samples of requests must not depend on the buckets that were warmed."""
     started_worker(worker_class).gaudi("start_serving", [])
     assert card.log[-1] == f"seed {SEED}"
 
 
 def test_verbs_run_in_inference_mode_like_requests(worker_class: Any) -> None:
-    """Otherwise torch.compile compiles everything again for the first request."""
+    """In another mode, torch.compile would compile everything again for the first request."""
     worker = started_worker(worker_class)
     worker.gaudi("describe", [])
     worker.model_runner.warmup_sampler = lambda: inference.append(torch.is_inference_mode_enabled())

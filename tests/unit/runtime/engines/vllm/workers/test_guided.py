@@ -1,4 +1,4 @@
-"""The sampler of a step with a grammar runs at the batch sizes of warm-up, and returns the step's own rows."""
+"""For a step with a grammar, the sampler runs with a batch size from warm-up and returns the step's rows."""
 
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -48,7 +48,7 @@ def sample(runner: Runner, rows: int) -> list[int]:
 
 @pytest.mark.parametrize(("rows", "size"), [(1, 1), (2, 2), (3, 4), (4, 4), (5, 5)])
 def test_guided_step_is_sampled_at_a_warmed_size(rows: int, size: int) -> None:
-    """A step that is larger than every warmed size is not padded."""
+    """A step with more rows than every warmed size is not padded."""
     runner = Runner(guided=True)
     assert sample(runner, rows) == list(range(rows))
     assert runner.sampled == [(size, size)]

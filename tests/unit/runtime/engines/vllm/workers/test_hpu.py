@@ -67,7 +67,7 @@ def test_no_dummy_batch_runs_after_out_of_memory() -> None:
 
 @dataclass
 class Batch:
-    """The plugin's batch: rows by name, and the rows to condense, which must be passed in descending order."""
+    """The plugin's batch: rows by name, and the rows to condense, which callers must pass in descending order."""
 
     req_id_to_index: dict[str, int]
     condensed: list[int] = field(default_factory=list)
@@ -90,14 +90,14 @@ def test_out_of_memory_leaves_no_dummy_request_in_the_runner() -> None:
 
 
 def test_memory_errors_of_the_bridge_are_recognized() -> None:
-    """The first message does not contain "memory"."""
+    """The first message does not contain the word "memory"."""
     for words in ("PT_DEVMEM Allocation failed for size::512 MB", "PT_DEVMEM OOM: No enough memory"):
         card = Card(fails_at=(2, 256, 0), failure=f"[Rank:0] FATAL ERROR :: MODULE:{words}")
         assert verbs_on(card).capture("prompt", PROMPT)["out_of_memory"], words
 
 
 def test_compile_only_mode_ends_if_a_forward_fails() -> None:
-    """The bridge's own context manager has no finally."""
+    """The bridge's own context manager has no `finally`, so the mode would stay on after an error."""
     card = Card(fails_at=(2, 256, 0))
     verbs_on(card).warm("prompt", PROMPT)
     assert not card.compile_only
@@ -110,7 +110,7 @@ def test_unrelated_errors_of_the_plugin_are_not_out_of_memory() -> None:
 
 
 def test_bucket_longer_than_any_sequence_is_warmed() -> None:
-    """The plugin's own dummy batch would shorten the context, so another bucket would run."""
+    """The plugin's own dummy batch has a shorter context, so the plugin would run another bucket."""
     card = Card()
     runner = plugin(card)
     runner.max_model_len = 1024
@@ -234,7 +234,7 @@ def test_query_step_is_an_explicit_mamba_chunk_size(explicit: bool, step: int) -
 def test_sampler_warm_up_is_followed_by_a_partial_prompt() -> None:
     """A piece of a prompt has no logits and is compiled separately.
 
-    The plugin's own warm-up runs only whole prompts.
+    The plugin's own warm-up runs whole prompts only.
     """
     card = Card()
     verbs_on(card).sampler()

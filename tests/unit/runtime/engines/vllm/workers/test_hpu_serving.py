@@ -49,7 +49,7 @@ def test_bucket_with_a_graph_is_a_hit() -> None:
 
 
 def test_context_of_a_prompt_batch_is_checked_once_per_batch() -> None:
-    """The plugin checks the context for the whole batch."""
+    """The plugin checks the context of the whole batch, but a bucket has the context of one sequence."""
     card = Card()
     runner = plugin(card)
     verbs = HpuVerbs(runner, bridge(card))
@@ -82,8 +82,8 @@ def test_batches_are_padded_past_a_cold_bucket() -> None:
         ["prompt", [1, 90, 0], [1, 256, 0, True], 1, 0],
         ["decode", [2, 1, 60], [4, 1, 64, True], 1, 0],
     ]
-    # The plugin limits the blocks of a batch that has no bucket to this value. It is the maximum of the whole plan, not
-    # of the warm buckets, which have 64 blocks.
+    # The plugin limits the blocks of a batch without a bucket to this value. The value is the maximum of the whole plan
+    # (96), not of the warm buckets (64).
     assert runner.bucketing_manager._fallback_max_ctx == 96
 
 
@@ -103,7 +103,7 @@ def test_prompts_are_merged_only_if_a_bucket_is_large_enough(batch: list[int], p
 
 
 def with_compile_times(runner: Any, card: Card, *seconds: float) -> None:
-    """Make every forward of this runner compile recipes that take this long."""
+    """Make every forward of this runner compile one recipe for each duration in `seconds`."""
     check = runner._check_config
 
     def checked(*shape: Any) -> None:
@@ -152,7 +152,7 @@ def test_compiles_up_to_the_threshold_are_no_recompilation(lazy: bool) -> None:
 
 
 def test_compiles_before_a_forward_are_counted_for_its_batch() -> None:
-    """Examples are the moves of a defragmenter, for which its requests wait."""
+    """For example, a defragmenter may compile before a forward, and the forward's requests wait for the compile."""
     card = Card()
     runner = plugin(card)
     verbs = verbs_on(card, runner)

@@ -11,7 +11,7 @@ from gaudi_runtime.engines.vllm.workers.kv_cache import useful_bytes
 
 @dataclass(frozen=True)
 class FullAttentionSpec:
-    """A fake with the name and fields of vLLM's spec."""
+    """A fake with the name and the fields of vLLM's FullAttentionSpec."""
 
     block_size: int = 128
     page_size_bytes: int = 1000
@@ -19,7 +19,7 @@ class FullAttentionSpec:
 
 @dataclass(frozen=True)
 class SlidingWindowSpec:
-    """A fake with the name and fields of vLLM's spec."""
+    """A fake with the name and the fields of vLLM's SlidingWindowSpec."""
 
     block_size: int = 128
     page_size_bytes: int = 1000
@@ -37,7 +37,7 @@ LAYERS = {"model.layers.0.attn": FullAttentionSpec(), "model.layers.1.attn": Ful
 
 
 def test_every_sequence_has_blocks_for_its_longest_length() -> None:
-    # 1025 tokens need 9 blocks of 128 tokens, and vLLM reserves one more block.
+    # A sequence of 1025 tokens needs 9 blocks of 128 tokens. vLLM reserves one more block.
     assert useful_bytes(vllm_config(), LAYERS) == (4 * 9 + 1) * 1000 * 2
 
 

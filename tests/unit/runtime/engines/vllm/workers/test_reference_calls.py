@@ -1,4 +1,4 @@
-"""The runtime's calls of vLLM's plugin, in the order of the reference log. A reviewed golden file has them."""
+"""The runtime's calls of vLLM's plugin in the order of the reference log, compared with a reviewed golden file."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ def seeds_card() -> Card:
 
 
 def seeds_plugin(card: Card) -> Any:
-    """Return a plugin with the margin of the log: 79.16 GiB free, half of it usable."""
+    """Return a plugin with the margin of the log: 79.16 GiB are free, and half of this memory is usable."""
     runner = plugin(card)
     runner.mem_margin = 39.58 * GIB
     return runner

@@ -1,4 +1,4 @@
-"""Decode buckets of speculative decoding with a fake of the plugin: every way to use a bucket is run."""
+"""Decode buckets of speculative decoding with a fake plugin: a bucket is run in each way that steps use it."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -58,9 +58,9 @@ def test_every_planned_bucket_can_be_warmed() -> None:
 
 
 def test_bucket_to_which_no_step_is_padded_needs_no_graph() -> None:
-    """Three rows are one sequence with two drafts.
+    """One sequence with two drafts takes three rows.
 
-    The sequence has at most 8 blocks and reads each of them three times.
+    The sequence has at most 8 blocks and reads each block three times.
     """
     card = Card()
     verbs, runner = verbs_with_drafts(card)
@@ -79,7 +79,7 @@ def test_batch_size_of_a_step_with_drafts_is_its_rows() -> None:
 
 
 def test_graph_captured_for_single_tokens_is_cold_for_drafts() -> None:
-    """torch.compile and the plugin's inputs distinguish both ways, so each way needs its own graph."""
+    """torch.compile and the plugin distinguish steps with drafts from steps without, so each needs its own graph."""
     card = Card()
     verbs, runner = verbs_with_drafts(card)
     verbs.capture("decode", [1, 1, 24])
@@ -89,7 +89,7 @@ def test_graph_captured_for_single_tokens_is_cold_for_drafts() -> None:
 
 
 def test_graph_captured_with_drafts_is_cold_for_single_tokens() -> None:
-    """If all seeds have one sequence, a bucket of three rows is captured with drafts only."""
+    """If all seeds have one sequence, a bucket of three rows is captured only for steps with drafts."""
     card = Card()
     verbs, runner = verbs_with_drafts(card, [seed for seed in PLAN.seeds if seed[0] == 1])
     verbs.capture("decode", [3, 1, 24])
@@ -114,7 +114,7 @@ def step_of(runner: Any, sequences: int, tokens: int, highest: int) -> None:
     ],
 )
 def test_every_sequence_gets_the_same_number_of_drafts(drafted: list[list[int]], even: list[list[int]]) -> None:
-    """For a missing draft, the plugin computes position 0 and overwrites the first token of the sequence."""
+    """If a sequence had fewer drafts, the plugin would compute position 0 and overwrite the first token."""
     assert even_drafts(batch_of(100, 200), drafted) == even
 
 

@@ -63,7 +63,7 @@ def test_plan_of_the_tower_is_read_from_the_plugin() -> None:
 
 @pytest.mark.parametrize("sizes", [(), None])
 def test_tower_without_buckets_is_a_degradation(sizes: object) -> None:
-    """The plugin has None if its buckets were disabled."""
+    """The plugin has None instead of buckets if its buckets are disabled."""
     card = Card()
     verbs, runner = verbs_with_images(card)
     runner.model.vision_bucket_manager.multimodal_buckets = sizes

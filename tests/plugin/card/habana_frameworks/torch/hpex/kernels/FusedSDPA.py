@@ -1,4 +1,4 @@
-"""Fused attention, both whole and in slices that the plugin combines."""
+"""Fused attention: whole, and in slices that the plugin combines."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ class FusedSDPA:
         seq_padding_type: str = "left",
         *_: Any,
     ) -> torch.Tensor:
-        """Compute attention. The padding is at the end of each sequence, where the causal mask hides it."""
+        """Compute attention. The padding is at the end of each sequence, where the causal mask hides the padding."""
         assert valid_seq_len is None or seq_padding_type == "right"
         shared = q.shape[-3] != k.shape[-3]
         return F.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=shared)
@@ -37,7 +37,7 @@ def is_gqa(q: torch.Tensor, k: torch.Tensor) -> bool:
 
 
 def gqa_input_reshape_fwd(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None) -> Any:
-    """Move heads that share keys into a separate dimension."""
+    """Move query heads that share a key head into a separate dimension."""
     heads = k.shape[1]
     grouped = q.unflatten(1, (heads, q.shape[1] // heads))
     return grouped, k.unsqueeze(2), v.unsqueeze(2), None if mask is None else mask.unsqueeze(2)
@@ -62,7 +62,7 @@ def sdpa_recomp_fwd(
     valid: torch.Tensor | None,
     padding: str,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return the attention, the largest logit of each row, and the inverse of the sum of its exponentials."""
+    """Return the attention and, for each row, the largest logit and the inverse of the sum of exponentials."""
     logits = (q.float() @ k.float().transpose(-1, -2)) * scale
     if mask is not None:
         logits = logits + mask

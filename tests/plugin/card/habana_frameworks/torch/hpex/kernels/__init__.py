@@ -21,7 +21,7 @@ def apply_rotary_pos_emb(
     offset: int = 0,
     mode: RotaryPosEmbeddingMode = RotaryPosEmbeddingMode.BLOCKWISE,
 ) -> torch.Tensor:
-    """Rotate halves or adjacent pairs of each head."""
+    """Apply the rotary embedding to the halves or to adjacent pairs of each head."""
     if mode is RotaryPosEmbeddingMode.BLOCKWISE:
         low, high = p.chunk(2, dim=-1)
         rotated = torch.cat((-high, low), dim=-1)
