@@ -98,6 +98,10 @@ class FakeRuntime:
     async def stop(self) -> None:
         """Stop listening."""
         if self._runner:
+            # cleanup() closes the port. A connection that asyncio has accepted but not yet passed to aiohttp would then
+            # stay open (CPython issue 109564).
+            while accepting := [each for each in asyncio.all_tasks() if _is_accepting(each)]:
+                await asyncio.wait(accepting)
             await self._runner.cleanup()
             self._runner = None
 
@@ -124,3 +128,8 @@ class FakeRuntime:
 
 def _progress(captured: int) -> PhaseProgress:
     return PhaseProgress(planned=PLANNED, warmed=PLANNED, captured=captured)
+
+
+def _is_accepting(task: asyncio.Task[Any]) -> bool:
+    """Return whether asyncio started this task for a connection that it has accepted."""
+    return getattr(task.get_coro(), "__name__", "") == "_accept_connection2"
