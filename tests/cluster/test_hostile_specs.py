@@ -58,10 +58,7 @@ async def test_any_spec_gets_a_status_while_others_serve(
 
     kubelet.on_start = FakeRuntime.warm
     watched = f"{api.namespace},{other_api.namespace}"
-    # Use the Lease durations of the chart. Other tests use shorter durations. With the shorter durations, an operator
-    # on a busy machine would lose the Lease after two seconds.
-    election = {"lease_duration_seconds": 15, "renew_deadline_seconds": 10, "retry_period_seconds": 2}
-    async with new_operator(watch_namespaces=watched, plan_cpu_seconds=1, **election) as operator:
+    async with new_operator(watch_namespaces=watched, plan_cpu_seconds=1) as operator:
         pid = operator.pid
         names = await admitted(other_api)
         assert len(names) > SPECS / 5

@@ -9,6 +9,7 @@ from tests.cluster.pods import leads, only_child, ready
 from tests.support.builders import gaudi_inference
 from tests.support.kube_api import KubeApi, until
 from tests.support.kubelet import Kubelet
+from tests.support.operator_process import SHORT_LEASE
 
 LEASE = "gaudi-operator"
 
@@ -29,9 +30,9 @@ async def test_killed_leader_is_replaced_after_its_lease_expires(
     api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
 ) -> None:
     kubelet.on_start = lambda runtime: runtime.warm()
-    async with new_operator(identity="first") as first:
+    async with new_operator(identity="first", **SHORT_LEASE) as first:
         await until(partial(leads, first), "the first to lead")
-        async with new_operator(identity="second") as second:
+        async with new_operator(identity="second", **SHORT_LEASE) as second:
             await first.kill()
             killed = time.monotonic()
             await until(partial(leads, second), "the second to lead")

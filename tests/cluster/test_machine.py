@@ -17,7 +17,7 @@ from tests.laws.showing import stalled_for_room_only_after_the_deadline
 from tests.support.api_proxy import ApiProxy
 from tests.support.kube_api import KubeApi
 from tests.support.kubelet import Kubelet
-from tests.support.operator_process import OperatorProcess
+from tests.support.operator_process import SHORT_LEASE, OperatorProcess
 
 STEPS = int(os.environ.get("GAUDI_SOAK_CLUSTER_STEPS", "100"))
 SEED = int(os.environ.get("GAUDI_SOAK_SEED", "1"))
@@ -40,7 +40,14 @@ def operators(
     path = tmp_path / "kubeconfig"
     write_kubeconfig(path, proxy.url, control_plane.run_dir / "pki", "operator", control_plane.run_dir.name)
     return [
-        OperatorProcess(path, tmp_path / f"{name}.log", identity=name, namespace=namespace, watch_namespaces=namespace)
+        OperatorProcess(
+            path,
+            tmp_path / f"{name}.log",
+            identity=name,
+            namespace=namespace,
+            watch_namespaces=namespace,
+            **SHORT_LEASE,
+        )
         for name in ("first", "second")
     ]
 

@@ -59,7 +59,7 @@ async def test_rollout_ends_although_the_operator_is_killed_repeatedly(
 ) -> None:
     chance = random.Random(4)  # noqa: S311 - the same moments in every run
     kubelet.on_start = FakeRuntime.warm
-    async with new_operator(identity="always-the-same-pod") as operator:
+    async with new_operator() as operator:
         await api.create(gaudi_inference("tiny", replicas=REPLICAS))
         await until(partial(ready, api), "the resource to be Ready")
         old = await revisions(api)

@@ -7,11 +7,14 @@ import signal
 import sys
 from pathlib import Path
 from typing import Any, Self
+from uuid import uuid4
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 _PORT = "on port "
+SHORT_LEASE = {"lease_duration_seconds": 3, "renew_deadline_seconds": 2}
+"""For tests that wait until a killed leader is replaced. An operator ends if the API server stalls for two seconds."""
 
 
 class OperatorProcess:
@@ -28,9 +31,9 @@ class OperatorProcess:
             "allow_simulation": True,
             "http_host": "127.0.0.1",
             "http_port": 0,
-            "lease_duration_seconds": 3,
-            "renew_deadline_seconds": 2,
             "retry_period_seconds": 0.5,
+            # The process keeps its identity when it is restarted. It must not wait until its own lease expires.
+            "identity": f"operator-{uuid4().hex[:8]}",
             "log_format": "json",
         }
         chosen = {f"GAUDI_OPERATOR_{name.upper()}": str(value) for name, value in {**fixed, **settings}.items()}
