@@ -28,7 +28,7 @@ def collect_facts(wanted: Collection[EngineName], *, image_only: bool) -> Facts:
     The packages of the `wanted` engines are imported. If `wanted` is empty, the packages of all engines are imported.
     """
     bridge = installed_version("habana-torch-plugin")
-    # Import no engine if only an image for cards is checked, because the machine that builds the image has no card.
+    # An engine for cards cannot be imported on the machine that builds the image, because it has no card.
     engines = frozenset() if bridge and image_only else frozenset(wanted or EngineName)
     torch, answer = _package(installed_version("torch"), "torch", tried=bool(engines & MODEL_ENGINES) or not image_only)
     vllm, _ = _package(installed_release(), "vllm", tried=EngineName.VLLM in engines)

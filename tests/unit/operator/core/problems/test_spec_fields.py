@@ -87,7 +87,7 @@ KILLED = {"reason": "OOMKilled", "exitCode": 137, "message": "loading\nshard 3 o
 
 
 def killed(limits: Object) -> str:
-    """Return the message about a runtime with these resource limits that the kernel killed for lack of memory."""
+    """Return the message about a runtime that the kernel killed for lack of memory, with its limits."""
     waits = {"waiting": {"reason": "CrashLoopBackOff"}}
     return problem(view(pod(state=waits, last_state={"terminated": KILLED})), {"pod": {"resources": limits}})
 
