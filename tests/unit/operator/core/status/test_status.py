@@ -1,4 +1,4 @@
-"""The figures in the status, and how often they change."""
+"""The figures in the status, and the delay before a changed status is written."""
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Watches that are not renewed are detected, and lists are stored before kopf receives them."""
+"""Lists and watches of kopf: refused kinds and when they recover, watches that are not renewed, and stored lists."""
 
 import logging
 import time

@@ -1,4 +1,4 @@
-"""Each write changes one object by UID, is sent once, and keeps fields and status that other clients wrote."""
+"""Each write changes one object by UID, is sent once, has printable texts, and keeps what other clients wrote."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -15,6 +15,7 @@ from tests.support.hub_server import COMMIT, REPO, HubState, running
 from tests.unit.runtime.artifacts.sources.safetensors_file import safetensors
 
 WEIGHTS = safetensors({"weight": bytes(range(256)) * 4096})
+HALF = len(WEIGHTS) // 2
 FILES = {
     "config.json": b'{"model_type": "llama"}\n',
     "model.safetensors": WEIGHTS,

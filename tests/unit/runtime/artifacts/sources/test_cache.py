@@ -10,10 +10,9 @@ import pytest
 from gaudi_runtime.artifacts.sources.snapshots import bytes_below
 from gaudi_runtime.errors import ConfigError, DiskFull, HubUnreachable
 from tests.support.hub_server import COMMIT
-from tests.unit.runtime.artifacts.sources.conftest import FILES, WEIGHTS, Site
+from tests.unit.runtime.artifacts.sources.conftest import FILES, HALF, WEIGHTS, Site
 
 OTHER = "d" * 40
-HALF = len(WEIGHTS) // 2
 UNREACHABLE = "http://127.0.0.1:9"
 
 
@@ -96,30 +95,12 @@ def test_older_commit_stays_while_space_suffices(site: Site) -> None:
     assert commits(site) == {COMMIT, OTHER}
 
 
-def test_disk_needs_space_only_for_missing_files(site: Site) -> None:
-    site.hub.break_after = [HALF]
-    with pytest.raises(HubUnreachable):
-        site.fetch(tries=0)
-    folder = site.root / "tiny--model"
-    here = sum(bytes_below(folder / f"{COMMIT}.{kind}") for kind in ("partial", "parts"))
-    site.free = lambda _: sum(map(len, site.hub.files.values())) - here
-    assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
-
-
 def test_older_commit_stays_if_space_just_suffices(site: Site) -> None:
     fetched_by_a_process_that_ended(site)
     move(site)
     site.free = lambda _: sum(map(len, site.hub.files.values()))
     site.fetch("main")
     assert commits(site) == {COMMIT, OTHER}
-
-
-def test_finished_files_of_a_partial_download_need_no_more_space(site: Site) -> None:
-    finished = site.root / "tiny--model" / f"{COMMIT}.partial" / "model.safetensors"
-    finished.parent.mkdir(parents=True)
-    finished.write_bytes(WEIGHTS)
-    site.free = lambda _: HALF
-    assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
 
 
 def test_older_commit_without_readers_is_removed_for_space(site: Site) -> None:

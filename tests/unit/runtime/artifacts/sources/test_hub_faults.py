@@ -14,9 +14,7 @@ from gaudi_runtime.errors import (
     RuntimeStartError,
     UnsupportedModel,
 )
-from tests.unit.runtime.artifacts.sources.conftest import WEIGHTS, Site
-
-HALF = len(WEIGHTS) // 2
+from tests.unit.runtime.artifacts.sources.conftest import HALF, WEIGHTS, Site
 
 
 def test_oversized_file_is_fetched_again(site: Site) -> None:

@@ -6,9 +6,7 @@ from gaudi_runtime.errors import (
     HubUnreachable,
 )
 from tests.support.hub_server import COMMIT
-from tests.unit.runtime.artifacts.sources.conftest import WEIGHTS, Site
-
-HALF = len(WEIGHTS) // 2
+from tests.unit.runtime.artifacts.sources.conftest import HALF, WEIGHTS, Site
 
 
 def test_broken_download_resumes_at_the_last_received_byte(site: Site) -> None:

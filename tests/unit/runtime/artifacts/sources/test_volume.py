@@ -1,4 +1,4 @@
-"""Faults of the volume that receives a model: too little space, failing writes, and missing file locks."""
+"""The volume that receives a model: the space that a fetch needs, failing writes, and missing file locks."""
 
 import errno
 import fcntl
@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_runtime.artifacts.sources.snapshots import bytes_below
 from gaudi_runtime.contract.report import FetchProgress
-from gaudi_runtime.errors import (
-    ConfigError,
-    DiskFull,
-    RuntimeStartError,
-)
-from tests.unit.runtime.artifacts.sources.conftest import Site
+from gaudi_runtime.errors import ConfigError, DiskFull, HubUnreachable, RuntimeStartError
+from tests.support.hub_server import COMMIT
+from tests.unit.runtime.artifacts.sources.conftest import HALF, WEIGHTS, Site
 
 
 def test_too_small_disk_is_reported_before_the_first_byte(site: Site) -> None:
@@ -24,6 +22,24 @@ def test_too_small_disk_is_reported_before_the_first_byte(site: Site) -> None:
         f"Repository tiny/model needs 1 MiB more in {site.root}, but 1 KiB are free: use a larger volume."
     )
     assert site.hub.downloads() == []
+
+
+def test_disk_needs_space_only_for_missing_files(site: Site) -> None:
+    site.hub.break_after = [HALF]
+    with pytest.raises(HubUnreachable):
+        site.fetch(tries=0)
+    folder = site.root / "tiny--model"
+    here = sum(bytes_below(folder / f"{COMMIT}.{kind}") for kind in ("partial", "parts"))
+    site.free = lambda _: sum(map(len, site.hub.files.values())) - here
+    assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
+
+
+def test_finished_files_of_a_partial_download_need_no_more_space(site: Site) -> None:
+    finished = site.root / "tiny--model" / f"{COMMIT}.partial" / "model.safetensors"
+    finished.parent.mkdir(parents=True)
+    finished.write_bytes(WEIGHTS)
+    site.free = lambda _: HALF
+    assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
 
 
 def test_disk_that_fills_up_is_reported(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Limits of the model port around the application of an engine."""
+"""The guard around the application of an engine: limits, refused requests, and the counts of requests in /metrics."""
 
 import asyncio
 
