@@ -16,9 +16,9 @@ INTRODUCTION = f"""\
 
 {NOTICE}
 
-A `GaudiInference` is a model that the operator serves: where its checkpoint comes from, the cards of a pod, how a pod
-warms up and becomes ready, and how pods are replaced. It is a namespaced resource of `inference.gaudi.dev/v1alpha1`
-with the short name `gi`. `spec` has the sections below, and the operator writes `status`.
+A `GaudiInference` describes a model that the operator serves. `spec` sets the source of the checkpoint, the cards of a
+pod, how a pod warms up and becomes ready, and how pods are replaced. The operator writes `status`. `GaudiInference` is a
+namespaced kind of `inference.gaudi.dev/v1alpha1`, and its short name is `gi`.
 
 ## Sections
 
@@ -63,9 +63,9 @@ kubectl explain gi.spec --recursive
 - The API server checks types, bounds and rules when an object is created or changed.
 - A field without a default is optional unless it is marked **required**.
 - Values are UpperCamelCase (`HpuGraphs`), except names that another project defines (`gaudi3`, `bfloat16`).
-- Names of durations end in `Seconds`, those of shares in `Percent`.
+- Names of durations end in `Seconds`, and names of shares end in `Percent`.
 - A field of a Kubernetes type has a link to the type in the Kubernetes documentation. [Kubernetes types]({TYPES_PAGE})
-  lists the members that are offered, and how they differ from those of Kubernetes.
+  lists the members that you can set, and where their meaning differs from Kubernetes.
 - [Why each field is there](../../contributing/fields.md) has a reason for each field.
 """
 TYPES_INTRODUCTION = f"""\
@@ -73,16 +73,16 @@ TYPES_INTRODUCTION = f"""\
 
 {NOTICE}
 
-Fields of these types have the members of Kubernetes that the tables list, with the meaning that the Kubernetes
-documentation describes. The last column is empty unless the meaning differs from Kubernetes.
+For each Kubernetes type, a table lists the members that you can set. A member has the meaning that the Kubernetes
+documentation describes, unless the last column shows a difference.
 """
 CLASS_INTRODUCTION = f"""\
 # GaudiInferenceClass reference
 
 {NOTICE}
 
-Every field of `inference.gaudi.dev/v1alpha1`, kind `GaudiInferenceClass`, which is cluster-scoped
-([classes.md](../how-to/classes.md)). `kubectl explain gic.spec` shows the same texts.
+This page lists every field of the cluster-scoped kind `GaudiInferenceClass` of `inference.gaudi.dev/v1alpha1`
+([classes.md](../how-to/classes.md)). `kubectl explain gic.spec` prints the texts of this page.
 """
 
 
