@@ -17,8 +17,8 @@ INTRODUCTION = f"""\
 {NOTICE}
 
 A `GaudiInference` describes a model that the operator serves. `spec` sets the source of the checkpoint, the cards of a
-pod, how a pod warms up and becomes ready, and how pods are replaced. The operator writes `status`. `GaudiInference` is a
-namespaced kind of `inference.gaudi.dev/v1alpha1`, and its short name is `gi`.
+pod, how a pod warms up and becomes ready, and how pods are replaced. The operator writes `status`. `GaudiInference` is
+a namespaced kind of `inference.gaudi.dev/v1alpha1`, and its short name is `gi`.
 
 ## Sections
 

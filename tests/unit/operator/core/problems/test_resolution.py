@@ -67,7 +67,7 @@ def starting(reason: str = "ErrImagePull", **spec: object) -> Cluster:
 @pytest.mark.parametrize("reason", sorted(CLASSES))
 def test_page_has_the_deadline_of_each_reason(reason: str) -> None:
     lasting = "never" if reason in QUEUED else "after the deadline"
-    assert CLASSES[reason] == (lasting if reason in RESOLVED_BY_OTHERS else "at once")
+    assert CLASSES[reason] == (lasting if reason in RESOLVED_BY_OTHERS else "immediately")
 
 
 def test_page_lists_every_temporary_reason() -> None:
