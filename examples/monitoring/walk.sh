@@ -143,7 +143,7 @@ expect_alert GaudiModelStalled
 run kubectl gaudi why walkthrough
 
 step "Follow the runbook of GaudiModelStalled for UpgradeBlocked"
-run kubectl patch gi walkthrough --type merge -p '{"spec":{"rollout":{"whenNoRoom":"ReplaceInPlace"}}}'
+run kubectl patch gi walkthrough --type merge -p '{"spec":{"rollout":{"maxUnavailable":null,"whenNoRoom":"ReplaceInPlace"}}}'
 expect_rollout
 expect_no_alert
 finish

@@ -4,7 +4,6 @@ The test writes the output of the script to `build/walk-through.txt`.
 """
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,7 +19,6 @@ from tests.e2e.conftest import cluster_name
 from tests.ecosystem.parts import install_prometheus
 
 SCRIPT = ROOT / "examples" / "monitoring" / "walk.sh"
-RUNBOOKS = (ROOT / "docs" / "how-to" / "runbooks.md").read_text()
 RECORD = ROOT / "build" / "walk-through.txt"
 NAMESPACE = "walk"
 
@@ -56,13 +54,3 @@ def test_walk_through_raises_and_resolves_its_alerts(empty: Installed, tmp_path:
     output = RECORD.read_text()
     assert done.returncode == 0, output[-3000:]
     assert output.count("\nPASSED\n") == 2
-
-
-def test_walk_uses_the_commands_of_the_runbooks() -> None:
-    script = SCRIPT.read_text()
-    for section in ("GaudiModelRolledBack", "GaudiModelStalled"):
-        text = RUNBOOKS.partition(f"## {section}\n")[2].partition("\n## ")[0]
-        commands = [
-            each.replace(" -n NS", "").replace("NAME", "walkthrough") for each in re.findall(r"`([^`]+)`", text)
-        ]
-        assert any(f"\nrun {each}\n" in script for each in commands), section

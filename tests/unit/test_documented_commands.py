@@ -1,4 +1,4 @@
-"""Commands on README.md and the start pages: run by a test or excused in a table, and their targets exist."""
+"""Commands on README.md, the start pages and the runbooks: run by a test or excused in a table."""
 
 import base64
 import json
@@ -143,3 +143,14 @@ def test_files_named_in_commands_exist() -> None:
     named = set(re.findall(r"\b(?:examples|charts)/\S+", COMMANDS))
     assert named
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
+def test_walk_uses_the_commands_of_the_runbooks() -> None:
+    script = (ROOT / "examples" / "monitoring" / "walk.sh").read_text()
+    runbooks = (ROOT / "docs" / "how-to" / "runbooks.md").read_text()
+    for section in ("GaudiModelRolledBack", "GaudiModelStalled"):
+        text = runbooks.partition(f"## {section}\n")[2].partition("\n## ")[0]
+        commands = [
+            each.replace(" -n NS", "").replace("NAME", "walkthrough") for each in re.findall(r"`([^`]+)`", text)
+        ]
+        assert any(f"\nrun {each}\n" in script for each in commands), section
