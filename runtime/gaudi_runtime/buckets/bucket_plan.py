@@ -19,12 +19,12 @@ class Rule(StrEnum):
     See docs/internals/bucketing.md, Filters.
     """
 
-    QUERY_TOO_LONG = "its query is longer than maxModelLen"
-    CONTEXT_TOO_LONG = "its context has more blocks than a sequence of maxModelLen - 1 tokens needs"
-    OVER_BUDGET = "its tokens (batch size * query) exceed maxNumBatchedTokens"
-    OVER_BUDGET_WITH_CONTEXT = "its tokens, context included, exceed maxNumBatchedTokens"
-    NOT_WHOLE_SLICES = "its query is not a multiple of slidingWindowSlices.tokens"
-    FEWER_BLOCKS_THAN_SEQUENCES = "it has fewer KV blocks than sequences"
+    QUERY_TOO_LONG = "the query is longer than maxModelLen"
+    CONTEXT_TOO_LONG = "the context has more blocks than a sequence of maxModelLen - 1 tokens needs"
+    OVER_BUDGET = "batch size * query exceeds maxNumBatchedTokens"
+    OVER_BUDGET_WITH_CONTEXT = "batch size * (query + context) exceeds maxNumBatchedTokens"
+    NOT_WHOLE_SLICES = "the query is not a multiple of slidingWindowSlices.tokens"
+    FEWER_BLOCKS_THAN_SEQUENCES = "the bucket has fewer KV blocks than sequences"
 
 
 @dataclass(frozen=True)

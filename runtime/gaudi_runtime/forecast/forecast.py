@@ -91,9 +91,9 @@ def _warmup_seconds(inputs: ForecastInputs, phases: Phases) -> Figure | None:
     ]
     if not figures:
         return None
-    source = "compiling and capturing, one bucket after the other; loading, sampler and defragmenter come on top"
+    source = "compile and capture times of all buckets, without the times of loading, sampler and defragmenter"
     if not inputs.warmup.enabled:
-        source = "warm-up is off: every first use of a shape compiles while serving"
+        source = "warm-up is off, so every shape is compiled at its first use while serving"
     return Figure(
         value=sum(figure.value for figure in figures),
         source=source,
@@ -111,28 +111,28 @@ def _room_problems(inputs: ForecastInputs, memory: MemoryForecast | None) -> Ite
     if memory.free.value < 1:
         yield Problem(
             Reason.WEIGHTS_TOO_LARGE,
-            f"weights of about {gib(memory.weights.value)} and a workspace of about {gib(memory.workspace.value)} "
-            f"leave nothing of the {gib(memory.total.value)} of a card",
+            f"the weights (about {gib(memory.weights.value)}) and the workspace (about "
+            f"{gib(memory.workspace.value)}) leave no free memory on a card with {gib(memory.total.value)}",
         )
     elif memory.kv_blocks.value < 1:
         yield Problem(
             Reason.NO_KV_BLOCK,
-            f"about {gib(memory.kv_cache.value)} are left for the KV cache and one block takes "
+            f"about {gib(memory.kv_cache.value)} are left for the KV cache, but one KV block takes "
             f"{gib(memory.block.value)}",
         )
     elif memory.kv_blocks.value < inputs.blocks_per_sequence:
         yield Problem(
             Reason.SEQUENCE_TOO_LONG,
             f"a sequence of maxModelLen = {inputs.limits.max_model_len} tokens needs {inputs.blocks_per_sequence} KV "
-            f"blocks and about {int(memory.kv_blocks.value)} fit",
+            f"blocks, but only about {int(memory.kv_blocks.value)} fit",
         )
 
 
 UNMEASURED = (
-    "Graph bytes are unknown until the first pod has measured them: no public log shows graphs of torch.compile on a "
-    "card. Seconds are rates of HPU graphs."
+    "The size of graphs is unknown until the first pod has measured graphs, because no public log shows graphs of "
+    "torch.compile on a card. Seconds are calculated with the rates of HPU graphs."
 )
-DISCLAIMER = "All figures are estimates; the runtime measures on the card and reports what it found."
+DISCLAIMER = "All figures are estimates. The runtime measures on the card and reports the measured figures."
 
 
 def _notes(inputs: ForecastInputs, shape: ModelShape | None, card: Card, blocks: Figure) -> Iterator[str]:
@@ -140,24 +140,24 @@ def _notes(inputs: ForecastInputs, shape: ModelShape | None, card: Card, blocks:
     yield DISCLAIMER
     if shape is None:
         yield (
-            f"The model's shape is unknown, so weights, KV cache and captured graphs are too; {int(blocks.value)} KV "
-            "blocks are assumed."
+            "The model's shape is unknown, so the sizes of weights, KV cache and graphs are also unknown. The plan "
+            f"assumes {int(blocks.value)} KV blocks."
         )
     elif any(isinstance(layer.attention, Attention) and layer.attention.window for layer in shape.layers):
-        yield "Some layers look back a window only; their KV cache is counted in full, as the servers allocate it."
+        yield "Some layers use a sliding window. Their KV cache is counted in full, because servers allocate all of it."
     if shape is not None and shape.extra_parameters:
-        yield "The workspace leaves out the pass over images: the first pod measures it."
+        yield "The workspace does not include the memory for images. The first pod measures this memory."
     asked = inputs.quantization
     # INC and FP8 convert any checkpoint. Every other method needs a checkpoint that is stored in its format.
     converts = asked in (None, QuantizationMethod.INC, QuantizationMethod.FP8)
     if shape is not None and shape.quantization is None and asked is not None and not converts:
         usual = ASKED_FOR[asked]
         group = f" in groups of {usual.group}" if usual.group else ""
-        yield f"The checkpoint's own {asked} format is not known; its weights are taken as {usual.bits} bits{group}."
+        yield f"The {asked} format of the checkpoint is unknown. Weights of {usual.bits} bits{group} are assumed."
     if inputs.graphs_unmeasured and card.rates is not None:
         yield UNMEASURED
     if card.rates is None:
-        yield f"Nothing is known of graphs and times on card {card.name!r}: they show when the first pod warms up."
+        yield f"Graph sizes and warm-up times on card {card.name!r} are unknown until the first pod warms up."
 
 
 def _time_budget(inputs: ForecastInputs, plan: BucketPlan | None, kv_blocks: int) -> Iterator[str]:
@@ -166,7 +166,7 @@ def _time_budget(inputs: ForecastInputs, plan: BucketPlan | None, kv_blocks: int
     budget = warmup.time_budget_seconds
     if budget is None:
         return
-    yield f"Buckets that warmup.timeBudgetSeconds = {budget} would leave out are counted as warmed."
+    yield f"All buckets count as warmed, although warmup.timeBudgetSeconds = {budget} may leave out some buckets."
     if plan is None:
         return
     orders = {BucketPhase.PROMPT: warmup.prompt_order, BucketPhase.DECODE: warmup.decode_order}
@@ -177,6 +177,6 @@ def _time_budget(inputs: ForecastInputs, plan: BucketPlan | None, kv_blocks: int
     ]
     if covering:
         yield (
-            f"Whatever the budget, warm-up compiles {' and '.join(covering)} first, which hold every shape of the "
-            "plan. Requests are padded to warm buckets alone."
+            f"With any time budget, warm-up first compiles {' and '.join(covering)}, which hold every shape of the "
+            "plan. Requests are padded only to warm buckets."
         )

@@ -81,7 +81,7 @@ def _in_fp8(figure: Figure, spread: Spread | None) -> Figure:
 
 def _scaled(figure: Figure, factor: float, how: str, *, known: bool) -> Figure:
     if not known:
-        source = f"taken as it is, the model being unknown: {figure.source}"
+        source = f"not scaled, because the model is unknown: {figure.source}"
         return replace(figure, source=source, confidence=Confidence.ASSUMED)
     if factor == 1:
         return figure

@@ -8,7 +8,7 @@ from gaudi_runtime.forecast.inputs import ForecastInputs, spread_of
 from gaudi_runtime.forecast.result import MemoryForecast
 from gaudi_runtime.memory_split import Split, split_memory
 
-WORKSPACE_SOURCE = "formula of the manual (Memory); it says 498 MiB where log 000 logged 504 MiB"
+WORKSPACE_SOURCE = "formula of the manual (Memory), which gives 498 MiB for the 504 MiB of log 000"
 
 
 def total_memory(inputs: ForecastInputs, card: Card) -> Figure | None:
@@ -48,10 +48,10 @@ def _figures(
         total=total,
         weights=weights,
         workspace=work,
-        free=Figure(split.free, "what weights and workspace leave", sure),
+        free=Figure(split.free, "total less weights and workspace", sure),
         usable=Figure(split.usable, f"free * deviceMemoryUtilization {inputs.utilization:g}", sure),
         graphs=Figure(split.graphs, f"usable * graphMemoryShare {inputs.warmup.graph_memory_share:g}", sure),
-        kv_cache=Figure(split.kv_cache, "usable less the share of graphs", sure),
+        kv_cache=Figure(split.kv_cache, "usable less graphs", sure),
         block=Figure(fullest.block, shape_of, Confidence.CALCULATED),
         kv_blocks=Figure(split.kv_cache // fullest.block, "KV cache divided by the bytes of a block", sure),
     )

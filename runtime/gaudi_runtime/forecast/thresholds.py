@@ -54,8 +54,8 @@ def gate_sentence(asked: Mapping[BucketPhase, int]) -> str:
     graphs = " and ".join(f"{least} % of the {phase} graphs" for phase, least in asked.items())
     fields = " or ".join(f"spec.readiness.minCaptured{phase.title()}Percent" for phase in asked)
     return (
-        f"How many graphs fit is unknown until the first pod has measured them. The gate opens when it has captured "
-        f"{graphs}. If fewer fit, raise spec.warmup.graphMemoryPercent, lower {fields}, or set "
+        f"How many graphs fit is unknown until the first pod has measured them. The gate opens when the pod has "
+        f"captured {graphs}. If fewer graphs fit, raise spec.warmup.graphMemoryPercent, lower {fields}, or set "
         "spec.readiness.onShortfall to ServeAndWarn."
     )
 

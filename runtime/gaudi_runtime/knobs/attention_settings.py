@@ -83,8 +83,9 @@ def why_not_indexed(bucket: Bucket, config: RuntimeConfig, attention: FusedAtten
     """
     size = plane_bytes(bucket, config.limits.block_size, attention)
     return (
-        f"prompt bucket {tuple(bucket)} has an attention bias of {size} bytes for each prompt, and from "
-        f"{MOST_PLANE_BYTES} bytes on the fused attention kernel returns NaN without an error (measured on Gaudi 3). "
+        f"prompt bucket {tuple(bucket)} has an attention bias of {size} bytes for each prompt. With "
+        f"{MOST_PLANE_BYTES} or more bytes, the fused attention kernel returns NaN without an error (measured on "
+        "Gaudi 3). "
         f"{', or '.join(_remedies(bucket, config, attention, root))}"
     )
 
@@ -100,10 +101,10 @@ def _remedies(bucket: Bucket, config: RuntimeConfig, attention: FusedAttention, 
         found.append(f"{split}lower {engine}.maxNumBatchedTokens to {tokens}{file}")
     if contexts and strategy is not Strategy.PADDING_AWARE and not _computed_by_inc(config):
         slicing = as_in_spec(Strategy.PADDING_AWARE)
-        found.append(f"use {root}bucketing.strategy {slicing}, with which attention is computed in slices")
+        found.append(f"set {root}bucketing.strategy to {slicing}, which computes attention in slices")
     if not contexts:
-        found.append(f"set {engine}.slidingWindowSlices, with which layers with a sliding window need no bias")
+        found.append(f"set {engine}.slidingWindowSlices, so that layers with a sliding window need no bias")
     tiling = " or ".join(pair.plugin for pair in PAIRS if pair.tiles_queries)
-    found.append(f"set {engine}.settings {TILING} to true with an image of vllm-gaudi {tiling}")
+    found.append(f"use an image with vllm-gaudi {tiling} and set {TILING} to true in {engine}.settings")
     found[0] = found[0][0].upper() + found[0][1:]
     return found

@@ -16,16 +16,16 @@ from gaudi_runtime.knobs.values import wire_value
 
 _REFUSED = {
     Status.DEPRECATED: "is deprecated",
-    Status.V0_ONLY: "is read only by the old engine",
+    Status.V0_ONLY: "is read only by the old V0 engine",
     Status.DEVELOPER: "is a switch for developers of the engine",
-    Status.OWNED: "is not for users",
+    Status.OWNED: "must not be set by users",
 }
 
 _UNSUPPORTED = {
-    "KV transfer": "because no Service and no NetworkPolicy of a resource opens a port for KV data and replicas have "
-    "no roles: leave it out, or use --kv-offloading-size to keep KV blocks in the memory of the pod",
-    "multi-model": "because only the plugin's own server reads it, which this runtime does not start: leave it out, "
-    "and create a GaudiInference for each model",
+    "KV transfer": "because replicas have no roles, and no Service or NetworkPolicy opens a port for KV data: remove "
+    "this setting, or use --kv-offloading-size to keep KV blocks in the memory of the pod",
+    "multi-model": "because only the plugin's own server reads this setting, and the runtime does not start that "
+    "server: remove this setting, and create a GaudiInference for each model",
 }
 """The reasons why knobs are unsupported, with the remedy, by group."""
 _POOLING = "this release plans and warms up no shapes of pooling models"
@@ -66,9 +66,9 @@ def why_not(knob: Knob) -> str:
     """Return why a knob cannot be set in engine.settings: a field owns it, or users must not set it."""
     if knob.home is Home.FIELD:
         owners = " and ".join(f"spec.{path}" for path in knob.use)
-        return f"{knob.name} is set by {owners}: use that instead"
+        return f"{knob.name} cannot be set here: use {owners} instead"
     if knob.status is Status.UNSUPPORTED:
-        return f"{knob.name} cannot work here, {_UNSUPPORTED[knob.group]}"
+        return f"{knob.name} is not supported, {_UNSUPPORTED[knob.group]}"
     return f"{knob.name} {_REFUSED[knob.status]} ({knob.meaning.rstrip('.')}): {_instead(knob)}"
 
 
@@ -87,7 +87,7 @@ def wrong_variables(names: Iterable[str]) -> Iterator[str]:
 
 def _instead(knob: Knob) -> str:
     if not knob.use:
-        return "leave it out"
+        return "remove this setting"
     named = knob.use[0]
     return f"use {named} instead" if named in knobs() else f"use the field spec.{named} instead"
 
@@ -109,7 +109,7 @@ def wrong_arguments(arguments: Iterable[str]) -> Iterator[str]:
     for argument in arguments:
         if _VALUE.match(argument):
             if not may_take_values:
-                yield f"{quoted(argument)} belongs to no argument: write --name=value"
+                yield f"{quoted(argument)} is not the value of an argument: write --name=value"
             continue
         sentence = _why_not(argument)
         if sentence is not None:
@@ -119,7 +119,7 @@ def wrong_arguments(arguments: Iterable[str]) -> Iterator[str]:
 
 def _why_not(argument: str) -> str | None:
     if not _ARGUMENT.fullmatch(argument) or not argument.isprintable():
-        return f"{quoted(argument)} is not spelled as an argument: write --name or --name=value, with the long name"
+        return f"{quoted(argument)} is not a valid argument: write --name or --name=value with the long name"
     name = argument.partition("=")[0]
     knob = _known().get(_plain(name))
     if knob is not None:
@@ -127,11 +127,11 @@ def _why_not(argument: str) -> str | None:
     # argparse accepts every unambiguous prefix of an argument. `--max-model` would therefore set a knob that a field of
     # the spec owns.
     whole = next((each for spelling, each in _known().items() if spelling.startswith(_plain(name))), None)
-    return None if whole is None else f"{name} is short for {whole.name}: {_better_place(whole)}"
+    return None if whole is None else f"{name} is short for {whole.name}. {_better_place(whole)}"
 
 
 def _better_place(knob: Knob) -> str:
-    return f"{knob.name} belongs into spec.engine.settings" if knob.home is Home.SETTINGS else why_not(knob)
+    return f"{knob.name} must be set in spec.engine.settings" if knob.home is Home.SETTINGS else why_not(knob)
 
 
 @cache
@@ -153,10 +153,10 @@ LIKENESS = 0.7
 def unknown_name(name: str) -> str:
     """Return the error for an unknown knob, with the most similar names."""
     near = nearest_names(name)
-    meant = "no name is similar"
+    meant = "no known name is similar"
     if near:
         meant = f"the nearest {'name is' if len(near) == 1 else 'names are'} {', '.join(map(_with_field, near))}"
-    return f"{quoted(name)} is not a knob of the engine; {meant} (all are in the manual: Knobs)"
+    return f"{quoted(name)} is not a knob of the engine, and {meant} (the page Knobs lists all names)"
 
 
 def _with_field(name: str) -> str:
@@ -182,9 +182,10 @@ def _letters(name: str) -> str:
 
 
 _ELSEWHERE = {
-    Reader.LAUNCHER: "only the launcher of the ready-made image reads it, and this project starts the engine itself",
-    Reader.BENCHMARK: "only the benchmark container reads it",
-    Reader.INSTALLATION: "it is read when the engine is installed",
+    Reader.LAUNCHER: "only the launcher of the ready-made image reads this setting, and the runtime does not use that "
+    "launcher",
+    Reader.BENCHMARK: "only the benchmark container reads this setting",
+    Reader.INSTALLATION: "this setting is read only when the engine is installed",
 }
 
 
@@ -205,7 +206,7 @@ def ignored_knobs(config: RuntimeConfig) -> Iterator[str]:
 def _why_ignored(knob: Knob, config: RuntimeConfig) -> str | None:
     engine = config.engine
     if knob.reader in _ELSEWHERE:
-        instead = f"; use {knob.use[0]} instead" if knob.use else ""
+        instead = f". Use {knob.use[0]} instead" if knob.use else ""
         return f": {_ELSEWHERE[knob.reader]}{instead}"
     if knob.reader not in readers(engine):
         return f" by the {engine.name} engine on device {engine.device}"

@@ -41,7 +41,7 @@ def why_refused(method: str) -> str:
     # vLLM has one mtp method for each model family and treats them all as "mtp".
     if method in _RUN_BY_THE_PLUGIN or method.endswith("_mtp"):
         return (
-            "vllm-gaudi 0.26 compiles nothing of a draft model and checks none of its shapes, so it could be neither "
-            "captured nor counted"
+            "vllm-gaudi 0.26 neither compiles a draft model nor checks the shapes of a draft model, so these shapes "
+            "can be neither captured nor counted"
         )
-    return "vllm-gaudi 0.26 does not draft by it"
+    return "vllm-gaudi 0.26 does not support this method"

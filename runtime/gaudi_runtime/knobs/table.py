@@ -179,7 +179,9 @@ def unmet_need(knob: Knob, config: RuntimeConfig) -> str | None:
     actual = {"strategy": config.bucketing.strategy, "mode": engine.execution_mode, "device": engine.device}
     for key, needed in knob.needs.items():
         if actual[key] not in needed:
-            return f"{_WHO[key].format(format_values(key, actual[key]))}: it needs {format_values(key, *needed)}"
+            return (
+                f"{_WHO[key].format(format_values(key, actual[key]))}: this setting needs {format_values(key, *needed)}"
+            )
     return None
 
 

@@ -31,7 +31,9 @@ def expectation(knob: Knob) -> str:
         case Type.FLOAT:
             return f"a number{_between(knob)}"
         case Type.ENUM:
-            return f"one of {', '.join(knob.words)}" if len(knob.words) > 1 else f"{knob.words[0]}, or leave it out"
+            return (
+                f"one of {', '.join(knob.words)}" if len(knob.words) > 1 else f"{knob.words[0]}, or remove the setting"
+            )
         case Type.LIST if len(knob.words) > 1:
             return f"one or more of {', '.join(knob.words)}, with commas between them"
         case Type.PATH:

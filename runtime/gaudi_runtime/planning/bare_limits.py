@@ -20,7 +20,7 @@ PUBLIC_NAMES = {"exp": Strategy.EXPONENTIAL, "lin": Strategy.LINEAR, "pad": Stra
 
 def _variable(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError("a variable must be a whole number or its text")
+        raise ValueError("a variable must be a whole number, or a string with a whole number")
     return value
 
 
@@ -33,7 +33,9 @@ def _strategy(name: object) -> object:
 def _known_to_its_release(release: object, info: ValidationInfo) -> object:
     strategy = info.data.get("strategy")
     if release == "1.22" and strategy not in (Strategy.EXPONENTIAL, Strategy.UNIFIED):
-        raise ValueError(f"1.22 has exponential and unified plans only, and strategy is {strategy}")
+        raise ValueError(
+            f"release 1.22 supports only the strategies exponential and unified, but strategy is {strategy}"
+        )
     return release
 
 
@@ -134,7 +136,7 @@ def _why_no_bucket_variable(name: str) -> str:
     from gaudi_runtime.knobs.table import knobs
 
     if name in knobs():
-        return f"{name} is not a bucket variable: leave it out of env (manual: How buckets are made, Variables)"
+        return f"{name} is not a bucket variable. Remove {name} from env (manual: How buckets are made, Variables)"
     return unknown_name(name)
 
 

@@ -39,7 +39,7 @@ def read_bucket_file(text: str) -> Iterator[FileBucket]:
             elements = _parse(content)
             total += prod(len(element) for element in elements)
             if total > MAX_FILE_BUCKETS:
-                raise ValueError(f"the file asks for more than {MAX_FILE_BUCKETS} buckets")
+                raise ValueError(f"the file has more than {MAX_FILE_BUCKETS} buckets")
         except ValueError as error:
             raise PlanImpossible(f"bucket file, line {number}: {error}: {line[:200]!r}") from error
         for batch_size, query, blocks in product(*elements):
@@ -52,9 +52,9 @@ def _parse(content: str) -> list[list[int]]:
     try:
         node = ast.parse(content, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError("not a tuple of three elements") from error
+        raise ValueError("the line is not a tuple of three elements") from error
     if not isinstance(node, ast.Tuple) or len(node.elts) != 3:
-        raise ValueError("not a tuple of three elements")
+        raise ValueError("the line is not a tuple of three elements")
     batches, queries, blocks = (_element(element, content) for element in node.elts)
     if min(batches) < 1 or min(queries) < 1:
         raise ValueError("batch size and query length must be at least 1")
@@ -70,7 +70,7 @@ def _element(node: ast.expr, content: str) -> list[int]:
         case _:
             values = [_integer(node, content)]
     if not values:
-        raise ValueError("an element without values")
+        raise ValueError("an element has no values")
     return values
 
 
@@ -78,10 +78,10 @@ def _range(arguments: list[int]) -> list[int]:
     if len(arguments) not in (2, 3):
         raise ValueError("range takes start, stop and an optional step")
     if arguments[2:] == [0]:
-        raise ValueError("range with step 0")
+        raise ValueError("the step of a range must not be 0")
     values = range(*arguments)
     if len(values) > MAX_ELEMENTS:
-        raise ValueError(f"range with {len(values)} elements, at most {MAX_ELEMENTS} are allowed")
+        raise ValueError(f"a range has {len(values)} elements, but at most {MAX_ELEMENTS} are allowed")
     return list(values)
 
 
@@ -91,7 +91,7 @@ def _integer(node: ast.expr, content: str) -> int:
             if value > MAX_VALUE:
                 raise ValueError(f"{_quoted(node, content)} is above {MAX_VALUE}")
             return value
-    raise ValueError(f"{_quoted(node, content)} is not a whole number >= 0, a list of them, or a range")
+    raise ValueError(f"{_quoted(node, content)} is neither a whole number >= 0, a list of such numbers, nor a range")
 
 
 def _quoted(node: ast.expr, content: str) -> str:

@@ -48,7 +48,7 @@ def plan_of_device(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -
 
 def _plan(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> BucketPlan:
     if blocks.count < 1:
-        raise PlanImpossible("the device has no room for a single KV block; give it more memory or a smaller model")
+        raise PlanImpossible("the device has no memory for a KV block. Use more device memory or a smaller model")
     warnings = list(ignored_settings(policy, limits))
     match policy.strategy:
         case Strategy.FILE:
@@ -140,8 +140,8 @@ def check_candidates(phase: BucketPhase, *dimensions: Sized) -> None:
     candidates = prod(len(values) for values in dimensions)
     if candidates > MAX_CANDIDATES:
         raise PlanImpossible(
-            f"the {phase} ranges combine to {candidates} buckets, at most {MAX_CANDIDATES} are looked at; "
-            f"choose larger steps in bucketing.{phase} or another strategy"
+            f"the {phase} ranges combine to {candidates} buckets, but at most {MAX_CANDIDATES} are allowed. "
+            f"Choose larger steps in bucketing.{phase}, or another strategy"
         )
 
 
@@ -159,8 +159,8 @@ class Sieve:
         self._kept[bucket] = None
         if len(self._kept) > MAX_BUCKETS:
             raise PlanImpossible(
-                f"there are more than {MAX_BUCKETS} {self._phase} buckets; choose larger steps "
-                f"in bucketing.{self._phase} or another strategy"
+                f"the plan has more than {MAX_BUCKETS} {self._phase} buckets. Choose larger steps "
+                f"in bucketing.{self._phase}, or another strategy"
             )
 
     def drop(self, rule: Rule, count: int = 1) -> None:
@@ -180,9 +180,9 @@ class Sieve:
     def _why_empty(self) -> str:
         if not self._dropped:
             # Only a bucket file can have no bucket of a phase. Ranges always have a bucket.
-            return f"bucket file: no line asks for a {self._phase} bucket; add one such as {_EXAMPLES[self._phase]}"
+            return f"the bucket file has no {self._phase} bucket. Add a line such as {_EXAMPLES[self._phase]}"
         reasons = " and ".join(f"{count} dropped because {rule}" for rule, count in self._dropped.most_common())
-        return f"no {self._phase} bucket is left: {reasons}; change bucketing.{self._phase} or raise the limit"
+        return f"no {self._phase} bucket is left: {reasons}. Change bucketing.{self._phase} or raise the limit"
 
 
 MAX_FILE_WARNINGS = 20
@@ -319,8 +319,7 @@ def _check_steps(plan: BucketPlan, limits: Limits) -> None:
     if steps_up_to(MAX_STEPS, levels) > MAX_STEPS:
         sizes = len({bucket.batch_size for bucket in plan.prompt})
         raise PlanImpossible(
-            f"for each of its {sizes} prompt batch sizes, the buckets of at least that size that no "
-            f"other of them holds are looked at, together more than {MAX_STEPS}; use fewer batch sizes, or fewer "
-            "buckets of the largest ones",
+            f"the search for gaps between the buckets of {sizes} prompt batch sizes needs more than {MAX_STEPS} "
+            "steps. Use fewer batch sizes, or fewer buckets of the largest batch sizes",
             "bucketing.file",
         )

@@ -152,7 +152,7 @@ def ignored_settings(policy: BucketPolicy, limits: Limits) -> Iterator[str]:
                     "their number of tokens"
                 )
             elif without_context:
-                yield (f"bucketing.{dimension}.{name} is ignored: without prefix caching prompts have no context here")
+                yield f"bucketing.{dimension}.{name} is ignored: without prefix caching, prompts have no context"
             elif name not in _read(policy.strategy, dimension, limits):
                 yield f"bucketing.{dimension}.{name} is ignored by the {strategy} strategy"
     if policy.file is not None and policy.strategy is not Strategy.FILE:
@@ -258,13 +258,13 @@ def next_multiple(value: float, step: int) -> int:
 
 def _check_order(minimum: int, maximum: int) -> None:
     if minimum > maximum:
-        raise ValueError(f"min {minimum} is above max {maximum}; lower min or raise max")
+        raise ValueError(f"min {minimum} is above max {maximum}. Lower min or raise max")
 
 
 def _check_count(minimum: int, step: int, maximum: int) -> None:
     """Raise ValueError if a range has too many multiples of its step."""
     if (maximum - minimum) // step > MAX_VALUES:
-        raise ValueError(f"a step of {step} up to {maximum} gives more than {MAX_VALUES} values; choose a larger step")
+        raise ValueError(f"a step of {step} up to {maximum} gives more than {MAX_VALUES} values. Choose a larger step")
 
 
 ValuesOf = Callable[[Range], list[int]]
@@ -329,8 +329,8 @@ def _strategy(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> tup
             )
     *most, last = (as_in_spec(each) for each in Strategy if each is not Strategy.UNIFIED)
     raise PlanImpossible(
-        f"{as_in_spec(policy.strategy)} makes no prompt and decode buckets from limits alone; "
-        f"choose {', '.join(most)} or {last}",
+        f"strategy {as_in_spec(policy.strategy)} cannot plan separate buckets for prompt and decode. "
+        f"Choose {', '.join(most)} or {last}",
         "bucketing.strategy",
     )
 
@@ -339,7 +339,7 @@ def _values(dimension: str, r: Range, values_of: ValuesOf) -> list[int]:
     try:
         # Only the context of a prompt may be 0.
         if r.min < 1 and dimension != "prompt.context":
-            raise ValueError(f"min {r.min} is below 1; a batch has at least one of each")
+            raise ValueError(f"min is {r.min}, but must be at least 1")
         return values_of(r)
     except ValueError as error:
         raise PlanImpossible(str(error), f"bucketing.{dimension}") from error

@@ -25,7 +25,7 @@ def with_verify_steps(plan: BucketPlan, limits: Limits, policy: BucketPolicy, mo
         return plan
     if policy.strategy is Strategy.OPTIMAL and policy.optimal not in (None, OptimalSettings()):
         raise PlanImpossible(
-            "with speculative decoding strategy Optimal takes neither traffic nor a budget; leave it out",
+            "with speculative decoding, strategy Optimal supports neither traffic nor a budget. Remove this field",
             "bucketing.optimal",
         )
     decode = {
@@ -34,8 +34,8 @@ def with_verify_steps(plan: BucketPlan, limits: Limits, policy: BucketPolicy, mo
     }
     if len(decode) > most:
         raise PlanImpossible(
-            f"with {limits.draft_tokens} drafts there are more than {most} decode buckets; choose larger steps in "
-            "bucketing.decode"
+            f"with {limits.draft_tokens} draft tokens, the plan has more than {most} decode buckets. Choose larger "
+            "steps in bucketing.decode"
         )
     return replace(plan, decode=tuple(sorted(decode)), seeds=plan.decode)
 

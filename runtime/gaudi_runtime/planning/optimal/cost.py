@@ -103,7 +103,7 @@ def roofline_of(shape: ModelShape, spread: Spread, card: Card, block_size: int) 
     The whole model is assumed to be on one card. Raises ConfigError for a card whose speed is unknown.
     """
     if card.bf16_matmul is None or card.bandwidth is None:
-        raise ConfigError(f"the speed of card {card.name} is not described; a roofline needs gaudi2 or gaudi3")
+        raise ConfigError(f"the speed of card {card.name} is unknown. A roofline needs card gaudi2 or gaudi3")
     # A single rank is assumed. More ranks divide computation and memory traffic equally, so ratios of costs stay the
     # same.
     whole = Spread(1, 1, spread.dtype_bytes, spread.kv_dtype_bytes, spread.quantization)

@@ -174,7 +174,8 @@ class Optimizer:
         if found is None:
             least = sum(self.least(phase, price) for phase in phases)
             raise PlanImpossible(
-                f"{budget:g} is too little; a bucket for every admissible {' and '.join(phases)} batch takes {least:g}",
+                f"{budget:g} is too small, because buckets for all admissible {' and '.join(phases)} batches need "
+                f"at least {least:g}",
                 asked,
             )
         buckets = _by_phase(found, phases)
@@ -244,8 +245,8 @@ class Optimizer:
     def _admitted(self, phase: BucketPhase) -> Weights:
         if not self._traffic[phase]:
             raise PlanImpossible(
-                f"the traffic of strategy Optimal has no {phase} shape within the limits; "
-                "learn from the traffic of this model, or raise the limits"
+                f"the traffic of strategy Optimal has no {phase} shape within the limits. "
+                "Learn from the traffic of this model, or raise the limits"
             )
         return self._traffic[phase]
 

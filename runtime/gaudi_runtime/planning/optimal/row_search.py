@@ -44,9 +44,9 @@ def check_rungs(space: Space, axes: Axes) -> None:
     rungs = max(rungs, len(sizes) * len(queries) * len(blocks))
     if rungs > MAX_RUNGS:
         raise PlanImpossible(
-            f"Optimal has {rungs} {space.phase} buckets to choose from under these limits, at most "
-            f"{MAX_RUNGS} are looked at, for {len(sizes)} batch sizes need buckets of their own; lower "
-            "engine.maxNumPrefillSeqs or maxNumBatchedTokens, or choose another strategy",
+            f"with these limits, strategy Optimal has {rungs} candidate {space.phase} buckets for {len(sizes)} batch "
+            f"sizes, but at most {MAX_RUNGS} are allowed. Lower engine.maxNumPrefillSeqs or "
+            "engine.maxNumBatchedTokens, or choose another strategy",
             "bucketing.strategy",
         )
 

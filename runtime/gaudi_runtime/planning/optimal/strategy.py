@@ -42,7 +42,7 @@ def optimal_buckets(
     )
     optimizer = Optimizer(traffic, limits, kv_blocks, cost)
     warnings = [
-        f"bucketing.optimal.traffic: {share:.2%} of the {phase} weight is beyond the limits and was left out"
+        f"bucketing.optimal.traffic: {share:.2%} of the {phase} weight exceeds the limits and was ignored"
         for phase in BOTH
         if (share := optimizer.beyond_limits(phase, traffic)) > 0
     ]
@@ -71,7 +71,7 @@ def _check_budget(settings: OptimalSettings) -> None:
     given = [name for name, value in kinds.items() if value]
     if len(given) > 1:
         raise PlanImpossible(
-            f"{' and '.join(given)} are different kinds of budget; give one of them", "bucketing.optimal"
+            f"{' and '.join(given)} are different kinds of budget. Set only one kind", "bucketing.optimal"
         )
 
 

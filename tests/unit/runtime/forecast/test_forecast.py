@@ -73,7 +73,8 @@ def test_weights_that_do_not_fit_are_a_problem_with_figures() -> None:
     answer = forecast(LOGGED, SEVENTY, GAUDI2)
     assert reasons(answer) == [Reason.WEIGHTS_TOO_LARGE]
     assert answer.problems[0].message == (
-        "weights of about 131.42 GiB and a workspace of about 0.97 GiB leave nothing of the 94.62 GiB of a card"
+        "the weights (about 131.42 GiB) and the workspace (about 0.97 GiB) leave no free memory on a card with "
+        "94.62 GiB"
     )
     assert answer.plan is None
 
@@ -90,7 +91,7 @@ def test_memory_without_room_for_a_block_is_a_problem() -> None:
 def test_cache_smaller_than_one_sequence_is_a_problem() -> None:
     answer = forecast(reference_with(utilization=0.005), LLAMA, GAUDI2)
     assert reasons(answer) == [Reason.SEQUENCE_TOO_LONG]
-    assert "maxModelLen = 2048 tokens needs 2048 KV blocks and about 1945 fit" in answer.problems[0].message
+    assert "maxModelLen = 2048 tokens needs 2048 KV blocks, but only about 1945 fit" in answer.problems[0].message
 
 
 def test_heads_that_cannot_be_divided_are_a_problem() -> None:
@@ -128,7 +129,7 @@ def test_forecast_on_a_cpu_has_only_memory_and_plan() -> None:
     assert answer.prompt == PhaseForecast(BucketPhase.PROMPT, 24)
     assert answer.warmup_seconds is None
     assert isinstance(answer.memory, MemoryForecast)
-    assert any("Nothing is known of graphs" in note for note in answer.notes)
+    assert any("Graph sizes and warm-up times on card" in note for note in answer.notes)
 
 
 @pytest.mark.parametrize("mode", [ExecutionMode.LAZY, ExecutionMode.EAGER])
@@ -145,7 +146,7 @@ def test_graphs_of_torch_compile_have_no_bytes() -> None:
     for phase in (answer.prompt, answer.decode):
         assert phase is not None
         assert (phase.captured, phase.captured_at_best, phase.graph_bytes, phase.all_graph_bytes) == (None,) * 4
-    assert any("Graph bytes are unknown until the first pod has measured them" in note for note in answer.notes)
+    assert any("The size of graphs is unknown until the first pod has measured graphs" in note for note in answer.notes)
 
 
 def test_warm_up_seconds_of_torch_compile_are_an_assumed_range() -> None:
@@ -163,11 +164,11 @@ def test_disabled_warm_up_takes_zero_seconds() -> None:
 
 
 def test_window_layers_are_counted_in_full_with_a_note() -> None:
-    assert any("look back a window" in note for note in forecast(LOGGED, shape_of("google/gemma-2-9b"), GAUDI2).notes)
+    assert any("use a sliding window" in note for note in forecast(LOGGED, shape_of("google/gemma-2-9b"), GAUDI2).notes)
 
 
 def test_note_names_the_ignored_vision_warm_up() -> None:
-    left_out = "The workspace leaves out the pass over images"
+    left_out = "The workspace does not include the memory for images"
     assert any(left_out in note for note in forecast(LOGGED, shape_of("Qwen/Qwen2.5-VL-7B-Instruct"), GAUDI3).notes)
     assert not any(left_out in note for note in forecast(LOGGED, LLAMA, GAUDI3).notes)
 
@@ -189,7 +190,7 @@ def test_note_names_the_ignored_time_budget() -> None:
 
 def test_note_names_the_covering_set_of_a_time_budget() -> None:
     orders = {"prompt_order": CaptureOrder.MIN_TOKENS, "decode_order": CaptureOrder.MAX_BS}
-    covered = "warm-up compiles 1 prompt bucket and 1 decode bucket first"
+    covered = "warm-up first compiles 1 prompt bucket and 1 decode bucket"
     assert any(covered in note for note in forecast(reference_with(time_budget_seconds=60), LLAMA, GAUDI2).notes)
     logged = forecast(reference_with(time_budget_seconds=60, **orders), LLAMA, GAUDI2).notes
     assert not any("first, which hold every shape" in note for note in logged)

@@ -46,8 +46,9 @@ def test_known_or_unneeded_graphs_have_a_verdict(inputs: ForecastInputs) -> None
 
 def test_gate_sentence_names_thresholds_and_remedies() -> None:
     assert gate_sentence({BucketPhase.PROMPT: 80, BucketPhase.DECODE: 100}) == (
-        "How many graphs fit is unknown until the first pod has measured them. The gate opens when it has captured "
-        "80 % of the prompt graphs and 100 % of the decode graphs. If fewer fit, raise spec.warmup.graphMemoryPercent, "
-        "lower spec.readiness.minCapturedPromptPercent or spec.readiness.minCapturedDecodePercent, or set "
+        "How many graphs fit is unknown until the first pod has measured them. The gate opens when the pod has "
+        "captured 80 % of the prompt graphs and 100 % of the decode graphs. If fewer graphs fit, raise "
+        "spec.warmup.graphMemoryPercent, lower spec.readiness.minCapturedPromptPercent or "
+        "spec.readiness.minCapturedDecodePercent, or set "
         "spec.readiness.onShortfall to ServeAndWarn."
     )

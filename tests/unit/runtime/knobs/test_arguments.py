@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from gaudi_runtime.knobs.check import wrong_arguments
 from gaudi_runtime.knobs.table import Kind, knobs
 
-NO_ARGUMENT = "belongs to no argument: write --name=value"
-MALFORMED = "is not spelled as an argument: write --name or --name=value, with the long name"
+NO_ARGUMENT = "is not the value of an argument: write --name=value"
+MALFORMED = "is not a valid argument: write --name or --name=value with the long name"
 REFUSED = {
-    "--async-scheduling": "--async-scheduling belongs into spec.engine.settings",
-    "--api-key": "--api-key is not for users (The key would be visible in the list of processes): "
+    "--async-scheduling": "--async-scheduling must be set in spec.engine.settings",
+    "--api-key": "--api-key must not be set by users (The key would be visible in the list of processes): "
     "use the field spec.server.apiKeySecretRef instead",
     "-tp": f"-tp {MALFORMED}",
     "-O3": f"-O3 {MALFORMED}",
@@ -24,7 +24,7 @@ REFUSED = {
 INSTEAD = {
     "--max-model-len=8192": ("--max-model-len", "spec.model.maxModelLen"),
     "--max_model_len=8192": ("--max-model-len", "spec.model.maxModelLen"),
-    "--max-model=8192": ("--max-model is short for --max-model-len: --max-model-len", "spec.model.maxModelLen"),
+    "--max-model=8192": ("--max-model is short for --max-model-len. --max-model-len", "spec.model.maxModelLen"),
     "--no-enable-prefix-caching": ("--enable-prefix-caching", "spec.engine.prefixCaching"),
     "--speculative-config.method=ngram": ("--speculative-config", "spec.engine.settings"),
     "--num_speculative_tokens=4": ("--num_speculative_tokens", "--speculative-config"),

@@ -78,11 +78,11 @@ def message_for(config: RuntimeConfig) -> str | None:
 
 def test_message_names_the_bucket_and_the_remedy() -> None:
     assert message_for(vllm_config(limits=LONG)) == (
-        "prompt bucket (1, 8192, 960) has an attention bias of 2147483648 bytes for each prompt, and from 2147483648 "
-        "bytes on the fused attention kernel returns NaN without an error (measured on Gaudi 3). Lower "
-        "spec.engine.maxNumBatchedTokens to 7680, or use spec.bucketing.strategy PaddingAware, with which attention is "
-        "computed in slices, or set spec.engine.settings VLLM_HPU_FSDPA_Q_TILE_ENABLE to true with an image of "
-        "vllm-gaudi 0.30.0"
+        "prompt bucket (1, 8192, 960) has an attention bias of 2147483648 bytes for each prompt. With 2147483648 or "
+        "more bytes, the fused attention kernel returns NaN without an error (measured on Gaudi 3). Lower "
+        "spec.engine.maxNumBatchedTokens to 7680, or set spec.bucketing.strategy to PaddingAware, which computes "
+        "attention in slices, or use an image with vllm-gaudi 0.30.0 and set VLLM_HPU_FSDPA_Q_TILE_ENABLE to true in "
+        "spec.engine.settings"
     )
 
 

@@ -10,31 +10,30 @@ from gaudi_runtime.knobs.check import nearest_names, wrong_arguments, wrong_sett
 from gaudi_runtime.knobs.table import Home, Knob, knobs
 from gaudi_runtime.knobs.values import wire_value
 
-UNKNOWN = "is not a knob of the engine; {} (all are in the manual: Knobs)"
-INSTEAD = "use that instead"
+UNKNOWN = "is not a knob of the engine, and {} (the page Knobs lists all names)"
 NO_COUNT = "give a whole number of at least 0"
 KV_TRANSFER = (
-    "cannot work here, because no Service and no NetworkPolicy of a resource opens a port for KV data and replicas "
-    "have no roles: leave it out, or use --kv-offloading-size to keep KV blocks in the memory of the pod"
+    "is not supported, because replicas have no roles, and no Service or NetworkPolicy opens a port for KV data: "
+    "remove this setting, or use --kv-offloading-size to keep KV blocks in the memory of the pod"
 )
 POOLING = "this release plans and warms up no shapes of pooling models"
 SENTENCES = {
     ("VLLM_DEFRAG_TRESHOLD", "8"): "VLLM_DEFRAG_TRESHOLD "
     + UNKNOWN.format("the nearest names are VLLM_DEFRAG_THRESHOLD, VLLM_DEFRAG"),
-    ("ZZZZ", "1"): f"ZZZZ {UNKNOWN.format('no name is similar')}",
-    ("VLLM_SKIP_WARMUP", "1"): f"VLLM_SKIP_WARMUP is set by spec.warmup.enabled: {INSTEAD}",
-    ("VLLM_PROMPT_BS_BUCKET_MAX", "1"): "VLLM_PROMPT_BS_BUCKET_MAX is set by spec.bucketing.prompt.batchSize.max and "
-    f"spec.engine.maxNumPrefillSeqs: {INSTEAD}",
+    ("ZZZZ", "1"): f"ZZZZ {UNKNOWN.format('no known name is similar')}",
+    ("VLLM_SKIP_WARMUP", "1"): "VLLM_SKIP_WARMUP cannot be set here: use spec.warmup.enabled instead",
+    ("VLLM_PROMPT_BS_BUCKET_MAX", "1"): "VLLM_PROMPT_BS_BUCKET_MAX cannot be set here: use "
+    "spec.bucketing.prompt.batchSize.max and spec.engine.maxNumPrefillSeqs instead",
     ("VLLM_PROMPT_SEQ_BUCKET_MAX", "1"): "VLLM_PROMPT_SEQ_BUCKET_MAX is deprecated (Old name of the QUERY variable): "
     "use the field spec.bucketing.prompt.query.max instead",
     ("VLLM_ENGINE_ITERATION_TIMEOUT_S", "600"): "VLLM_ENGINE_ITERATION_TIMEOUT_S is deprecated (Longest step of the "
     "old engine): use VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS instead",
     ("VLLM_USE_V1", "1"): "VLLM_USE_V1 is deprecated (Chose the engine's generation; only the current one is left): "
-    "leave it out",
-    ("--num-scheduler-steps", "8"): "--num-scheduler-steps is read only by the old engine (Several steps per "
+    "remove this setting",
+    ("--num-scheduler-steps", "8"): "--num-scheduler-steps is read only by the old V0 engine (Several steps per "
     "scheduling in the old engine): use --async-scheduling instead",
     ("VLLM_PT_PROFILE", "prompt_1_128_t"): "VLLM_PT_PROFILE is a switch for developers of the engine (Profiles one "
-    "shape at start and then ends the process): leave it out",
+    "shape at start and then ends the process): remove this setting",
     ("PT_HPU_METRICS_GC_DETAILS", "ture"): "PT_HPU_METRICS_GC_DETAILS is 'ture': give true or false",
     ("VLLM_DEFRAG_THRESHOLD", "-1"): f"VLLM_DEFRAG_THRESHOLD is '-1': {NO_COUNT}",
     ("VLLM_DEFRAG_THRESHOLD", "eight"): f"VLLM_DEFRAG_THRESHOLD is 'eight': {NO_COUNT}",
@@ -42,7 +41,7 @@ SENTENCES = {
     ("VLLM_MINIMAX_M3_MOE_TOKEN_TILE", "x"): "VLLM_MINIMAX_M3_MOE_TOKEN_TILE is 'x': give a whole number",
     ("--kv-offloading-size", "nan"): "--kv-offloading-size is 'nan': give a number of at least 0",
     ("VLLM_WORKER_MULTIPROC_METHOD", "thread"): "VLLM_WORKER_MULTIPROC_METHOD is 'thread': give one of spawn, fork",
-    ("HABANA_PROFILE", "2"): "HABANA_PROFILE is '2': give 1, or leave it out",
+    ("HABANA_PROFILE", "2"): "HABANA_PROFILE is '2': give 1, or remove the setting",
     ("HABANA_LOGS", "logs"): "HABANA_LOGS is 'logs': give an absolute path",
     ("--speculative-config", "[1]"): "--speculative-config is '[1]': give a JSON object",
     (
@@ -53,9 +52,9 @@ SENTENCES = {
     ("HCCL_SOCKET_IFNAME", ""): "HCCL_SOCKET_IFNAME is '': give text of one line",
     ("--kv-transfer-config", "{}"): f"--kv-transfer-config {KV_TRANSFER}",
     ("UCX_TLS", "rc"): f"UCX_TLS {KV_TRANSFER}",
-    ("VLLM_HPU_MULTI_MODEL_CONFIG", "/models.yaml"): "VLLM_HPU_MULTI_MODEL_CONFIG cannot work here, because only the "
-    "plugin's own server reads it, which this runtime does not start: leave it out, and create a GaudiInference for "
-    "each model",
+    ("VLLM_HPU_MULTI_MODEL_CONFIG", "/models.yaml"): "VLLM_HPU_MULTI_MODEL_CONFIG is not supported, because only the "
+    "plugin's own server reads this setting, and the runtime does not start that server: remove this setting, and "
+    "create a GaudiInference for each model",
     (
         "--distributed-executor-backend",
         "ray",
@@ -119,7 +118,7 @@ def test_nearest_names_ignore_dashes_and_case(name: str, near: list[str]) -> Non
 def test_every_knob_outside_of_settings_is_refused_with_a_reason(name: str) -> None:
     sentence = wrong_setting(name, "1")
     assert sentence is not None
-    assert sentence.startswith((f"{name} is ", f"{name} cannot work here, because "))
+    assert sentence.startswith((f"{name} is ", f"{name} must not be set ", f"{name} cannot be set here: "))
     assert ": " in sentence
 
 
@@ -142,12 +141,12 @@ def test_unsupported_argument_is_refused_in_every_spelling(argument: str) -> Non
 )
 def test_arguments_that_accept_tensors_of_clients_are_refused(argument: str) -> None:
     (sentence,) = wrong_arguments([argument])
-    assert re.search(r"--enable-(prompt|mm)-embeds is not for users \(Tensors of clients", sentence)
+    assert re.search(r"--enable-(prompt|mm)-embeds must not be set by users \(Tensors of clients", sentence)
 
 
 def test_setting_in_extra_args_is_refused_with_its_place() -> None:
     assert list(wrong_arguments(["--distributed-executor-backend=ray"])) == [
-        "--distributed-executor-backend belongs into spec.engine.settings"
+        "--distributed-executor-backend must be set in spec.engine.settings"
     ]
 
 
@@ -158,7 +157,7 @@ def test_unsupported_variable_is_refused(name: str) -> None:
 
 def test_variable_that_a_field_sets_is_refused() -> None:
     assert list(wrong_variables(["PT_HPU_LAZY_MODE", "HF_TOKEN", "MY_OWN", "LOG_LEVEL_ALL"])) == [
-        f"PT_HPU_LAZY_MODE is set by spec.engine.executionMode: {INSTEAD}"
+        "PT_HPU_LAZY_MODE cannot be set here: use spec.engine.executionMode instead"
     ]
 
 

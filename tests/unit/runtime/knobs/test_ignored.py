@@ -37,31 +37,35 @@ def test_setting_ignored_by_the_engine_is_reported(engine: dict[str, str], who: 
 
 def test_setting_ignored_by_the_strategy_is_reported() -> None:
     assert ignored("VLLM_HPU_FSDPA_SLICE_ENABLED", "true", bucketing={"strategy": "exponential"}) == [
-        "engine.settings VLLM_HPU_FSDPA_SLICE_ENABLED is ignored by the Exponential strategy: it needs PaddingAware"
+        "engine.settings VLLM_HPU_FSDPA_SLICE_ENABLED is ignored by the Exponential strategy: this setting "
+        "needs PaddingAware"
     ]
 
 
 def test_setting_ignored_by_the_mode_is_reported() -> None:
     assert ignored("VLLM_T_COMPILE_FULLGRAPH", "true", engine={"executionMode": "hpuGraphs"}) == [
-        "engine.settings VLLM_T_COMPILE_FULLGRAPH is ignored by execution mode HpuGraphs: it needs TorchCompile"
+        "engine.settings VLLM_T_COMPILE_FULLGRAPH is ignored by execution mode HpuGraphs: this setting "
+        "needs TorchCompile"
     ]
 
 
 def test_report_of_a_launcher_setting_names_its_replacement() -> None:
     assert ignored("ASYNC_SCHEDULING", "1") == [
-        "engine.settings ASYNC_SCHEDULING is ignored: only the launcher of the ready-made image reads it, and this "
-        "project starts the engine itself; use --async-scheduling instead"
+        "engine.settings ASYNC_SCHEDULING is ignored: only the launcher of the ready-made image reads this setting, "
+        "and the runtime does not use that launcher. Use --async-scheduling instead"
     ]
 
 
 def test_setting_of_the_benchmark_is_reported() -> None:
-    assert ignored("CON_REQ", "8") == ["engine.settings CON_REQ is ignored: only the benchmark container reads it"]
+    assert ignored("CON_REQ", "8") == [
+        "engine.settings CON_REQ is ignored: only the benchmark container reads this setting"
+    ]
 
 
 def test_field_ignored_by_the_mode_is_reported() -> None:
     config = vllm_config(engine={"executionMode": "eager"}, warmup={"failOnColdShapes": True})
     assert list(ignored_knobs(config)) == [
-        "warmup.failOnColdShapes is ignored by execution mode Eager: it needs HpuGraphs or TorchCompile"
+        "warmup.failOnColdShapes is ignored by execution mode Eager: this setting needs HpuGraphs or TorchCompile"
     ]
 
 
@@ -74,7 +78,7 @@ def test_fail_on_cold_shapes_is_not_ignored_in_graph_modes(mode: str) -> None:
 def test_field_that_only_a_card_reads_is_reported() -> None:
     cpu = {"device": "cpu", "executionMode": "torchCompile"}
     config = vllm_config(engine=cpu, warmup={"failOnColdShapes": True})
-    assert list(ignored_knobs(config)) == ["warmup.failOnColdShapes is ignored by device cpu: it needs hpu"]
+    assert list(ignored_knobs(config)) == ["warmup.failOnColdShapes is ignored by device cpu: this setting needs hpu"]
 
 
 def test_graph_share_is_ignored_without_capture() -> None:
@@ -82,7 +86,7 @@ def test_graph_share_is_ignored_without_capture() -> None:
         engine={"name": "sim", "executionMode": "eager"}, warmup={"promptRatio": 0.5, "promptOrder": "maxBs"}
     )
     assert list(ignored_knobs(config)) == [
-        "warmup.promptGraphPercent is ignored by execution mode Eager: it needs HpuGraphs or TorchCompile"
+        "warmup.promptGraphPercent is ignored by execution mode Eager: this setting needs HpuGraphs or TorchCompile"
     ]
 
 

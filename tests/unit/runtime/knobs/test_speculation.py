@@ -27,8 +27,8 @@ def test_speculation_is_none_without_the_setting() -> None:
 
 @pytest.mark.parametrize("method", ["eagle", "eagle3", "mtp", "deepseek_mtp", OF_A_MODEL])
 def test_method_with_cold_shapes_is_refused(method: str) -> None:
-    assert why_refused(method).endswith("so it could be neither captured nor counted")
+    assert why_refused(method).endswith("so these shapes can be neither captured nor counted")
 
 
 def test_method_unsupported_by_the_plugin_is_refused() -> None:
-    assert why_refused("suffix") == "vllm-gaudi 0.26 does not draft by it"
+    assert why_refused("suffix") == "vllm-gaudi 0.26 does not support this method"

@@ -59,5 +59,5 @@ async def test_process_that_takes_too_long_is_killed(monkeypatch: pytest.MonkeyP
 
 async def test_impossible_plan_fails_with_its_message() -> None:
     policy = BucketPolicy(strategy=Strategy.FILE, file="(1, 1, 8)")
-    with pytest.raises(ComparisonFailed, match="no line asks for a prompt bucket"):
+    with pytest.raises(ComparisonFailed, match="the bucket file has no prompt bucket"):
         await compare(question(policy=policy), niceness=0)

@@ -78,11 +78,17 @@ def test_strategy_is_read_by_short_and_full_names(name: str, strategy: Strategy)
         ({"strategy": "best"}, "Input should be"),
         ({"seqs": 4}, "Extra inputs are not permitted"),
         ({"max_num_seqs": 0}, "greater than or equal to 1"),
-        ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": True}}, "Value error, a variable must be a whole number or its text"),
-        ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": 1.5}}, "Value error, a variable must be a whole number or its text"),
+        (
+            {"env": {"VLLM_PROMPT_BS_BUCKET_MAX": True}},
+            "Value error, a variable must be a whole number, or a string with a whole number",
+        ),
+        (
+            {"env": {"VLLM_PROMPT_BS_BUCKET_MAX": 1.5}},
+            "Value error, a variable must be a whole number, or a string with a whole number",
+        ),
         (
             {"strategy": "lin", "release": "1.22"},
-            "Value error, 1.22 has exponential and unified plans only, and strategy is linear",
+            "Value error, release 1.22 supports only the strategies exponential and unified, but strategy is linear",
         ),
         ({"release": "1.23"}, "Input should be 'current' or '1.22'"),
         ({"prompt": {"buckets": 3}}, "Extra inputs are not permitted"),

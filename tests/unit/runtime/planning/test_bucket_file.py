@@ -42,12 +42,12 @@ def test_file_of_250000_buckets_is_read() -> None:
 def test_file_of_more_buckets_over_all_lines_is_refused() -> None:
     with pytest.raises(PlanImpossible) as refused:
         buckets(f"(1, 1, 1)\n{MOST}")
-    assert str(refused.value) == f"bucket file, line 2: the file asks for more than 250000 buckets: {MOST!r}"
+    assert str(refused.value) == f"bucket file, line 2: the file has more than 250000 buckets: {MOST!r}"
 
 
-NO_TUPLE = "not a tuple of three elements"
-NO_COUNT = "is not a whole number >= 0"
-NO_VALUES = "an element without values"
+NO_TUPLE = "the line is not a tuple of three elements"
+NO_COUNT = "is neither a whole number >= 0"
+NO_VALUES = "an element has no values"
 NO_BATCH = "batch size and query length must be at least 1"
 
 
@@ -67,12 +67,12 @@ NO_BATCH = "batch size and query length must be at least 1"
         ("(0, 128, 0)", NO_BATCH),
         ("(1, 0, 0)", NO_BATCH),
         ("(1, 128, 99999999999)", "99999999999 is above 16777216"),
-        ("(1, 1, range(0, 10, 0))", "range with step 0"),
+        ("(1, 1, range(0, 10, 0))", "the step of a range must not be 0"),
         ("(1, 1, range(10))", "range takes start, stop and an optional step"),
         ("(1, 1, range(0, 10**9))", rf"10\*\*9 {NO_COUNT}"),
-        ("(1, 1, range(0, 16777216))", "range with 16777216 elements, at most 10000 are allowed"),
+        ("(1, 1, range(0, 16777216))", "a range has 16777216 elements, but at most 10000 are allowed"),
         ("(1, 1, __import__('os').getpid())", NO_COUNT),
-        ("(1, range(1, 9001), range(1, 9001))", "the file asks for more than 250000 buckets"),
+        ("(1, range(1, 9001), range(1, 9001))", "the file has more than 250000 buckets"),
         ("(1, 128, " + "1" * 5000 + ")", "the line is longer than 4096 characters"),
     ],
 )

@@ -32,7 +32,7 @@ def test_dropped_file_bucket_is_reported_with_its_line() -> None:
 
 def test_empty_file_is_refused() -> None:
     with pytest.raises(
-        PlanImpossible, match=r"^bucket file: no line asks for a prompt bucket; add one such as \(1, 128, 0\)$"
+        PlanImpossible, match=r"^the bucket file has no prompt bucket\. Add a line such as \(1, 128, 0\)$"
     ):
         make_plan(BucketPolicy(strategy=Strategy.FILE), LIMITS, kv_blocks=64)
 
@@ -58,7 +58,7 @@ def test_file_with_many_dropped_buckets_reports_a_bounded_number() -> None:
 
 def test_file_without_decode_buckets_is_refused() -> None:
     with pytest.raises(
-        PlanImpossible, match=r"bucket file: no line asks for a decode bucket; add one such as \(1, 1, 128\)"
+        PlanImpossible, match=r"the bucket file has no decode bucket\. Add a line such as \(1, 1, 128\)"
     ):
         make_plan(file("(1, 128, 0)"), LIMITS, kv_blocks=64)
 
@@ -80,7 +80,9 @@ WIDE = Limits(
 
 
 def test_file_with_too_many_steps_is_refused_by_its_field() -> None:
-    with pytest.raises(PlanImpossible, match=r"^bucketing\.file: for each of its 501 prompt batch sizes"):
+    with pytest.raises(
+        PlanImpossible, match=r"^bucketing\.file: the search for gaps between the buckets of 501 prompt batch sizes"
+    ):
         make_plan(policy_with_steps(501, 500), WIDE, kv_blocks=64)
 
 

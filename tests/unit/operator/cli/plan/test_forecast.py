@@ -227,7 +227,7 @@ CARD: dict[str, Any] = {
     },
 }
 """A first manifest for a card: everything else is default, so its mode is TorchCompile."""
-OPENS = "The gate opens when it has captured 100 % of the prompt graphs and 100 % of the decode graphs."
+OPENS = "The gate opens when the pod has captured 100 % of the prompt graphs and 100 % of the decode graphs."
 
 
 def card(**changes: Any) -> dict[str, Any]:

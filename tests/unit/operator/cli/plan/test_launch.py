@@ -67,7 +67,9 @@ def test_no_command_is_printed_for_bare_limits_or_sim(document: object) -> None:
 
 def test_argument_owned_by_a_field_is_refused() -> None:
     spec = {**DEPLOYMENT["spec"], "engine": {"extraArgs": ["--port=1"]}}
-    assert "--port is set by spec.service.port" in refusal({**DEPLOYMENT, "spec": spec}, command="forecast")
+    assert "--port cannot be set here: use spec.service.port instead" in refusal(
+        {**DEPLOYMENT, "spec": spec}, command="forecast"
+    )
 
 
 def test_hint_about_tensor_parallelism_is_a_warning() -> None:

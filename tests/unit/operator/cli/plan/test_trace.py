@@ -141,7 +141,7 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
         (HEADER.encode() + b"1,0,3\n2,4,4\n", (), "line 2 has 0 context tokens"),
         (HEADER.encode() + b"1,2,3\n", (), "has a single request"),
         (HEADER.encode() + b"1,\xff,3\n", (), "line 2 is not UTF-8 text"),
-        (HEADER.encode() + b"1,9,3\n2,9,3\n", ("--warmup-seconds", "1"), "--warmup-seconds: 1 is too little"),
+        (HEADER.encode() + b"1,9,3\n2,9,3\n", ("--warmup-seconds", "1"), "--warmup-seconds: 1 is too small"),
         (HEADER.encode() + b"1,9,3\n2,9,3\n", ("--graphs", "1", "--graph-bytes", "9"), "give one budget"),
         (HEADER.encode() + b"1,9999,3\n2,9,3\n", (), "no prompt shape"),
     ],

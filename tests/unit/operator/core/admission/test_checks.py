@@ -174,7 +174,7 @@ def test_refusal_names_fault_and_remedy(case: str) -> None:
     [
         (
             {"strategy": "Linear", "prompt": {"query": {"min": 0, "max": 512, "step": 512}}},
-            ["spec.bucketing.prompt.query: min 0"],
+            ["spec.bucketing.prompt.query: min is 0"],
         ),
         (
             {"strategy": "File", "file": "(1, 512, 0)\n(1, 1, 8)"},

@@ -91,8 +91,9 @@ def test_rates_of_hpu_graphs_do_not_apply_to_torch_compile(spec: Callable[..., O
 
 
 OUTLOOK = (
-    "How many graphs fit is unknown until the first pod has measured them. The gate opens when it has captured 100 % "
-    "of the prompt graphs and 100 % of the decode graphs. If fewer fit, raise spec.warmup.graphMemoryPercent, lower "
+    "How many graphs fit is unknown until the first pod has measured them. The gate opens when the pod has captured "
+    "100 % of the prompt graphs and 100 % of the decode graphs. If fewer graphs fit, raise "
+    "spec.warmup.graphMemoryPercent, lower "
     "spec.readiness.minCapturedPromptPercent or spec.readiness.minCapturedDecodePercent, or set "
     "spec.readiness.onShortfall to ServeAndWarn."
 )
@@ -168,7 +169,7 @@ def test_weights_too_large_for_any_workspace_are_refused() -> None:
     found = refused(from_the_hub("meta-llama/Llama-3.1-70B"))
     assert found is not None
     assert found.reason == "WeightsTooLarge"
-    assert found.message.startswith("The model does not fit: weights of about 131.42 GiB ")
+    assert found.message.startswith("The model does not fit: the weights (about 131.42 GiB) ")
     assert found.message.endswith(f" To free memory, use more cards, a smaller model or quantization; {ADVISOR}.")
 
 
@@ -186,7 +187,7 @@ def test_kv_block_larger_than_all_usable_memory_is_refused() -> None:
 
 def test_kv_block_without_space_after_the_workspace_causes_a_warning() -> None:
     assert refused(resource_with_block_size(65)) is None
-    assert " and one block takes " in (warnings_of(resource_with_block_size(65)) or "")
+    assert ", but one KV block takes " in (warnings_of(resource_with_block_size(65)) or "")
 
 
 def test_sequence_longer_than_the_kv_cache_causes_a_warning() -> None:
@@ -213,7 +214,7 @@ def test_ranks_that_do_not_divide_the_heads_are_refused() -> None:
 def test_large_weights_of_a_recognized_model_cause_a_warning() -> None:
     spec = on_a_card(model={"servedNames": ["meta-llama/Llama-3.1-70B"]})
     assert refused(spec) is None
-    assert (warnings_of(spec) or "").startswith("The model may not fit: weights of about ")
+    assert (warnings_of(spec) or "").startswith("The model may not fit: the weights (about ")
 
 
 def test_spec_with_the_advised_ranks_is_accepted() -> None:

@@ -151,9 +151,9 @@ def test_bucket_computed_as_nan_is_refused() -> None:
     assert found is not None
     assert found.reason == "PlanImpossible"
     assert found.message.startswith(
-        "spec.bucketing: prompt bucket (1, 8192, 978) has an attention bias of 2185232384 bytes for each prompt, and "
-        "from 2147483648 bytes on the fused attention kernel returns NaN without an error (measured on Gaudi 3). Lower "
-        "spec.engine.maxNumBatchedTokens to 7680, or"
+        "spec.bucketing: prompt bucket (1, 8192, 978) has an attention bias of 2185232384 bytes for each prompt. "
+        "With 2147483648 or more bytes, the fused attention kernel returns NaN without an error (measured on Gaudi 3). "
+        "Lower spec.engine.maxNumBatchedTokens to 7680, or"
     )
 
 

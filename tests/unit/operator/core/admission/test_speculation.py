@@ -11,10 +11,10 @@ from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
 SETTING = "spec.engine.settings --speculative-config"
 SPLIT: dict[str, Any] = {"contiguousPagedAttention": False}
-UNKNOWN = "vllm-gaudi 0.26 does not draft by it"
+UNKNOWN = "vllm-gaudi 0.26 does not support this method"
 OF_A_MODEL = (
-    "vllm-gaudi 0.26 compiles nothing of a draft model and checks none of its shapes, so it could be neither captured "
-    "nor counted"
+    "vllm-gaudi 0.26 neither compiles a draft model nor checks the shapes of a draft model, so these shapes can be "
+    "neither captured nor counted"
 )
 
 

@@ -152,7 +152,7 @@ def test_accepted_torch_compile_plan_reports_when_the_gate_opens() -> None:
     before, after = state_of([], inference=spec), state_of([serving("a", said=warmed())], inference=spec)
     verdict = judge_plan_accepted(before)
     assert verdict.reason == "Accepted"
-    assert "The gate opens when it has captured 100 % of the prompt graphs" in verdict.message
+    assert "The gate opens when the pod has captured 100 % of the prompt graphs" in verdict.message
     assert "The gate opens" not in judge_plan_accepted(after).message
 
 

@@ -124,7 +124,7 @@ async def test_answer_for_an_impossible_forecast_is_none(planner: Planner) -> No
 
 async def test_impossible_plan_has_its_message(planner: Planner) -> None:
     policy = BucketPolicy(strategy="file", file="nothing")
-    with pytest.raises(PlanImpossible, match="bucket file, line 1: not a tuple of three elements"):
+    with pytest.raises(PlanImpossible, match="bucket file, line 1: the line is not a tuple of three elements"):
         await answer_of(planner, AdmissionFiguresQuestion(policy, LIMITS, 200, 100, 100, 1024, None))
 
 

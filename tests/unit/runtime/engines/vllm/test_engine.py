@@ -202,7 +202,7 @@ async def test_bucket_that_results_in_nan_ends_the_start(monkeypatch: pytest.Mon
         _, report = await start_engine_on(cluster, monkeypatch, config)
         assert report.prompt.planned == 1
     else:
-        with pytest.raises(PlanImpossible, match=r"with an image of vllm-gaudi 0\.30\.0"):
+        with pytest.raises(PlanImpossible, match=r"use an image with vllm-gaudi 0\.30\.0"):
             await start_engine_on(cluster, monkeypatch, config)
 
 

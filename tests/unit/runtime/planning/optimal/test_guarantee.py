@@ -77,7 +77,7 @@ def test_budget_one_graph_below_the_minimum_is_refused(
     for phase in BucketPhase:
         least = round(optimizer.least(phase, one_graph))
         if least > 1:
-            with pytest.raises(PlanImpossible, match=f"graphs: {least - 1} is too little"):
+            with pytest.raises(PlanImpossible, match=f"graphs: {least - 1} is too small"):
                 optimizer.choose((phase,), one_graph, least - 1, "graphs")
 
 

@@ -184,7 +184,7 @@ def test_search_among_more_rungs_is_refused_with_their_number(space: Space, axes
     with pytest.raises(PlanImpossible) as refused:
         check_rungs(space, axes)
     assert str(refused.value) == (
-        f"bucketing.strategy: Optimal has {rungs} prompt buckets to choose from under these limits, at most 300000 are "
-        f"looked at, for {len(axes[0])} batch sizes need buckets of their own; lower engine.maxNumPrefillSeqs or "
-        "maxNumBatchedTokens, or choose another strategy"
+        f"bucketing.strategy: with these limits, strategy Optimal has {rungs} candidate prompt buckets for "
+        f"{len(axes[0])} batch sizes, but at most 300000 are allowed. Lower engine.maxNumPrefillSeqs or "
+        "engine.maxNumBatchedTokens, or choose another strategy"
     )

@@ -106,23 +106,23 @@ def test_plan_with_more_warmup_seconds_has_more_graphs() -> None:
     [
         (
             lambda: plan(graph_bytes=1000),
-            "bucketing.optimal.graphBytes: 1000 is too little; a bucket for every admissible prompt and decode batch "
-            "takes 6.15393e+09",
+            "bucketing.optimal.graphBytes: 1000 is too small, because buckets for all admissible prompt and decode "
+            "batches need at least 6.15393e+09",
         ),
         (
             lambda: plan(warmup_seconds=1),
-            "bucketing.optimal.warmupSeconds: 1 is too little; a bucket for every admissible prompt and decode batch "
-            "takes 1.63333",
+            "bucketing.optimal.warmupSeconds: 1 is too small, because buckets for all admissible prompt and decode "
+            "batches need at least 1.63333",
         ),
         (
             lambda: plan(prompt_graphs=3, graph_bytes=9 * GIB),
-            "bucketing.optimal: promptGraphs or decodeGraphs and graphBytes are different kinds of budget; give one of "
-            "them",
+            "bucketing.optimal: promptGraphs or decodeGraphs and graphBytes are different kinds of budget. Set only "
+            "one kind",
         ),
         (
             lambda: plan(decode_graphs=3, graph_bytes=9 * GIB, warmup_seconds=9),
             "bucketing.optimal: promptGraphs or decodeGraphs and graphBytes and warmupSeconds are different kinds of "
-            "budget; give one of them",
+            "budget. Set only one kind",
         ),
     ],
 )
@@ -137,7 +137,7 @@ def test_traffic_without_decode_is_refused() -> None:
     with pytest.raises(PlanImpossible) as refusal:
         make_plan(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=only), LIMITS, 100)
     assert str(refusal.value) == (
-        "the traffic of strategy Optimal has no decode shape within the limits; learn from the traffic of this model, "
+        "the traffic of strategy Optimal has no decode shape within the limits. Learn from the traffic of this model, "
         "or raise the limits"
     )
 
@@ -146,7 +146,7 @@ def test_traffic_beyond_the_limits_is_reported() -> None:
     beyond = OptimalSettings(traffic=TRAFFIC + "prompt 1 9999 0 100\n")
     chosen = make_plan(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=beyond), LIMITS, 100)
     assert chosen.warnings == (
-        "bucketing.optimal.traffic: 37.17% of the prompt weight is beyond the limits and was left out",
+        "bucketing.optimal.traffic: 37.17% of the prompt weight exceeds the limits and was ignored",
     )
 
 
@@ -171,5 +171,5 @@ def test_search_among_too_many_buckets_is_refused_immediately() -> None:
         prefix_caching=True,
     )
     settings = OptimalSettings(traffic="prompt 1 100 3 1\nprompt 40 700 9 1\ndecode 1 1 9 1\n")
-    with pytest.raises(PlanImpossible, match=r"^bucketing\.strategy: Optimal has [0-9]+ prompt buckets to choose from"):
+    with pytest.raises(PlanImpossible, match=r"strategy Optimal has [0-9]+ candidate prompt buckets for [0-9]+ batch"):
         make_plan(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings), limits, kv_blocks=100)
