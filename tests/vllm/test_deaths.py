@@ -39,7 +39,7 @@ def test_hanging_bucket_is_reported_after_the_stall_timeout(checkpoint: Path, tm
         core.send_signal(signal.SIGSTOP)
         assert runtime.exit_code() == 1
         log = runtime.log.read_text(errors="replace")
-        assert f"did not answer warm prompt (1, 128, 0) within {STALL_SECONDS} s" in log
+        assert f"did not answer the call warm prompt (1, 128, 0) within {STALL_SECONDS} s" in log
         wait_until(lambda: not core.is_running())
 
 

@@ -11,7 +11,7 @@ from gaudi_runtime.engine_protocol.group import PodPart, Rank
 from gaudi_runtime.errors import EngineUnsupported
 from gaudi_runtime.knobs.render import render_engine_options
 
-ONE_RANK = "Engine torch has one rank: set parallelism.nodes to 1, or use engine vllm."
+ONE_RANK = "engine.name torch supports only one node. Set parallelism.nodes to 1, or set engine.name to vllm."
 
 
 def select_engine(config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None = None) -> Engine:
@@ -39,7 +39,7 @@ def select_engine(config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None 
             from gaudi_runtime.engines.vllm.engine import VllmEngine
 
             if loop is None:
-                raise ValueError("engine vllm needs the event loop that serves")
+                raise ValueError("engine vllm needs the event loop that serves requests")
             return VllmEngine(config, loop)
 
 

@@ -106,7 +106,7 @@ class SimMemory:
     def use(self, size: int) -> None:
         """Count `size` bytes as used. Raises DeviceOutOfMemory if fewer bytes are free."""
         if self._used + size > self._total:
-            raise DeviceOutOfMemory(f"{size} bytes are needed, but {self._total - self._used} are free")
+            raise DeviceOutOfMemory(f"{size} bytes are needed, but only {self._total - self._used} bytes are free")
         self._used += size
 
     def now(self) -> DeviceMemory:

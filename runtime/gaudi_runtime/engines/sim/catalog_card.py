@@ -43,8 +43,8 @@ def _shape(model: str | None) -> ModelShape:
     shape = known_shape(model) if model else None
     if shape is None:
         raise ConfigError(
-            f"engine.simScript.model: {model!r} is not a known model. Use the repository of a public model, "
-            "or leave out card and model and set the sizes yourself."
+            f"engine.simScript.model: {model!r} is not a known model. Set the repository of a public model, or "
+            "remove card and model from engine.simScript and set the sizes there."
         )
     return shape
 

@@ -73,10 +73,10 @@ class SimEngine:
     def notes(self) -> tuple[str, ...]:
         """Return a sentence that describes what is simulated."""
         card, script = self._card, self._script
-        speed = "" if script.time_scale == 1 else f", a simulated second takes {script.time_scale:g} s"
+        speed = "" if script.time_scale == 1 else f". One simulated second takes {script.time_scale:g} s"
         return (
-            f"This is a simulation: no model runs; times and bytes are those of the card {card.name} "
-            f"and the model {card.model} as described{speed}",
+            f"This is a simulation without a model. Times and bytes are simulated for card {card.name} "
+            f"and model {card.model}{speed}",
         )
 
     def load(self, progress: Progress) -> None:
@@ -88,7 +88,7 @@ class SimEngine:
             # RuntimeError for an unknown reason, like a crash in a real engine.
             known = {error.reason: error for error in errors.RuntimeStartError.__subclasses__()}
             error = known.get(reason, RuntimeError)
-            raise error(f"The simulated checkpoint cannot be loaded: this is simulated by failLoad={reason}.")
+            raise error(f"The simulated checkpoint cannot be loaded, because engine.simScript.failLoad is {reason}.")
         self._fit(self._card.weights, "the weights")
 
     def profile(self) -> DeviceMemory:
@@ -200,7 +200,9 @@ class SimEngine:
 def _card(config: RuntimeConfig, script: SimScript) -> SimCard:
     """Return the card that the script names, or an imaginary card, with the values of the script."""
     if script.card is None and script.model is not None:
-        raise errors.ConfigError("engine.simScript.model needs a card: name one, such as gaudi2.")
+        raise errors.ConfigError(
+            "engine.simScript.model needs engine.simScript.card. Set the card, for example to gaudi2."
+        )
     if script.card is None:
         return with_script(imaginary_card(config.engine.device_memory_bytes or DEFAULT_MEMORY), script)
     # Import the catalog only if a script needs it. The import takes memory and time, and one machine may run hundreds

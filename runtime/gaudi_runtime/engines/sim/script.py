@@ -86,7 +86,7 @@ def read_script(script: dict[str, str | int | float]) -> SimScript:
         item = error.errors()[0]
         key = ".".join(map(str, item["loc"]))
         keys = ", ".join(str(field.alias) for field in SimScript.model_fields.values())
-        raise ConfigError(f"engine.simScript.{key}: {item['msg']}; keys are {keys}.") from error
+        raise ConfigError(f"engine.simScript.{key}: {item['msg']}. The valid keys are {keys}.") from error
 
 
 class Faults:

@@ -32,7 +32,7 @@ class ByteTokenizer:
     def apply_chat_template(self, messages: Sequence[dict[str, object]]) -> list[int]:
         """Return `role: content` lines and the start of the answer. Raises ValueError if the assistant is first."""
         if messages[0]["role"] == "assistant":
-            raise ValueError("a conversation cannot begin with the assistant")
+            raise ValueError("the first message cannot have the role assistant")
         lines = "".join(f"{message['role']}: {message['content']}\n" for message in messages)
         return self.encode(f"{lines}assistant:")
 
@@ -142,10 +142,13 @@ class SimServing:
         if wanted > self._limits.max_model_len:
             return (
                 f"{prompt_tokens} prompt tokens and {plural(max_tokens, 'token')} for the answer exceed the model's "
-                f"length of {self._limits.max_model_len}. Shorten the prompt or lower max_tokens."
+                f"maximum length of {self._limits.max_model_len} tokens. Shorten the prompt or lower max_tokens."
             )
         if self.blocks(wanted) > self._scheduler.total_blocks:
-            return f"{wanted} tokens need more than the {self._scheduler.total_blocks} KV blocks of this server."
+            return (
+                f"{wanted} tokens of prompt and answer need more than the {self._scheduler.total_blocks} KV blocks of "
+                "this server. Shorten the prompt or lower max_tokens."
+            )
         return None
 
     def load_now(self) -> EngineLoad:
@@ -176,7 +179,7 @@ class SimServing:
         # Check before the shape is counted, because a request that fails must not change the counters.
         if not padded.warm and self._fail_on_cold_shapes:
             shape = tuple(padded.bucket)
-            raise RuntimeError(f"{phase} {shape} was not warmed up, and warmup.failOnColdShapes forbids compiling it")
+            raise RuntimeError(f"{phase} shape {shape} was not warmed up, but warmup.failOnColdShapes is true")
         self.counters.observe(phase, real, padded)
         if not padded.warm:
             self.counters.compiled(phase, padded.bucket)

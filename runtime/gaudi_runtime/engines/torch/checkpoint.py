@@ -42,19 +42,21 @@ def open_checkpoint(path: str) -> Checkpoint:
     """
     folder = Path(path)
     if not folder.is_dir():
-        raise ModelNotFound(f"There is no folder {path}: check the path in spec.model.source.")
+        raise ModelNotFound(f"Folder {path} does not exist. Check the path in spec.model.source.")
     settings = _read_json(folder, "config.json")
     if "model_type" not in settings:
-        raise ModelUnreadable(f"{folder / 'config.json'} has no model_type: it is not a transformers checkpoint")
+        raise ModelUnreadable(f"{folder / 'config.json'} has no model_type, so this is not a transformers checkpoint")
     if settings["model_type"] not in CONFIG_MAPPING:
         raise UnsupportedModel(
-            f"config.json has model_type {settings['model_type']}, which the installed transformers does not "
-            "support: choose a model of the Llama or Qwen family"
+            f"config.json has model_type: {settings['model_type']}, but the installed release of transformers does not "
+            "support this type. Choose a model of the Llama or Qwen family."
         )
     if not any((folder / name).exists() for name in (INDEX_FILE, WEIGHTS_FILE)):
-        raise ModelNotFound(f"{folder / WEIGHTS_FILE} is missing: weights are read from safetensors files only")
+        raise ModelNotFound(
+            f"{folder / WEIGHTS_FILE} is missing. The torch engine reads weights only from safetensors files."
+        )
     if not any((folder / name).exists() for name in TOKENIZER_FILES):
-        raise ModelNotFound(f"{folder} has no tokenizer: {' or '.join(TOKENIZER_FILES)} is missing")
+        raise ModelNotFound(f"{folder} has no tokenizer file ({' or '.join(TOKENIZER_FILES)})")
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
     except ValueError as error:
@@ -67,7 +69,7 @@ def _read_json(folder: Path, name: str) -> dict[str, Any]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise ModelNotFound(f"{file} is missing: the folder does not contain a complete checkpoint") from error
+        raise ModelNotFound(f"{file} is missing, so the checkpoint is not complete") from error
     except (JSONDecodeError, UnicodeDecodeError, OSError) as error:
         raise ModelUnreadable(f"{file} cannot be read as JSON: {error}") from error
     if not isinstance(content, dict):
@@ -92,24 +94,24 @@ def check_architecture(config: PreTrainedConfig) -> None:
     name = (config.architectures or ["(none)"])[0]
     if name not in ARCHITECTURES:
         raise UnsupportedModel(
-            f"config.json names the architecture {name}, but the torch engine supports {', '.join(ARCHITECTURES)}: "
-            "choose engine.name vllm for other models"
+            f"config.json has architecture {name}, but the torch engine supports only {', '.join(ARCHITECTURES)}. "
+            "Set engine.name to vllm."
         )
     if getattr(config, "quantization_config", None):
         raise UnsupportedModel(
-            "config.json has a quantization_config, but the torch engine supports only unquantized weights: "
-            "choose engine.name vllm or an unquantized checkpoint"
+            "config.json has a quantization_config, but the torch engine supports only unquantized weights. "
+            "Set engine.name to vllm, or use an unquantized checkpoint."
         )
     if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
         raise UnsupportedModel(
-            "config.json enables sliding-window attention, which the torch engine does not support: "
-            "choose engine.name vllm"
+            "config.json enables sliding-window attention, which the torch engine does not support. "
+            "Set engine.name to vllm."
         )
     rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
     if rope not in ROPE_TYPES:
         raise UnsupportedModel(
-            f"config.json sets rope type {rope}, but the torch engine supports {', '.join(ROPE_TYPES)}: "
-            "choose engine.name vllm"
+            f"config.json has rope_type: {rope}, but the torch engine supports only {', '.join(ROPE_TYPES)}. "
+            "Set engine.name to vllm."
         )
 
 
@@ -130,7 +132,7 @@ def load_network(checkpoint: Checkpoint, dtype: Dtype, device: torch.device) -> 
         raise ModelUnreadable(f"the weights in {checkpoint.folder} cannot be loaded: {error}") from error
     if missing := sorted(report["missing_keys"]):
         raise ModelUnreadable(
-            f"the weights in {checkpoint.folder} lack {len(missing)} tensors of config.json, "
-            f"{missing[0]} first: download the checkpoint again"
+            f"the weights in {checkpoint.folder} lack {len(missing)} tensors that config.json requires (the first is "
+            f"{missing[0]}). Download the checkpoint again."
         )
     return network.eval().requires_grad_(False).to(device)

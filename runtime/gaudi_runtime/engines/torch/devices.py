@@ -93,7 +93,7 @@ class CpuDevice(Device):
 
     def __init__(self, config: EngineConfig) -> None:
         if config.device_memory_bytes is None:
-            raise ConfigError("engine.deviceMemoryBytes is missing. On a CPU it sets how much memory the model may use")
+            raise ConfigError("engine.deviceMemoryBytes is missing. Set the memory that the model may use on the CPU.")
         self.torch_device = torch.device("cpu")
         self._total = config.device_memory_bytes
         self._used = 0
@@ -116,7 +116,8 @@ class CpuDevice(Device):
         free = self._total - self._used
         if nbytes > free:
             raise DeviceOutOfMemory(
-                f"{nbytes} bytes do not fit into {free} free bytes of engine.deviceMemoryBytes {self._total}"
+                f"{nbytes} bytes are needed, but only {free} of the {self._total} bytes in engine.deviceMemoryBytes "
+                "are free"
             )
         self._used += nbytes
 
@@ -161,10 +162,10 @@ class HpuDevice(Device):
             self._metrics: Any = import_module("habana_frameworks.torch.hpu.metrics")
         except ImportError as error:
             raise DeviceUnavailable(
-                "engine.device is hpu, but habana_frameworks cannot be imported: use the runtime-hpu image"
+                "engine.device is hpu, but habana_frameworks cannot be imported. Use the runtime-hpu image."
             ) from error
         if not bridge.hpu.is_available():
-            raise DeviceUnavailable("engine.device is hpu, but no Gaudi card is visible: request habana.ai/gaudi")
+            raise DeviceUnavailable("engine.device is hpu, but no Gaudi card is visible. Request habana.ai/gaudi.")
         self._driver: Any = bridge.hpu
         self.torch_device = torch.device("hpu")
         self._compiled = config.execution_mode is ExecutionMode.TORCH_COMPILE

@@ -83,7 +83,7 @@ class TorchEngine:
         if kv_blocks < LEAST_BLOCKS:
             raise PlanImpossible(
                 f"The device has memory for {kv_blocks} KV blocks, but at least {LEAST_BLOCKS} are needed (one is for "
-                "padding). Give the device more memory, or lower limits.blockSize"
+                "padding). Give the device more memory, or lower limits.blockSize."
             )
         self._thread.call(lambda: self._runner.allocate(kv_blocks))
         self._blocks = BlockManager(kv_blocks)
@@ -147,12 +147,12 @@ class TorchEngine:
         wanted, longest = prompt_tokens + max_tokens, self._limits.max_model_len
         if prompt_tokens < 1 or max_tokens < 1:
             return "A prompt needs at least one token, and max_tokens must be at least 1."
-        asked = f"The prompt has {prompt_tokens} tokens and max_tokens is {max_tokens}, together {wanted}"
+        asked = f"The prompt has {prompt_tokens} tokens and max_tokens is {max_tokens}. The sum of {wanted} exceeds"
         if wanted > longest:
-            return f"{asked}, but the model serves at most {longest}. Shorten the prompt or lower max_tokens."
+            return f"{asked} the model's maximum length of {longest} tokens. Shorten the prompt or lower max_tokens."
         room = self._blocks.total * self._limits.block_size
         if wanted > room:
-            return f"{asked}, but the KV cache has room for {room}. Shorten the prompt or lower max_tokens."
+            return f"{asked} the {room} tokens that fit into the KV cache. Shorten the prompt or lower max_tokens."
         return None
 
     def load_now(self) -> EngineLoad:

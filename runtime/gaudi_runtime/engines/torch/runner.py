@@ -154,8 +154,8 @@ class ModelRunner:
         longest = getattr(self.checkpoint.config, "max_position_embeddings", limits.max_model_len)
         if limits.max_model_len > longest:
             raise PlanImpossible(
-                f"limits.maxModelLen is {limits.max_model_len}, but the model has positions for {longest} tokens: "
-                "lower maxModelLen"
+                f"limits.maxModelLen is {limits.max_model_len}, but the model supports at most {longest} tokens. "
+                "Lower maxModelLen."
             )
 
 

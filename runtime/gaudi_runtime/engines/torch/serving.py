@@ -130,7 +130,7 @@ class ServingLoop:
                 await self._run(batch)
                 await self._defragment()
         except Exception as error:
-            log.exception("The serving loop failed; it restarts with the next request")
+            log.exception("The serving loop failed. The loop restarts with the next request.")
             self._fail(list(self._requests), error)
         finally:
             self._task = None

@@ -32,7 +32,7 @@ class TransformersTokenizer:
         try:
             text = self._tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
         except (TemplateError, TypeError, KeyError) as error:
-            raise ValueError(f"the model's chat template refuses these messages: {error}") from error
+            raise ValueError(f"the model's chat template rejects these messages: {error}") from error
         # The chat template has already added the special tokens.
         return list(self._tokenizer.encode(text, add_special_tokens=False))
 

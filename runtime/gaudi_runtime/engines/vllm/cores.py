@@ -81,8 +81,8 @@ def _check_names(client: Any, count: int) -> None:
         missing.append(f"{CALL}(method, engine=)")
     if missing:
         raise EngineUnsupported(
-            f"{type(client).__name__} of vLLM has no {' and no '.join(missing)}. Data parallelism needs it to call "
-            f"each engine core. Use an image with {RELEASES} (on a CPU: vLLM {CPU_RELEASE}), or set "
+            f"{type(client).__name__} of vLLM has no {' and no '.join(missing)}, which data parallelism needs to "
+            f"call each engine core. Use an image with {RELEASES} (on a CPU: vLLM {CPU_RELEASE}), or set "
             "spec.parallelism.data to 1."
         )
     if (found := len(getattr(client, IDENTITIES))) != count:

@@ -262,8 +262,8 @@ class VllmEngine(Processes):
         planned = self._config.limits.draft_tokens or 0
         if any(each.get("draft_tokens", 0) != planned for each in described):
             raise ConfigError(
-                f"vLLM drafts another number of tokens than limits.draftTokens ({planned}). Set --speculative-config "
-                "only in spec.engine.settings, with its num_speculative_tokens."
+                f"The number of draft tokens in vLLM differs from limits.draftTokens: {planned}. Set "
+                "--speculative-config with num_speculative_tokens only in spec.engine.settings."
             )
 
     def _run(self, verb: str, phase: BucketPhase, bucket: Bucket) -> Outcome:
@@ -292,8 +292,8 @@ def _other_blocks(found: DeviceBlocks, config: RuntimeConfig) -> Iterator[str]:
     asked = config.limits.block_size
     if found.size != asked:
         yield (
-            f"vLLM uses KV blocks of {found.size} tokens for this model instead of the {asked} of engine.blockSize. "
-            "The buckets are planned for this size"
+            f"For this model, vLLM uses KV blocks of {found.size} tokens, but engine.blockSize is {asked}. The buckets "
+            f"are planned for blocks of {found.size} tokens"
         )
 
 
@@ -302,7 +302,7 @@ def _unequal_caches(found: DeviceBlocks, largest: int) -> Iterator[str]:
     if largest > found.count:
         yield (
             f"the KV caches of the engine cores have {found.count} to {largest} blocks. The buckets are planned for "
-            f"{found.count}, so decode batches of cores with more blocks may be cold"
+            f"{found.count} blocks, so decode batches may be cold on cores with more blocks"
         )
 
 

@@ -19,8 +19,8 @@ def refuse_sampling(engine: Any) -> None:
     def generate_greedily(prompt: Any, sampling_params: Any, *rest: Any, **named: Any) -> Any:
         if found := beyond_greedy(sampling_params):
             raise ValueError(
-                f"This server drafts tokens (--speculative-config) and does not accept {found}. Leave it out, and set "
-                "temperature to 0."
+                f"This server uses speculative decoding (--speculative-config), which does not support {found}. Set "
+                "temperature to 0, and use neither logprobs nor structured outputs."
             )
         return generate(prompt, sampling_params, *rest, **named)
 

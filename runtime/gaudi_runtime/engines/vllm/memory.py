@@ -70,7 +70,7 @@ class CardMemory:
         # rank in a collective.
         for rank, (free, margin) in enumerate(zip(self._free, self._margins, strict=False)):
             if free <= margin:
-                return f"The card of rank {rank} has {size(free)} free, and {size(margin)} are kept as margin"
+                return f"The card of rank {rank} has {size(free)} free, but {size(margin)} must stay free as a margin"
         return None
 
 
@@ -86,7 +86,7 @@ def _device(engine: EngineConfig) -> Iterator[str]:
     if engine.device_memory_bytes:
         yield f"deviceMemory is {size(engine.device_memory_bytes)}"
     elif (card := CARDS.get(engine.card or "")) and card.memory:
-        yield f"a {card.name} has about {size(int(card.memory.value))}"
+        yield f"a {card.name} card has about {size(int(card.memory.value))}"
 
 
 class CpuLedger:
@@ -172,12 +172,12 @@ def forecast(config: RuntimeConfig) -> CpuMemory:
     # an allocation.
     total = config.engine.device_memory_bytes
     if total is None:
-        raise ConfigError("engine.deviceMemoryBytes is missing. On a CPU it sets how much memory the model may use.")
+        raise ConfigError("engine.deviceMemoryBytes is missing. Set the memory that the model may use on the CPU.")
     rank = _fullest(config)
     if rank.weights >= total:
         raise PlanImpossible(
-            f"The weights take {size(rank.weights)} by config.json, but engine.deviceMemoryBytes is {size(total)}. "
-            "Give the pod more memory, or choose a smaller model."
+            f"According to config.json, the weights take {size(rank.weights)}, but engine.deviceMemoryBytes is "
+            f"{size(total)}. Give the pod more memory, or choose a smaller model."
         )
     utilization, share = config.engine.device_memory_utilization, config.warmup.graph_memory_share
     split = split_memory(total - rank.weights, utilization, share)
@@ -201,13 +201,13 @@ def _fullest(config: RuntimeConfig) -> Stage:
     try:
         shape = parse_config(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ModelNotFound(f"{file} is missing: the folder does not contain a complete checkpoint.") from None
+        raise ModelNotFound(f"{file} is missing, so the checkpoint is not complete.") from None
     except UnsupportedModel as error:
-        raise UnsupportedModel(f"{error}: on a CPU the size of the KV cache depends on it.") from error
+        raise UnsupportedModel(f"{error}. On a CPU, the runtime sizes the KV cache by config.json.") from error
     if config.model.kv_cache_dtype is not KvCacheDtype.AUTO:
         raise ConfigError(
-            "model.kvCacheDtype is not supported on a CPU: the KV cache uses the number format of the model. Set it "
-            "to auto."
+            f"model.kvCacheDtype is {config.model.kv_cache_dtype}, but a CPU supports only auto, because the KV cache "
+            "uses the number format of the model. Set model.kvCacheDtype to auto."
         )
     number = _BYTES.get(config.model.dtype, shape.dtype_bytes)
     ranks = config.parallelism

@@ -26,7 +26,7 @@ class Processes:
         self._standing = here.describe_support()
         self._attention = fused_attention(config, os.environ, can_tile=here.tiles_queries)
         if config.engine.device == "cpu" and not config.limits.steps_by_tokens:
-            raise ConfigError("limits.stepsByTokens is missing: on a CPU, vLLM's steps are planned by their tokens.")
+            raise ConfigError("limits.stepsByTokens must be true on a CPU, because vLLM's steps are planned by tokens.")
         self._config, self._memory = config, memory_of(config)
         self._arguments = engine_arguments(config, self._memory.before_start())
 

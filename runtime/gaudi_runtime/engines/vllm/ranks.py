@@ -46,7 +46,7 @@ class Note:
 
     def leave(self, rank: int, why: str) -> None:
         """Write the error of this rank. It replaces an earlier note of any rank."""
-        self._file.write_text(f"rank {rank} says that {why}", encoding="utf-8")
+        self._file.write_text(f"rank {rank} reported that {why}", encoding="utf-8")
 
     def read(self) -> str | None:
         """Return the last note; None if no rank has written a note."""
@@ -106,7 +106,7 @@ class Ranks:
             answers = await self._cores.call("gaudi", (verb, list(arguments)), deadline)
         except SilentCores as silent:
             why = self._why_none()
-            raise EngineLost(f"{silent.who} did not answer {what} within {deadline:.0f} s{why}.") from None
+            raise EngineLost(f"{silent.who} did not answer the call {what} within {deadline:.0f} s{why}.") from None
         except Exception as error:  # an error of vLLM: our own errors come as answers
             if self._engine.errored:
                 raise died(self._engine, f"during the call {what}") from error
@@ -121,7 +121,7 @@ class Ranks:
 
     def _why_none(self) -> str:
         left = self._note.read()
-        return f": {left}, and the other ranks wait for it" if left else ""
+        return f": {left}. The other ranks wait for this rank" if left else ""
 
 
 def describe_call(verb: str, *arguments: Any) -> str:
@@ -135,7 +135,7 @@ def unwrapped(cores: Sequence[Sequence[dict[str, Any]]], verb: str) -> list[list
         raise EngineLost(f"No rank of vLLM answered the call {verb}.")
     for rank, each in enumerate(answer for core in cores for answer in core):
         if "answer" not in each:
-            raise RankFailed(str(each["reason"]), f"Rank {rank} failed at {verb}: {each['message']}")
+            raise RankFailed(str(each["reason"]), f"Rank {rank} failed during the call {verb}: {each['message']}")
     return [[each["answer"] for each in core] for core in cores]
 
 
@@ -167,9 +167,9 @@ def most(answers: Sequence[dict[str, Any]], name: str) -> int:
 
 
 LIKELY = {
-    Signals.SIGKILL: "most often for lack of memory: give the pod more",
+    Signals.SIGKILL: "most often because memory ran out: give the pod more memory",
     Signals.SIGILL: "because this processor lacks an instruction that vLLM uses: try another model.dtype",
-    Signals.SIGBUS: "most often for lack of shared memory: raise pod.sharedMemorySize",
+    Signals.SIGBUS: "most often because shared memory ran out: raise pod.sharedMemorySize",
 }
 
 
@@ -197,7 +197,7 @@ def _how(codes: Mapping[str, int]) -> str:
     if code < 0:
         signal = Signals(-code)
         verb = "were" if " and " in names else "was"
-        return f"{names} {verb} ended by {signal.name}, {LIKELY.get(signal, 'and its log has the reason')}"
+        return f"{names} {verb} ended by {signal.name}, {LIKELY.get(signal, 'and the log has the reason')}"
     if code > 0:
-        return f"{names} ended with exit code {code}, and its log has the reason"
-    return "its log has the reason"
+        return f"{names} ended with exit code {code}, and the log has the reason"
+    return "the log has the reason"

@@ -104,25 +104,26 @@ KNOWN = (
           r"|does not recognize this architecture|Unrecognized model in",
           UnsupportedModel, "vLLM does not support this architecture: choose another model or another release of vLLM"),
     Known(r"No such file or directory: 'git'",
-          EngineUnsupported, "vLLM's plugin runs git as it starts: use an image with git in it"),
+          EngineUnsupported, "vLLM's plugin runs git at start: use an image that contains git"),
     Known(CARD_FULL,
-          PlanImpossible, "use more cards, a smaller model or weights of fewer bits"),
+          PlanImpossible, "use more cards, a smaller model or weights with fewer bits"),
     Known(LACK_OF_MEMORY,
           PlanImpossible, "give the pod more memory, lower maxModelLen or use more cards"),
     Known(r"greater than the derived max_model_len",
-          ConfigError, "lower maxModelLen, or set engine.settings VLLM_ALLOW_LONG_MAX_MODEL_LEN if the model takes it"),
+          ConfigError, "lower maxModelLen, or set engine.settings VLLM_ALLOW_LONG_MAX_MODEL_LEN if the model "
+                       "supports this length"),
     Known(r"LoRA rank|max_lora_rank", ConfigError, "raise model.maxAdapterRank or choose another adapter"),
-    Known(r"supplied chat template", ConfigError, "check the chat template of --chat-template"),
+    Known(r"supplied chat template", ConfigError, "check the chat template in --chat-template"),
     Known(r"load the tokenizer|backend tokenizer|Can't load tokenizer",
           ModelNotFound, "the checkpoint needs a tokenizer that vLLM can read: tokenizer.json or tokenizer.model"),
     Known(r"^SafetensorError|Error while deserializing",
           ModelUnreadable, "a weight file is damaged: download the checkpoint again"),
     Known(r"^JSONDecodeError|not a valid JSON file",
-          ModelUnreadable, "a file of the checkpoint is damaged: download it again"),
+          ModelUnreadable, "a file of the checkpoint is damaged: download the checkpoint again"),
     Known(r"Cannot find any model weights|Invalid repository ID|Repo id must be|not a local folder"
           r"|does not appear to have a file|^FileNotFoundError",
-          ModelNotFound, "the checkpoint is not complete"),
-    Known(r"^\w*ValidationError", ConfigError, "check the fields of spec.engine, its settings and extraArgs"),
+          ModelNotFound, "the checkpoint is not complete: download the checkpoint again"),
+    Known(r"^\w*ValidationError", ConfigError, "check spec.engine, spec.engine.settings and spec.engine.extraArgs"),
 )  # fmt: skip
 """The first matching row counts: the text of an error about memory or about an argument may match later rows, too."""
 
@@ -142,13 +143,13 @@ def why_not_started(
     for noise in NOISE:
         text = re.sub(noise, "", text)
     text = " ".join(text.split())
-    where = f" when {failure.step}" if failure else ""
+    where = f" (error while {failure.step})" if failure else ""
     for known in KNOWN:
         if re.search(known.words, text, re.IGNORECASE | re.DOTALL):
             figures = of_memory() if known.error is PlanImpossible else ""
             advice = f"{figures}: {known.advice}" if figures else known.advice
             return known.error(f"vLLM cannot start{where}: {_shown(text)} ({advice}).")
-    return RuntimeStartError(f"vLLM cannot start{where}: {_shown(text)}; the log has the details.")
+    return RuntimeStartError(f"vLLM cannot start{where}: {_shown(text)}. The log has the details.")
 
 
 def _shown(line: str) -> str:

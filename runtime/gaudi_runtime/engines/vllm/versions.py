@@ -44,7 +44,7 @@ class Installed:
             return f"vLLM {self.vllm} is installed"
         if not self.plugin:
             return f"vLLM {self.vllm} is installed without vllm-gaudi, its plugin for cards"
-        apart = "" if series(self.vllm) == series(self.plugin) else ", which are not built for each other"
+        apart = "" if series(self.vllm) == series(self.plugin) else " (these releases are not built for each other)"
         return f"vLLM {self.vllm} and vllm-gaudi {self.plugin} are installed{apart}"
 
     @property
@@ -67,16 +67,16 @@ class Installed:
         if not self.cards:
             return None
         if self.pair is None:
-            return f"{self.found}: not a supported pair, allowed by {ANY_RELEASE}."
+            return f"{self.found}. This pair is not supported, but {ANY_RELEASE} allows this pair."
         return f"The card is driven by {self.pair.description}: {MEANING[self.pair.proof]}."
 
     def why_refused(self) -> str | None:
         """Return why the engine does not support the installed releases, as a sentence; None if it supports them."""
         if self.whole and self._supported():
             return None
-        wanted = "one of these pairs" if self.cards else "it"
-        tried = f", or try yours with {ANY_RELEASE}=1" if self.whole else ""
-        return f"{self.found}, but this runtime supports {self.driven}: use an image with {wanted}{tried}."
+        wanted = "one of these pairs" if self.cards else "this release"
+        tried = f", or set {ANY_RELEASE}=1 to try the installed releases" if self.whole else ""
+        return f"{self.found}, but this runtime supports {self.driven}. Use an image with {wanted}{tried}."
 
     def _supported(self) -> bool:
         return self.pair is not None if self.cards else release_of(self.vllm) == CPU_RELEASE
@@ -122,7 +122,9 @@ def check_release(here: Installed, environment: Mapping[str, str] = os.environ) 
         return
     if not here.whole or not any_release(environment):
         raise EngineUnsupported(refused)
-    logger.warning("%s, but this runtime supports %s. Allowed, because %s is set", here.found, here.driven, ANY_RELEASE)
+    logger.warning(
+        "%s, but this runtime supports %s. vLLM starts anyway, because %s is set", here.found, here.driven, ANY_RELEASE
+    )
 
 
 def vllm_recipe_key(config: RuntimeConfig) -> RecipeKey | None:

@@ -79,7 +79,7 @@ class Watch:
             self._absorb(counts)
         except ValueError:
             # An error in the counters must not stop serving.
-            log.exception("Cannot read the counts of vLLM's workers; serving continues")
+            log.exception("The counts of vLLM's workers cannot be read, but serving continues")
 
     async def _answered(self, asked: "asyncio.Future[Any]") -> None:
         """Wait for the answer. Raises EngineLost if a process died, or if vLLM neither answers nor works."""

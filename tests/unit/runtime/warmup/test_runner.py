@@ -234,7 +234,7 @@ async def test_sigterm_during_the_sampler_ends_warmup() -> None:
 async def test_report_of_a_simulation_has_a_warning() -> None:
     report = start(sim_config())
     assert report.simulated
-    assert report.warnings[0].startswith("This is a simulation: no model runs; ")
+    assert report.warnings[0].startswith("This is a simulation without a model. ")
 
 
 @pytest.mark.parametrize(("lie", "field"), [("planHash", "plan_hash"), ("bucketsDigest", "buckets_digest")])

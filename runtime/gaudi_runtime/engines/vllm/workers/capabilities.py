@@ -24,8 +24,8 @@ from gaudi_runtime.knobs.speculation import NGRAM, why_refused
 _COMPILE_ONLY = "PT_COMPILE_ONLY_MODE"
 MICROSECONDS = 1_000_000
 NO_COMPILE_METRIC = (
-    "the bridge has no metric graph_compilation: the first batch of a shape that warm-up did not run counts as one "
-    "recompilation, and nothing else is counted"
+    "the bridge has no metric graph_compilation, so only the first batch of each shape that warm-up did not run counts "
+    "as a recompilation"
 )
 
 
@@ -108,10 +108,10 @@ class Name:
     loss: str | None = None
 
 
-_PLAIN = "the plan assumes plain attention in every layer, and shapes of other models may be cold"
+_PLAIN = "the plan assumes plain attention in every layer, so shapes of other models may be cold"
 UNBOUNDED = ("num_gdn", "num_mamba_like_layers", "interleaved_sliding_window")
 """Attributes that are set for a model whose decode batches may refer to as many blocks as its length allows."""
-_GUIDED_COLD = "guided decoding compiles the sampler for each number of requests in a step"
+_GUIDED_COLD = "guided decoding is not warmed up: the sampler is compiled for each number of requests in a step"
 # Names that a step with a grammar needs. Such a step pads its joined logits.
 GUIDED = (
     Name(
@@ -133,10 +133,13 @@ RUNNER = (
     Name("_prepare_dummy_scenario", ("prompt_cfg", "decode_cfg")),
     Name("_check_config", ("batch_size", "seq_len", "num_blocks", "attn_metadata", "warmup_mode")),
     Name("_can_merge_prefill_contents", ("lhs", "rhs")),
-    Name("supports_mm_inputs", loss="whether the model takes images is not known; a vision tower stays cold"),
+    Name(
+        "supports_mm_inputs",
+        loss="the plugin does not report whether the model accepts images, so a vision tower is not warmed up",
+    ),
     Name("warmup_sampler", (), loss="the sampler is not warmed up: the first answer of every batch size is slow"),
-    Name("kv_caches", loss="the size of the KV cache is not known and counts as 0"),
-    Name("graphed_buckets", loss="the plugin does not know which graphs exist and may warm up again by itself"),
+    Name("kv_caches", loss="the size of the KV cache is unknown and counts as 0"),
+    Name("graphed_buckets", loss="the plugin has no list of the graphs, so the plugin may run its own warm-up"),
     Name("attn_block_size", loss=_PLAIN),
     *(Name(each, loss=_PLAIN) for each in UNBOUNDED),
     *GUIDED,
@@ -151,12 +154,14 @@ MANAGER = (
     Name("generate_decode_buckets", ()),
     Name("find_prompt_bucket", ("batch_size", "seq_len", "ctx")),
     Name("find_decode_bucket", ("batch_size", "num_blocks", "seed_buckets")),
-    Name("_fallback_max_ctx", loss="a decode batch beyond the plan is not capped to its largest bucket"),
+    Name(
+        "_fallback_max_ctx", loss="a decode batch that is too large for the plan is not limited to the largest bucket"
+    ),
     Name("mamba_chunk_size", loss=_PLAIN),
     Name("mamba_chunk_size_is_explicit", loss=_PLAIN),
 )
 _REQUEST = ("requests", "num_scheduled_tokens", "num_computed_tokens", "total_tokens", "scheduled_tokens", "is_prompt")
-_LONG_COLD = "prompt buckets whose query and context exceed the longest sequence run as shorter ones"
+_LONG_COLD = "prompt buckets whose query and context exceed the longest sequence run as shorter buckets"
 # Names that are needed to build a dummy batch ourselves, if the plugin's own dummy batch would run as another bucket.
 PIECES = (
     Name(
@@ -200,8 +205,8 @@ VISION = (
 TOWER = (Name("embed_multimodal", loss=_TOWER_COLD),)
 # Names that exist only after the plugin has prepared itself.
 VISION_BUCKETS = (Name("multimodal_buckets", loss=_TOWER_COLD), Name("is_batch_based", loss=_TOWER_COLD))
-_SWAPS_COLD = "the defragmenter is not warmed up: its first move of each size is slow"
-_SWAPS_KEPT = "the defragmenter keeps its state from warm-up"
+_SWAPS_COLD = "the defragmenter is not warmed up: the first move of each size is slow"
+_SWAPS_KEPT = "the defragmenter is not reset after warm-up"
 # Names that exist only after the plugin has prepared itself.
 PREPARED = (Name("defragmenter", loss=_SWAPS_COLD),)
 REMADE = (Name("kv_caches", loss=_SWAPS_KEPT), Name("block_size", loss=_SWAPS_KEPT))
@@ -237,14 +242,14 @@ def find_capabilities(runner: Any, bridge: Bridge) -> Capabilities:
     # Check the names before the next lines read them.
     losses(runner, SETUP)
     if not runner.enable_bucketing:
-        raise ConfigError("VLLM_ENABLE_BUCKETING is off, so there are no buckets to warm up: remove the variable.")
+        raise ConfigError("VLLM_ENABLE_BUCKETING is false, so there are no buckets to warm up. Remove the variable.")
     mode = _MODES[bool(bridge.is_lazy()), bool(runner.use_hpu_graph)]
     lost = [*losses(runner, (*runner_names(mode), *PIECES)), *losses(runner.bucketing_manager, MANAGER)]
     refuse_pooling(runner)
     _refuse_drafts(runner)
     _refuse_too_early(runner, mode)
     if bridge.compile_only is None:
-        lost.append("the bridge has no compile-only mode: every bucket is computed while it is compiled")
+        lost.append("the bridge has no compile-only mode, so every bucket is also computed when it is compiled")
     if bridge.compiled is None:
         lost.append(NO_COMPILE_METRIC)
     if getattr(runner, "supports_mm_inputs", False):
@@ -270,8 +275,8 @@ def losses(owner: object, names: Iterable[Name]) -> list[str]:
         if each.loss is None:
             call = "" if each.parameters is None else f"({', '.join(each.parameters)})"
             raise EngineUnsupported(
-                f"{type(owner).__name__} of vllm-gaudi has no {each.name}{call}. This runtime supports {RELEASES}: "
-                "use an image with these releases."
+                f"{type(owner).__name__} of vllm-gaudi has no {each.name}{call}. This runtime supports {RELEASES}. "
+                "Use an image with these releases."
             )
     return list(dict.fromkeys(each.loss for each in missing if each.loss))
 
@@ -289,7 +294,7 @@ def _offers(owner: object, wanted: Name) -> bool:
 def refuse_pooling(runner: Any) -> None:
     """Raise UnsupportedModel for a pooling model, which vLLM runs without decoding."""
     if runner.is_pooling_model:
-        raise UnsupportedModel("Warm-up of pooling models is not supported: choose a model that generates text.")
+        raise UnsupportedModel("Warm-up of pooling models is not supported. Choose a model that generates text.")
 
 
 def _refuse_drafts(runner: Any) -> None:
@@ -297,19 +302,19 @@ def _refuse_drafts(runner: Any) -> None:
         return
     if (method := runner.speculative_config.method) != NGRAM:
         raise UnsupportedModel(
-            f"Speculative decoding by method {method} is not supported, for {why_refused(method)}: use method "
+            f"Speculative decoding with method {method} is not supported, because {why_refused(method)}. Use method "
             f"{NGRAM}, or remove --speculative-config."
         )
     losses(runner, DRAFTS)
     if getattr(runner, "attn_block_size", None) not in (None, runner.block_size):
         raise UnsupportedModel(
-            "Speculative decoding is not supported for models with recurrent layers: remove --speculative-config."
+            "Speculative decoding is not supported for models with recurrent layers. Remove --speculative-config."
         )
     # Rows of one sequence share their blocks, but contiguous attention expects one row for each block. A test returned
     # wrong tokens.
     if runner.use_contiguous_pa:
         raise ConfigError(
-            "Speculative decoding gives wrong answers with contiguous paged attention (vllm-gaudi 0.26): set "
+            "Speculative decoding gives wrong answers with contiguous paged attention (vllm-gaudi 0.26). Set "
             "spec.engine.contiguousPagedAttention to false."
         )
     losses(runner.bucketing_manager, SEEDS)
@@ -319,5 +324,5 @@ def _refuse_too_early(runner: Any, mode: ExecutionMode) -> None:
     if runner.bucketing_manager.num_hpu_blocks is None or (mode in GRAPH_MODES and runner.mem_margin is None):
         raise EngineUnsupported(
             "vllm-gaudi has not divided the device memory yet (num_hpu_blocks or mem_margin is None). Supported "
-            f"releases do that before warm-up: use an image with {RELEASES}."
+            f"releases divide the memory before warm-up. Use an image with {RELEASES}."
         )

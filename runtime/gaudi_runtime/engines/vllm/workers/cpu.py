@@ -40,7 +40,7 @@ class CpuVerbs:
         """Return the execution mode, whether it has graphs, and the degradations. Raises UnsupportedModel."""
         refuse_pooling(self._worker.model_runner)
         if self._worker.model_runner.speculative_config is not None:
-            raise UnsupportedModel("Speculative decoding is not supported on a CPU: remove --speculative-config.")
+            raise UnsupportedModel("Speculative decoding is not supported on a CPU. Remove --speculative-config.")
         return {
             "execution_mode": self._mode.value,
             "captures_graphs": self._mode is ExecutionMode.TORCH_COMPILE,

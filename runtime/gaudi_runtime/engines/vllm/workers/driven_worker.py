@@ -30,7 +30,7 @@ class DrivenWorker:
         self.gaudi_orders: Orders = read_orders()
         self.gaudi_verbs: Any = None
         watch_runtime(self.gaudi_orders.runtime_pid)
-        with recorded(self.gaudi_orders.failures, "the worker was made"):
+        with recorded(self.gaudi_orders.failures, "the worker was created"):
             super().__init__(*args, **kwargs)
 
     def init_device(self) -> None:
@@ -80,7 +80,7 @@ class DrivenWorker:
         except RuntimeStartError as error:
             return {"reason": error.reason, "message": str(error)}
         except Exception as error:
-            log.exception("The call %s of a worker failed", verb)
+            log.exception("The call %s failed in a worker of vLLM", verb)
             # Return the error as text, because the runtime process may not be able to decode the error object.
             return {"reason": "Crashed", "message": f"{type(error).__name__}: {error}"}
 

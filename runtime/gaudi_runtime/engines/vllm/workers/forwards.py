@@ -175,8 +175,7 @@ class Forwards:
         known = padded in self._known
         if self._refuses and not known and not warmup_mode:
             raise ColdShape(
-                f"{padded.phase} shape {tuple(bucket)} was not warmed up, and warmup.failOnColdShapes does not allow "
-                "compiling it while serving"
+                f"{padded.phase} shape {tuple(bucket)} was not warmed up, but warmup.failOnColdShapes is true"
             )
         self._now = _Forward(padded, known)
         self._known.add(padded)

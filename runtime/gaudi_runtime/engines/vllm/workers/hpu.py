@@ -37,11 +37,11 @@ from gaudi_runtime.traffic.serving_histogram import SERVING
 log = logging.getLogger(__name__)
 
 NO_VISION = (
-    "no vision bucket is planned, so the first image of every size is slow: set spec.model.itemsPerPrompt, for models "
-    "without buckets of their own also VLLM_MULTIMODAL_RESOLUTIONS in spec.engine.settings"
+    "no vision bucket is planned, so the first image of every size is slow. Set spec.model.itemsPerPrompt. If the "
+    "plugin has no vision buckets for the model, also set VLLM_MULTIMODAL_RESOLUTIONS in spec.engine.settings"
 )
-RAN_AS = "vllm-gaudi runs it as"
-REPORT = "the runtime and the plugin count shapes differently, which is a defect of the runtime; please report it"
+RAN_AS = "vllm-gaudi runs this bucket as"
+REPORT = "The runtime and the plugin count shapes differently. Please report this defect of the runtime"
 
 
 class HpuVerbs:
@@ -89,8 +89,10 @@ class HpuVerbs:
         # Report the worker's real mode, because the image or a user may have set the bridge's variable to another mode.
         found, wanted = self._offered.mode, self._wanted
         if wanted is not None and wanted is not found:
-            modes = f"{as_in_spec(found)} and not in {as_in_spec(wanted)}"
-            degradations.insert(0, f"the worker runs in mode {modes}: a variable of the image or of engine.env sets it")
+            modes = f"{as_in_spec(found)} instead of {as_in_spec(wanted)}"
+            degradations.insert(
+                0, f"the worker runs in mode {modes}, because a variable of the image or of engine.env sets this mode"
+            )
         return {
             "execution_mode": self._offered.mode.value,
             "captures_graphs": self._offered.captures_graphs,
@@ -194,7 +196,7 @@ class HpuVerbs:
                 # For some models the plugin cannot create the dummy input. These models can still serve, so the error
                 # is only reported.
                 log.exception("The vision tower cannot run %s %dx%dx%d", modality, width, height, items)
-                why = f"vllm-gaudi cannot run it: {type(error).__name__}: {error}"
+                why = f"vllm-gaudi cannot run this bucket: {type(error).__name__}: {error}"
                 return Outcome(bytes=0, graph=False, out_of_memory=None, ran_as=why)
             # Only the vision tower is out of memory. Its run leaves no dummy request behind, so later calls do not
             # fail.
@@ -301,7 +303,7 @@ class HpuVerbs:
             return _refused(self._lost)
         if ran_as:
             # Skip the bucket and report it. One such bucket must not stop the start of the server.
-            return Outcome(bytes=0, graph=False, out_of_memory=None, ran_as=f"{RAN_AS} {ran_as[0]}: {REPORT}")
+            return Outcome(bytes=0, graph=False, out_of_memory=None, ran_as=f"{RAN_AS} {ran_as[0]}. {REPORT}")
         return Outcome(bytes=max(0, before - self.memory()["free"]), graph=all(graphs), out_of_memory=None)
 
     def _ran(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:

@@ -31,7 +31,7 @@ class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
             useful = useful_bytes(self.vllm_config, self.get_kv_cache_spec())
         if useful is None or useful >= available:
             return available
-        log.info("The KV cache gets %s of %s: sequences cannot fill more", size(useful), size(available))
+        log.info("The KV cache gets %s of %s, because sequences cannot fill more", size(useful), size(available))
         return useful
 
     def sample_tokens(self, grammar_output: Any) -> Any:

@@ -194,9 +194,9 @@ def test_gate_closes_for_a_warming_new_instance() -> None:
 
 
 def test_gate_closes_with_the_message_of_a_failed_runtime() -> None:
-    failure = RuntimeFailure(reason="ModelNotFound", message="There is no folder /models/tiny.")
+    failure = RuntimeFailure(reason="ModelNotFound", message="Folder /models/tiny does not exist.")
     failed = view(pod(conditions=(OPEN,)), report(Phase.FAILED, failure=failure))
-    assert judge(failed, STRICT) == gate(False, "ModelNotFound", "There is no folder /models/tiny.")
+    assert judge(failed, STRICT) == gate(False, "ModelNotFound", "Folder /models/tiny does not exist.")
 
 
 def test_gate_closes_below_a_threshold() -> None:

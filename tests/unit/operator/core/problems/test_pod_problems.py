@@ -36,11 +36,11 @@ def test_healthy_pod_has_no_problem() -> None:
 
 
 def test_problem_of_a_failed_runtime_has_its_reason_and_message() -> None:
-    failure = RuntimeFailure(reason="ModelNotFound", message="There is no folder /models/tiny.")
+    failure = RuntimeFailure(reason="ModelNotFound", message="Folder /models/tiny does not exist.")
     assert problem_of(view(report=report(Phase.FAILED, failure=failure)), state_of(), ROOM) == Problem(
         "ModelNotFound",
-        "Pod a cannot start: There is no folder /models/tiny.",
-        "Pod a could not start: There is no folder /models/tiny.",
+        "Pod a cannot start: Folder /models/tiny does not exist.",
+        "Pod a could not start: Folder /models/tiny does not exist.",
     )
 
 

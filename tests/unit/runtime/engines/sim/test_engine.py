@@ -63,7 +63,7 @@ def test_fault_without_a_bucket_number_is_refused() -> None:
 
 
 def test_scripted_load_failure_raises_that_error() -> None:
-    with pytest.raises(ModelUnreadable, match="failLoad=ModelUnreadable"):
+    with pytest.raises(ModelUnreadable, match=r"engine\.simScript\.failLoad is ModelUnreadable"):
         loaded(sim_config({"failLoad": "ModelUnreadable"}))
 
 
@@ -92,7 +92,7 @@ async def test_cold_shape_fails_with_fail_on_cold_shapes() -> None:
     config = sim_config(warmup=WarmupConfig(enabled=False, fail_on_cold_shapes=True))
     engine = start_engine(config, ReportBoard("0" * 64), threading.Event()).engine
     engine.start_serving()
-    with pytest.raises(RuntimeError, match=re.escape("prompt (1, 128, 0) was not warmed up")):
+    with pytest.raises(RuntimeError, match=re.escape("prompt shape (1, 128, 0) was not warmed up")):
         await text(engine, "abc", SamplingParams(max_tokens=2))
 
 
@@ -148,7 +148,7 @@ def test_sizes_without_a_card_are_shares_of_device_memory() -> None:
             {"card": "gaudi2", "model": "unknown/model"},
             "engine.simScript.model: 'unknown/model' is not a known model",
         ),
-        ({"model": "meta-llama/Llama-3.1-8B"}, "engine.simScript.model needs a card: name one, such as gaudi2"),
+        ({"model": "meta-llama/Llama-3.1-8B"}, "engine.simScript.model needs engine.simScript.card. Set the card"),
     ],
 )
 def test_unknown_card_or_model_is_reported(script: dict[str, str], sentence: str) -> None:

@@ -29,7 +29,7 @@ def test_budget_can_be_used_to_the_last_byte() -> None:
 def test_reservation_above_the_free_bytes_is_refused() -> None:
     device = ledger(100)
     device.reserve(60)
-    with pytest.raises(DeviceOutOfMemory, match="41 bytes do not fit into 40 free bytes"):
+    with pytest.raises(DeviceOutOfMemory, match="41 bytes are needed, but only 40 of the"):
         device.reserve(41)
     assert device.memory().free == 40
 

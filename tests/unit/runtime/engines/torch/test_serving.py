@@ -135,7 +135,7 @@ async def test_end_of_sequence_token_ends_the_answer_with_reason_stop(
 
 async def test_inadmissible_request_is_refused_with_a_message(engine: TorchEngine) -> None:
     assert engine.admissible(64, 64) is None
-    with pytest.raises(ValueError, match="together 129, but the model serves at most 128"):
+    with pytest.raises(ValueError, match="The sum of 129 exceeds the model's maximum length of 128"):
         engine.generate(prompt_of(65), greedy(64))
     with pytest.raises(ValueError, match="at least one token"):
         engine.generate([], greedy(1))
@@ -143,7 +143,7 @@ async def test_inadmissible_request_is_refused_with_a_message(engine: TorchEngin
 
 async def test_request_larger_than_the_cache_is_refused(checkpoint: Path) -> None:
     engine = start(torch_config(checkpoint), kv_blocks=5, warm=False)
-    with pytest.raises(ValueError, match="together 40, but the KV cache has room for 32"):
+    with pytest.raises(ValueError, match="The sum of 40 exceeds the 32 tokens that fit into the KV cache"):
         engine.generate(prompt_of(20), greedy(20))
     await engine.close()
 

@@ -83,5 +83,5 @@ def test_chat_template_ends_with_the_assistant_header(checkpoint: Path) -> None:
 
 def test_messages_that_the_template_cannot_use_are_refused(checkpoint: Path) -> None:
     tokenizer = TransformersTokenizer(checkpoint)
-    with pytest.raises(ValueError, match="chat template refuses these messages: content must be text"):
+    with pytest.raises(ValueError, match="chat template rejects these messages: content must be text"):
         tokenizer.apply_chat_template([{"role": "user", "content": 7}])

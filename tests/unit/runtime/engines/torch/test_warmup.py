@@ -65,7 +65,7 @@ def test_capture_reduces_free_memory_by_the_reported_bytes(checkpoint: Path) -> 
 def test_capture_without_room_leaves_the_free_memory_unchanged(checkpoint: Path) -> None:
     engine = loaded(checkpoint)
     free = engine.memory().free
-    with pytest.raises(DeviceOutOfMemory, match="do not fit"):
+    with pytest.raises(DeviceOutOfMemory, match="bytes are needed, but only"):
         engine.capture(PROMPT, Bucket(4096, 64, 0))
     assert engine.memory().free == free
 

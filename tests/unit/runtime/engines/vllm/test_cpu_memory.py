@@ -32,7 +32,7 @@ def test_model_above_the_memory_is_refused_before_it_is_loaded(tmp_path: Path) -
     with pytest.raises(PlanImpossible) as refused:
         forecast(cpu_config(checkpoint(tmp_path), memory=256 * MIB))
     assert str(refused.value) == (
-        "The weights take 285 MiB by config.json, but engine.deviceMemoryBytes is 256 MiB. "
+        "According to config.json, the weights take 285 MiB, but engine.deviceMemoryBytes is 256 MiB. "
         "Give the pod more memory, or choose a smaller model."
     )
 
@@ -61,12 +61,12 @@ def test_missing_budget_names_the_field(tmp_path: Path) -> None:
 
 
 def test_folder_without_a_model_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(ModelNotFound, match="does not contain a complete checkpoint"):
+    with pytest.raises(ModelNotFound, match="is missing, so the checkpoint is not complete"):
         forecast(cpu_config(tmp_path))
 
 
 def test_unknown_model_family_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedModel, match="on a CPU the size of the KV cache depends on it"):
+    with pytest.raises(UnsupportedModel, match=r"sizes the KV cache by config\.json"):
         forecast(cpu_config(checkpoint(tmp_path, model_type="mamba")))
 
 

@@ -20,15 +20,15 @@ DIED = "A process of vLLM died"
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        (-9, "Core was ended by SIGKILL, most often for lack of memory: give the pod more."),
+        (-9, "Core was ended by SIGKILL, most often because memory ran out: give the pod more memory."),
         (
             -4,
             "Core was ended by SIGILL, because this processor lacks an instruction that vLLM uses: "
             "try another model.dtype.",
         ),
-        (-11, "Core was ended by SIGSEGV, and its log has the reason."),
-        (1, "Core ended with exit code 1, and its log has the reason."),
-        (0, "its log has the reason."),
+        (-11, "Core was ended by SIGSEGV, and the log has the reason."),
+        (1, "Core ended with exit code 1, and the log has the reason."),
+        (0, "the log has the reason."),
     ],
 )
 def test_exit_code_is_reported_with_a_remedy(code: int, expected: str) -> None:
@@ -41,13 +41,13 @@ def test_cores_with_the_same_exit_code_are_reported_together() -> None:
 
 
 def test_missing_process_attributes_are_no_error() -> None:
-    assert str(died(SimpleNamespace(), "at once")) == f"{DIED} at once: its log has the reason."
+    assert str(died(SimpleNamespace(), "at once")) == f"{DIED} at once: the log has the reason."
 
 
 def test_dead_worker_is_reported_by_its_own_pod() -> None:
     process = SimpleNamespace(name="VllmWorker-1", exitcode=-7)
     found = str(died_here(SimpleNamespace(workers=[SimpleNamespace(proc=process)])))
     assert found == (
-        f"{DIED} in this pod: VllmWorker-1 was ended by SIGBUS, most often for lack of shared memory: "
+        f"{DIED} in this pod: VllmWorker-1 was ended by SIGBUS, most often because shared memory ran out: "
         "raise pod.sharedMemorySize."
     )

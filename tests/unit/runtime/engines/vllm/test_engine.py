@@ -143,7 +143,10 @@ async def test_only_the_bucket_that_runs_with_another_shape_is_skipped(monkeypat
     _, report = await start_engine_on(cluster, monkeypatch, two_cards(bucketing={"strategy": "file", "file": file}))
     assert (report.prompt.planned, report.prompt.warmed, report.prompt.captured) == (4, 3, 3)
     (left,) = report.skipped
-    assert (left.bucket, left.reason.partition(":")[0]) == (Bucket(1, 384, 0), "vllm-gaudi runs it as (1, 512, 0)")
+    assert (left.bucket, left.reason.partition(".")[0]) == (
+        Bucket(1, 384, 0),
+        "vllm-gaudi runs this bucket as (1, 512, 0)",
+    )
 
 
 def _run_as_another_shape(run: Any, odd: Any, other: Any, prompt_cfg: Any, decode_cfg: Any) -> None:
@@ -185,8 +188,8 @@ async def test_plan_uses_the_block_size_of_the_plugin(monkeypatch: pytest.Monkey
     assert report.memory.block_size == 528
     assert {query for _, query, _ in cluster.runners[0].bucketing_manager.prompt_buckets} == {528, 1056}
     assert engine.notes() == (
-        "vLLM uses KV blocks of 528 tokens for this model instead of the 128 of engine.blockSize. The buckets are "
-        "planned for this size",
+        "For this model, vLLM uses KV blocks of 528 tokens, but engine.blockSize is 128. The buckets are planned for "
+        "blocks of 528 tokens",
     )
 
 
@@ -232,7 +235,7 @@ async def test_verbs_are_called_in_order_and_buckets_one_by_one(monkeypatch: pyt
 async def test_unsupported_rank_fails_the_start_with_its_message(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster([Card(), Card()])
     cluster.workers[1].gaudi_verbs = None
-    with pytest.raises(RankFailed, match="Rank 1 failed at describe"):
+    with pytest.raises(RankFailed, match="Rank 1 failed during the call describe"):
         await start_engine_on(cluster, monkeypatch)
     assert cluster.vllm.ended
 
@@ -279,8 +282,8 @@ async def test_buckets_are_planned_for_the_fewest_blocks_of_all_cores(monkeypatc
     assert report.memory is not None
     assert report.memory.kv_blocks == 1000
     assert engine.notes() == (
-        "the KV caches of the engine cores have 1000 to 1519 blocks. The buckets are planned for 1000, so decode "
-        "batches of cores with more blocks may be cold",
+        "the KV caches of the engine cores have 1000 to 1519 blocks. The buckets are planned for 1000 blocks, so "
+        "decode batches may be cold on cores with more blocks",
     )
 
 

@@ -35,5 +35,5 @@ def test_greedy_request_is_answered() -> None:
     ],
 )
 def test_requests_that_are_not_greedy_are_refused(body: dict[str, Any], found: str) -> None:
-    with pytest.raises(ValueError, match=f"does not accept {found}. Leave it out, and set temperature to 0"):
+    with pytest.raises(ValueError, match=f"does not support {found}. Set temperature to 0"):
         guarded().generate("hello", SimpleNamespace(**{**GREEDY, **body}), "1")

@@ -48,7 +48,7 @@ def test_graphs_on_a_card_get_free_memory_above_the_margin() -> None:
 @pytest.mark.parametrize(
     ("engine", "device"),
     [
-        ({"device": "hpu", "card": "gaudi2"}, "a gaudi2 has about 94.62 GiB"),
+        ({"device": "hpu", "card": "gaudi2"}, "a gaudi2 card has about 94.62 GiB"),
         ({"device": "cpu", "deviceMemoryBytes": 4 * GIB}, "deviceMemory is 4 GiB"),
         ({"device": "hpu", "card": "of the future"}, None),
     ],

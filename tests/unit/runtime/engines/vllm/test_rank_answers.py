@@ -36,7 +36,7 @@ def test_answers_are_unwrapped_in_the_order_of_ranks() -> None:
 
 def test_first_failed_rank_is_reported_with_its_reason() -> None:
     answers = [{"answer": 1}, {"reason": "UnsupportedModel", "message": "no images."}, {"reason": "x", "message": "y"}]
-    with pytest.raises(RankFailed, match=r"^Rank 1 failed at describe: no images\.$") as failed:
+    with pytest.raises(RankFailed, match=r"^Rank 1 failed during the call describe: no images\.$") as failed:
         unwrapped([answers], "describe")
     assert failed.value.reason == "UnsupportedModel"
 

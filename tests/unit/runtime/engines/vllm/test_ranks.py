@@ -36,7 +36,7 @@ async def test_verb_can_be_called_on_the_event_loop() -> None:
 
 
 async def test_missed_deadline_raises_engine_lost_with_the_bucket() -> None:
-    with pytest.raises(EngineLost, match=r"^vLLM did not answer warm prompt \(1, 128, 0\) within 0 s\.$"):
+    with pytest.raises(EngineLost, match=r"^vLLM did not answer the call warm prompt \(1, 128, 0\) within 0 s\.$"):
         await from_thread(FakeVllm(never), "warm", "prompt", [1, 128, 0], deadline=0.02)
 
 
@@ -44,8 +44,8 @@ async def test_missed_deadline_names_the_rank_that_left_a_note(tmp_path: Path) -
     loop, note = asyncio.get_running_loop(), Note(1, str(tmp_path))
     note.leave(1, "the device ran out of memory at prompt bucket (1, 128, 0)")
     message = (
-        r"^vLLM did not answer warm prompt \(1, 128, 0\) within 0 s: rank 1 says that the device ran out of memory "
-        r"at prompt bucket \(1, 128, 0\), and the other ranks wait for it\.$"
+        r"^vLLM did not answer the call warm prompt \(1, 128, 0\) within 0 s: rank 1 reported that the device ran out "
+        r"of memory at prompt bucket \(1, 128, 0\)\. The other ranks wait for this rank\.$"
     )
     with pytest.raises(EngineLost, match=message):
         await Ranks(FakeVllm(never), loop, note=note).ask("warm", "prompt", [1, 128, 0], deadline=0.02)
@@ -62,7 +62,7 @@ async def test_failed_rank_raises_an_error_with_its_reason() -> None:
     async def reply(verb: str) -> Answers:
         return [{"answer": 1}, {"reason": "ConfigInvalid", "message": "no buckets."}]
 
-    with pytest.raises(RankFailed, match=r"^Rank 1 failed at describe: no buckets\.$") as failed:
+    with pytest.raises(RankFailed, match=r"^Rank 1 failed during the call describe: no buckets\.$") as failed:
         await from_thread(FakeVllm(reply), "describe")
     assert failed.value.reason == "ConfigInvalid"
 
@@ -163,7 +163,7 @@ async def test_answers_are_grouped_by_core() -> None:
 
 
 async def test_unresponsive_core_raises_engine_lost_with_its_number() -> None:
-    with pytest.raises(EngineLost, match=r"^Engine core 1 of vLLM did not answer memory within 0 s\.$"):
+    with pytest.raises(EngineLost, match=r"^Engine core 1 of vLLM did not answer the call memory within 0 s\.$"):
         await ranks_over_cores(FakeVllm(echo, never)).ask("memory", deadline=0.02)
 
 
@@ -171,7 +171,7 @@ async def test_ranks_are_numbered_over_all_cores() -> None:
     async def reply(verb: str) -> Answers:
         return [{"answer": 1}, {"reason": "ConfigInvalid", "message": "no buckets."}]
 
-    with pytest.raises(RankFailed, match=r"^Rank 3 failed at memory: no buckets\.$"):
+    with pytest.raises(RankFailed, match=r"^Rank 3 failed during the call memory: no buckets\.$"):
         await ranks_over_cores(FakeVllm(echo, reply)).ask("memory", deadline=LONG)
 
 

@@ -144,23 +144,23 @@ def test_messages_exist_in_the_installed_release(files: str) -> None:
 
 def test_error_names_the_step_and_the_remedy() -> None:
     assert str(error_of("SafetensorError", "Error while deserializing header: header too large")) == (
-        "vLLM cannot start when the model was loaded: SafetensorError: Error while deserializing header: header too "
-        "large (a weight file is damaged: download the checkpoint again)."
+        "vLLM cannot start (error while the model was loaded): SafetensorError: Error while deserializing header: "
+        "header too large (a weight file is damaged: download the checkpoint again)."
     )
 
 
 def test_out_of_memory_is_reported_with_known_figures() -> None:
     failure = StartFailure(
-        step="loading the model",
+        step="the model was loaded",
         kind="RuntimeError",
         message="[Rank:0] FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::2048 MB",
     )
     error = why_not_started(RuntimeError("failed"), failure, lambda: "the weight files have 140 GiB for 1 rank")
     assert type(error) is PlanImpossible
     assert str(error) == (
-        "vLLM cannot start when loading the model: RuntimeError: [Rank:0] FATAL ERROR :: MODULE:PT_DEVMEM Allocation "
-        "failed for size::2048 MB (the weight files have 140 GiB for 1 rank: use more cards, a smaller model or "
-        "weights of fewer bits)."
+        "vLLM cannot start (error while the model was loaded): RuntimeError: [Rank:0] FATAL ERROR :: MODULE:PT_DEVMEM "
+        "Allocation failed for size::2048 MB (the weight files have 140 GiB for 1 rank: use more cards, a smaller "
+        "model or weights with fewer bits)."
     )
 
 
@@ -179,8 +179,8 @@ def test_unknown_message_is_reported_verbatim() -> None:
     error = why_not_started(RuntimeError("Engine core initialization failed. See root cause above."), None)
     assert error.reason == "StartFailed"
     assert str(error) == (
-        "vLLM cannot start: RuntimeError: Engine core initialization failed. See root cause above; "
-        "the log has the details."
+        "vLLM cannot start: RuntimeError: Engine core initialization failed. See root cause above. "
+        "The log has the details."
     )
 
 

@@ -14,8 +14,8 @@ PAIRS_IN_WORDS = (
     "vLLM 0.26.0 with vllm-gaudi 0.26.0 (tested on an emulated card) or "
     "vLLM 0.30.0 with vllm-gaudi 0.30.0 (untested on hardware)"
 )
-USE_A_PAIR = f"but this runtime supports {PAIRS_IN_WORDS} on a card: use an image with one of these pairs"
-OR_TRY = "or try yours with GAUDI_RUNTIME_ANY_VLLM=1."
+USE_A_PAIR = f"but this runtime supports {PAIRS_IN_WORDS} on a card. Use an image with one of these pairs"
+OR_TRY = "or set GAUDI_RUNTIME_ANY_VLLM=1 to try the installed releases."
 EVERY_PAIR = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.vllm)
 
 
@@ -63,7 +63,8 @@ def test_refusal_on_cards_names_pairs_and_override(release: str) -> None:
 @pytest.mark.parametrize(("vllm", "plugin"), [("0.26.0", "0.30.0"), ("0.30.0", "0.26.0"), ("0.32.0", "0.30.0")])
 def test_mismatched_vllm_and_plugin_are_refused_with_pairs(vllm: str, plugin: str) -> None:
     assert refusal_of(installed_on_card(vllm, plugin)) == (
-        f"vLLM {vllm} and vllm-gaudi {plugin} are installed, which are not built for each other, {USE_A_PAIR}, {OR_TRY}"
+        f"vLLM {vllm} and vllm-gaudi {plugin} are installed (these releases are not built for each other), "
+        f"{USE_A_PAIR}, {OR_TRY}"
     )
 
 
@@ -82,15 +83,15 @@ def test_builds_of_the_newest_paired_release_pass_on_a_cpu(built: str) -> None:
 @pytest.mark.parametrize("release", ["0.26.0", "0.30", "0.30.1", "0.31.0", "0.32.0", "0.3.0", "1.30.0", "nightly"])
 def test_refusal_on_cpus_names_release_and_override(release: str) -> None:
     assert refusal_of(installed_on_cpu(release)) == (
-        f"vLLM {release} is installed, but this runtime supports vLLM {CPU_RELEASE} on a CPU: use an image with it, "
-        f"{OR_TRY}"
+        f"vLLM {release} is installed, but this runtime supports vLLM {CPU_RELEASE} on a CPU. Use an image with this "
+        f"release, {OR_TRY}"
     )
 
 
 def test_missing_vllm_is_refused_with_the_package_to_install() -> None:
     missing = "vLLM is not installed here"
     assert refusal_of(installed_on_cpu("")) == (
-        f"{missing}, but this runtime supports vLLM {CPU_RELEASE} on a CPU: use an image with it."
+        f"{missing}, but this runtime supports vLLM {CPU_RELEASE} on a CPU. Use an image with this release."
     )
     assert refusal_of(installed_on_card("", "0.26.0")) == f"{missing}, {USE_A_PAIR}."
 
@@ -102,7 +103,7 @@ def test_override_accepts_other_releases_with_a_warning(found: Installed, caplog
     with caplog.at_level(logging.WARNING):
         check_release(found, {ANY_RELEASE: "1"})
     assert caplog.messages == [
-        f"{found.found}, but this runtime supports {found.driven}. Allowed, because {ANY_RELEASE} is set"
+        f"{found.found}, but this runtime supports {found.driven}. vLLM starts anyway, because {ANY_RELEASE} is set"
     ]
 
 
@@ -132,7 +133,8 @@ def test_report_names_the_pair_and_its_status() -> None:
 
 def test_overridden_release_is_reported_as_unsupported() -> None:
     assert installed_on_card("0.28.0", "0.28.0").describe_support() == (
-        "vLLM 0.28.0 and vllm-gaudi 0.28.0 are installed: not a supported pair, allowed by GAUDI_RUNTIME_ANY_VLLM."
+        "vLLM 0.28.0 and vllm-gaudi 0.28.0 are installed. This pair is not supported, but GAUDI_RUNTIME_ANY_VLLM "
+        "allows this pair."
     )
 
 

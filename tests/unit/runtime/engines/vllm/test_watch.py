@@ -68,7 +68,7 @@ async def test_death_is_reported_with_the_note_of_a_rank(tmp_path: Path) -> None
         return await never()
 
     engine = FakeVllm(reply)
-    assert "(rank 1 says that prompt shape (1, 512, 4) was not warmed up)" in await watch_until_lost(
+    assert "(rank 1 reported that prompt shape (1, 512, 4) was not warmed up)" in await watch_until_lost(
         engine, pulses=count(), note=note
     )
 
@@ -126,7 +126,10 @@ async def test_failing_counters_end_the_watch_with_the_message() -> None:
     async def reply(verb: str) -> Answers:
         return [{"reason": "Crashed", "message": "KeyError: 'a'"}]
 
-    assert await watch_until_lost(FakeVllm(reply), pulses=count()) == "Rank 0 failed at counters: KeyError: 'a'"
+    assert (
+        await watch_until_lost(FakeVllm(reply), pulses=count())
+        == "Rank 0 failed during the call counters: KeyError: 'a'"
+    )
 
 
 async def test_late_answer_while_other_pods_work_is_no_hang() -> None:

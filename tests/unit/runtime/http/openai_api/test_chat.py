@@ -82,7 +82,7 @@ async def test_non_ascii_text_arrives_intact_in_a_stream(api: Served) -> None:
 
 
 async def test_error_of_the_template_is_a_bad_request(api: Served) -> None:
-    with pytest.raises(openai.BadRequestError, match="cannot begin with the assistant"):
+    with pytest.raises(openai.BadRequestError, match="the first message cannot have the role assistant"):
         await api.openai.chat.completions.create(model="echo", messages=[{"role": "assistant", "content": "me"}])
 
 

@@ -132,7 +132,9 @@ async def test_value_out_of_range_names_its_field(api: Served, field: str, value
 async def test_prompt_beyond_the_model_length_is_refused(api: Served) -> None:
     status, error = await refusal(api, prompt="x" * 500, max_tokens=100)
     assert (status, error["code"]) == (400, "context_length_exceeded")
-    assert "500 prompt tokens and 100 tokens for the answer exceed the model's length of 512" in error["message"]
+    assert (
+        "500 prompt tokens and 100 tokens for the answer exceed the model's maximum length of 512" in error["message"]
+    )
 
 
 async def test_empty_list_of_prompts_is_refused(api: Served) -> None:

@@ -115,7 +115,9 @@ def test_device_is_unavailable_without_gaudi_software() -> None:
 def test_missing_compile_only_mode_is_a_degradation() -> None:
     card = Card()
     found = find_capabilities(plugin(card), bridge(card, "habana_frameworks.torch.internal.bridge_config"))
-    assert found.degradations == ("the bridge has no compile-only mode: every bucket is computed while it is compiled",)
+    assert found.degradations == (
+        "the bridge has no compile-only mode, so every bucket is also computed when it is compiled",
+    )
 
 
 @pytest.mark.parametrize("missing", ["habana_frameworks.torch.hpu.metrics", "graph_compilation"])
@@ -143,7 +145,7 @@ def test_plugin_without_buckets_is_refused() -> None:
     runner = plugin(Card())
     runner.enable_bucketing = False
     del runner.graphed_buckets
-    with pytest.raises(ConfigError, match="VLLM_ENABLE_BUCKETING is off"):
+    with pytest.raises(ConfigError, match="VLLM_ENABLE_BUCKETING is false"):
         HpuVerbs(runner, bridge(Card()))
 
 
@@ -167,7 +169,7 @@ def test_contract_has_the_names_for_drafts(case: tuple[str, Name]) -> None:
 def test_drafts_with_contiguous_attention_are_refused() -> None:
     runner = plugin(Card(), drafts=3)
     runner.use_contiguous_pa = True
-    with pytest.raises(ConfigError, match=r"set spec\.engine\.contiguousPagedAttention to false"):
+    with pytest.raises(ConfigError, match=r"Set spec\.engine\.contiguousPagedAttention to false"):
         HpuVerbs(runner, bridge(Card()))
 
 
@@ -181,7 +183,7 @@ def test_drafts_are_refused_if_a_required_name_is_missing(case: tuple[str, Name]
 def test_draft_models_are_refused() -> None:
     runner = plugin(Card(), drafts=3)
     runner.speculative_config.method = "eagle"
-    with pytest.raises(UnsupportedModel, match=r"by method eagle is not supported, for .* use method ngram"):
+    with pytest.raises(UnsupportedModel, match=r"with method eagle is not supported, because .* Use method ngram"):
         HpuVerbs(runner, bridge(Card()))
 
 

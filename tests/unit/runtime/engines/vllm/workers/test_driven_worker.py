@@ -234,7 +234,8 @@ def test_unconfigured_execution_mode_is_a_degradation(worker_class: Any, card: C
     described = started_worker(worker_class).gaudi("describe", [])["answer"]
     assert described["execution_mode"] == "torchCompile"
     assert described["degradations"] == [
-        "the worker runs in mode TorchCompile and not in HpuGraphs: a variable of the image or of engine.env sets it"
+        "the worker runs in mode TorchCompile instead of HpuGraphs, because a variable of the image or of engine.env "
+        "sets this mode"
     ]
 
 

@@ -152,8 +152,8 @@ def test_bucket_that_runs_with_another_shape_is_reported() -> None:
             "bytes": 0,
             "graph": False,
             "out_of_memory": None,
-            "ran_as": "vllm-gaudi runs it as (1, 128, 0): the runtime and the plugin count shapes differently, "
-            "which is a defect of the runtime; please report it",
+            "ran_as": "vllm-gaudi runs this bucket as (1, 128, 0). The runtime and the plugin count shapes "
+            "differently. Please report this defect of the runtime",
         }
 
 

@@ -118,7 +118,7 @@ async def test_image_size_that_the_plugin_cannot_run_is_skipped() -> None:
     (left,) = report.vision.skipped
     assert (str(left.bucket), left.reason) == (
         "image 896x896x2",
-        "vllm-gaudi cannot run it: RuntimeError: no such dummy",
+        "vllm-gaudi cannot run this bucket: RuntimeError: no such dummy",
     )
 
 
