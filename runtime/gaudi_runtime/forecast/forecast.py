@@ -144,7 +144,10 @@ def _notes(inputs: ForecastInputs, shape: ModelShape | None, card: Card, blocks:
             f"assumes {int(blocks.value)} KV blocks."
         )
     elif any(isinstance(layer.attention, Attention) and layer.attention.window for layer in shape.layers):
-        yield "Some layers use a sliding window. Their KV cache is counted in full, because servers allocate all of it."
+        yield (
+            "Some layers use a sliding window. The KV cache of these layers is counted in full, because servers "
+            "allocate the full size."
+        )
     if shape is not None and shape.extra_parameters:
         yield "The workspace does not include the memory for images. The first pod measures this memory."
     asked = inputs.quantization
@@ -177,6 +180,6 @@ def _time_budget(inputs: ForecastInputs, plan: BucketPlan | None, kv_blocks: int
     ]
     if covering:
         yield (
-            f"With any time budget, warm-up first compiles {' and '.join(covering)}, which hold every shape of the "
+            f"With any time budget, warm-up first compiles {' and '.join(covering)}, which cover every shape of the "
             "plan. Requests are padded only to warm buckets."
         )

@@ -8,7 +8,7 @@ from gaudi_runtime.forecast.inputs import ForecastInputs, spread_of
 from gaudi_runtime.forecast.result import MemoryForecast
 from gaudi_runtime.memory_split import Split, split_memory
 
-WORKSPACE_SOURCE = "formula of the manual (Memory), which gives 498 MiB for the 504 MiB of log 000"
+WORKSPACE_SOURCE = "formula in the manual (Memory): 498 MiB calculated, 504 MiB measured in log 000"
 
 
 def total_memory(inputs: ForecastInputs, card: Card) -> Figure | None:

@@ -152,7 +152,10 @@ def ignored_settings(policy: BucketPolicy, limits: Limits) -> Iterator[str]:
                     "their number of tokens"
                 )
             elif without_context:
-                yield f"bucketing.{dimension}.{name} is ignored: without prefix caching, prompts have no context"
+                yield (
+                    f"bucketing.{dimension}.{name} is ignored: without prefix caching or split prompts, prompts have "
+                    "no context"
+                )
             elif name not in _read(policy.strategy, dimension, limits):
                 yield f"bucketing.{dimension}.{name} is ignored by the {strategy} strategy"
     if policy.file is not None and policy.strategy is not Strategy.FILE:

@@ -75,8 +75,8 @@ class SimEngine:
         card, script = self._card, self._script
         speed = "" if script.time_scale == 1 else f". One simulated second takes {script.time_scale:g} s"
         return (
-            f"This is a simulation without a model. Times and bytes are simulated for card {card.name} "
-            f"and model {card.model}{speed}",
+            f"This is a simulation without a model. Times and bytes are simulated for card {card.name!r} "
+            f"and model {card.model!r}{speed}",
         )
 
     def load(self, progress: Progress) -> None:

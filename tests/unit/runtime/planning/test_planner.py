@@ -325,7 +325,7 @@ def test_context_range_without_prefix_caching_is_reported_as_ignored() -> None:
     without = LIMITS.model_copy(update={"prefix_caching": False})
     plan = make_plan(linear(context=RangeSettings(max=4)), without, kv_blocks=64)
     assert plan.warnings == (
-        "bucketing.prompt.context.max is ignored: without prefix caching, prompts have no context",
+        "bucketing.prompt.context.max is ignored: without prefix caching or split prompts, prompts have no context",
     )
 
 
