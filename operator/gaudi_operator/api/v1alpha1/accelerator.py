@@ -40,19 +40,22 @@ class Accelerator(ApiModel):
             message="spec.accelerator.resourceClaimTemplateName needs a card: set generation to gaudi2 or gaudi3",
         ),
     )
-    generation: Generation = Field(description="Generation of the cards: gaudi2 or gaudi3; none for the CPU.")
+    generation: Generation = Field(
+        description="Generation of the cards: gaudi2 or gaudi3. The value none selects the CPU."
+    )
     resource_claim_template_name: ObjectName | None = Field(
         None,
-        description="ResourceClaimTemplate that pods get their cards from, by dynamic resource allocation. Pods request"
-        f" the extended resource {CARD_RESOURCE} when left out.",
+        description="Name of the ResourceClaimTemplate for the cards of pods (dynamic resource allocation). When left"
+        f" out, pods request the extended resource {CARD_RESOURCE}.",
     )
     hugepages: Quantity | None = Field(
-        None, description="Amount of hugepages-2Mi that a pod requests, such as 21000Mi. None when left out."
+        None,
+        description="Amount of hugepages-2Mi that a pod requests, such as 21000Mi. When left out, a pod requests none.",
     )
     device_memory: Quantity | None = Field(
         None,
-        description="Memory budget in place of the memory of a card. Required when generation is none, not allowed"
-        " otherwise.",
+        description="Memory for weights and KV cache of a pod without cards. Required if generation is none,"
+        " otherwise not allowed.",
     )
 
 
@@ -79,12 +82,13 @@ class Parallelism(ApiModel):
     data: Ranks = Field(1, description="Number of data parallel ranks in one replica.")
     experts: bool = Field(
         False,
-        description="Whether each rank holds some experts of a mixture completely, instead of a part of each expert.",
+        description="Whether each rank holds complete experts of a mixture of experts. If false, each rank holds a"
+        " part of every expert.",
     )
     nodes: Annotated[int, Field(ge=1, le=64)] = Field(
         1,
-        description="Number of nodes of one replica, with one pod on each. Above 1 the pods are a group of a"
-        " LeaderWorkerSet. Cannot change between 1 and more than 1.",
+        description="Number of nodes of one replica. Each node runs one pod. Above 1, the pods are a group of a"
+        " LeaderWorkerSet. Cannot change from 1 to a larger number or back.",
     )
 
     @property

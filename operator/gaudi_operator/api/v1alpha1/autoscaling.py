@@ -46,7 +46,7 @@ class MetricTargetType(StrEnum):
 
 
 class MetricTarget(ApiModel):
-    """Value that the autoscaler keeps a metric at."""
+    """Target of a metric: the value that the autoscaler maintains."""
 
     model_config = validated_by(
         Rule(
@@ -56,11 +56,13 @@ class MetricTarget(ApiModel):
             message="must set the field of its type, and no other: value, averageValue or averageUtilization",
         )
     )
-    type: MetricTargetType = Field(description="Which of the other fields is set: Utilization, Value or AverageValue.")
-    value: PositiveQuantity | None = Field(None, description="Value of the metric as a whole, above 0.")
-    average_value: PositiveQuantity | None = Field(None, description="Value of the metric per pod, above 0.")
+    type: MetricTargetType = Field(
+        description="Type of the target: Utilization, Value or AverageValue. Only the field of this type is set."
+    )
+    value: PositiveQuantity | None = Field(None, description="Value of the metric, not averaged over pods. Above 0.")
+    average_value: PositiveQuantity | None = Field(None, description="Average value of the metric per pod, above 0.")
     average_utilization: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
-        None, description="Usage per pod, in percent of the requests of its containers."
+        None, description="Average usage per pod, in percent of the container requests."
     )
 
 
@@ -94,12 +96,12 @@ class MetricIdentifier(ApiModel):
 
     name: PathSegment = Field(description="Name of the metric.")
     selector: LabelSelector | None = Field(
-        None, description="Labels of the series that count. All series of the metric when left out."
+        None, description="Labels that select series of the metric. When left out: all series."
     )
 
 
 class PodsMetric(ApiModel):
-    """Metric of each pod, which an adapter serves at custom.metrics.k8s.io."""
+    """Metric of each pod. A metrics adapter serves the metric at custom.metrics.k8s.io."""
 
     model_config = validated_by(
         Rule(rule="self.target.type == 'AverageValue'", message="target.type must be AverageValue for a metric of pods")
@@ -119,7 +121,7 @@ class DescribedObject(ApiModel):
             ),
         ]
         | None
-    ) = Field(None, description="API version of the object, such as networking.k8s.io/v1. v1 when left out.")
+    ) = Field(None, description="API version of the object, such as networking.k8s.io/v1. When left out: v1.")
     kind: Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=r"^[A-Za-z][A-Za-z0-9]*$")] = Field(
         description="Kind of the object."
     )
@@ -127,7 +129,7 @@ class DescribedObject(ApiModel):
 
 
 class ObjectMetric(ApiModel):
-    """Metric of one object, which an adapter serves at custom.metrics.k8s.io."""
+    """Metric of one object. A metrics adapter serves the metric at custom.metrics.k8s.io."""
 
     model_config = validated_by(_OF_ONE_OBJECT)
     described_object: DescribedObject = Field(description="Object that the metric describes.")
@@ -136,7 +138,7 @@ class ObjectMetric(ApiModel):
 
 
 class ExternalMetric(ApiModel):
-    """Metric of something outside the cluster, which an adapter serves at external.metrics.k8s.io."""
+    """Metric from outside the cluster. A metrics adapter serves the metric at external.metrics.k8s.io."""
 
     model_config = validated_by(_OF_ONE_OBJECT)
     metric: MetricIdentifier = Field(description="External metric.")
@@ -157,7 +159,7 @@ _SOURCES = ("resource", "containerResource", "pods", "object", "external")
 
 
 class Metric(ApiModel):
-    """Metric with its target. The autoscaler follows the metric that needs the most replicas."""
+    """Metric with a target. If metrics require different numbers of replicas, the highest number applies."""
 
     model_config = validated_by(
         Rule(
@@ -166,7 +168,8 @@ class Metric(ApiModel):
         )
     )
     type: MetricType = Field(
-        description="Which of the other fields is set: Resource, ContainerResource, Pods, Object or External."
+        description="Type of the metric: Resource, ContainerResource, Pods, Object or External. Only the field of"
+        " this type is set."
     )
     resource: ResourceMetric | None = Field(None, description="CPU or memory usage of the pods.")
     container_resource: ContainerResourceMetric | None = Field(
@@ -174,7 +177,7 @@ class Metric(ApiModel):
     )
     pods: PodsMetric | None = Field(None, description="Metric of each pod.")
     object: ObjectMetric | None = Field(None, description="Metric of another object in the namespace.")
-    external: ExternalMetric | None = Field(None, description="Metric of something outside the cluster.")
+    external: ExternalMetric | None = Field(None, description="Metric from outside the cluster.")
 
 
 class ScalingPolicyType(StrEnum):
@@ -189,7 +192,7 @@ class ScalingPolicy(ApiModel):
 
     type: ScalingPolicyType = Field(description="Unit of value: Pods, or Percent of the replicas.")
     value: Annotated[int, Field(ge=1, le=100_000)] = Field(
-        description="Maximum number or percentage of replicas that are added or removed."
+        description="Maximum number or percentage of replicas that are added or removed per period."
     )
     period_seconds: Annotated[int, Field(ge=1, le=1800)] = Field(description="Length of the period in seconds.")
 
@@ -210,15 +213,16 @@ class ScalingRules(ApiModel):
 
     stabilization_window_seconds: StabilizationWindow | None = Field(
         None,
-        description="How long past recommendations are considered, in seconds. The smallest change among them is"
-        " applied.",
+        description="Time in seconds during which past recommendations count. The smallest change among these"
+        " recommendations applies.",
     )
     select_policy: SelectPolicy | None = Field(
         None,
-        description="Policy that applies: Max is the largest change, Min the smallest, Disabled none. Default: Max.",
+        description="Policy that applies: Max selects the largest change, Min selects the smallest change, Disabled"
+        " prevents changes. Default: Max.",
     )
     policies: Annotated[tuple[ScalingPolicy, ...], Field(max_length=8)] = Field(
-        (), description="Scaling policies. The defaults of Kubernetes when left out."
+        (), description="Scaling policies. When left out: the defaults of Kubernetes."
     )
 
 
@@ -226,17 +230,18 @@ class Behavior(ApiModel):
     """Speed of scaling."""
 
     scale_up: ScalingRules = Field(
-        ScalingRules(), description="Rules for adding replicas. The stabilization window is 0 seconds when left out."
+        ScalingRules(), description="Rules for adding replicas. When left out, the stabilization window is 0 seconds."
     )
     scale_down: ScalingRules = Field(
         ScalingRules(),
-        description="Rules for removing replicas. When left out, the stabilization window is the warm-up that a pod of"
-        " the serving revision measured, rounded up to a minute, at least 300 and at most 3600 seconds.",
+        description="Rules for removing replicas. When left out, the stabilization window is the measured warm-up"
+        " time of a pod of the serving revision. This time is rounded up to a minute and limited to 300 to 3600"
+        " seconds.",
     )
 
 
 class Autoscaling(ApiModel):
-    """HorizontalPodAutoscaler on the scale subresource, which writes replicas (docs/how-to/scaling.md)."""
+    """HorizontalPodAutoscaler that writes replicas through the scale subresource (docs/how-to/scaling.md)."""
 
     model_config = validated_by(
         Rule(

@@ -50,8 +50,8 @@ class PromptRanges(contract.PromptRanges):
     query: RangeSettings = Field(RangeSettings(), description="Range of the number of new tokens per sequence.")
     context: RangeSettings = Field(
         RangeSettings(),
-        description="Range of the cached context per sequence, in KV blocks. Only with engine.prefixCaching, or on a"
-        " card for prompts that are split over several steps.",
+        description="Range of the cached context per sequence, in KV blocks. Used only with engine.prefixCaching, or"
+        " on cards for prompts that are split over several steps.",
     )
 
 
@@ -68,13 +68,13 @@ class DecodeRanges(contract.DecodeRanges):
 
 
 class TextSource(ApiModel):
-    """Source of a long text, which the operator reads when it creates a revision. The revision contains the text."""
+    """Source of a long text. The operator reads the text when it creates a revision, and stores it in the revision."""
 
     config_map_key_ref: ConfigMapKey = Field(description="Key of a ConfigMap in the same namespace.")
 
 
 class OptimalSettings(contract.OptimalSettings):
-    """Traffic and budget of strategy Optimal, which minimizes the padding of this traffic within the budget."""
+    """Traffic and budget of strategy Optimal. The strategy minimizes the padding of this traffic within the budget."""
 
     model_config = ConfigDict(
         extra="ignore",
@@ -91,7 +91,9 @@ class OptimalSettings(contract.OptimalSettings):
             ),
         ),
     )
-    traffic_from: TextSource | None = Field(None, description="ConfigMap with the traffic. Instead of traffic.")
+    traffic_from: TextSource | None = Field(
+        None, description="ConfigMap with the traffic. Cannot be combined with traffic."
+    )
 
 
 class Bucketing(contract.BucketPolicy):
@@ -120,18 +122,18 @@ class Bucketing(contract.BucketPolicy):
     )
     strategy: ServedStrategy = Field(
         Strategy.EXPONENTIAL,
-        description="How the values of each dimension are chosen. Default: Exponential.",
+        description="Method that selects the bucket sizes of each dimension. Default: Exponential.",
         json_schema_extra=meant_when_left_out,
     )
     prompt: PromptRanges = Field(PromptRanges(), description="Ranges of prompt (prefill) buckets.")
     decode: DecodeRanges = Field(DecodeRanges(), description="Ranges of decode buckets.")
     optimal: OptimalSettings | None = Field(None, description="Traffic and budget of strategy Optimal.")
     file_from: TextSource | None = Field(
-        None, description="ConfigMap with the buckets of strategy File. Instead of file."
+        None, description="ConfigMap with the buckets of strategy File. Cannot be combined with file."
     )
     allow_gaps: bool = Field(
         False,
-        description="Whether batches that the limits admit may lack a bucket. Requests of such a batch wait for a"
-        " compile of seconds to minutes. If false, ranges are extended up to the limits, and a file with"
-        " gaps is rejected.",
+        description="Whether the plan may lack buckets for batches that the limits allow. Requests of such a batch"
+        " wait seconds to minutes for a compile. If false, ranges are extended up to the limits, and a file with gaps"
+        " is rejected.",
     )

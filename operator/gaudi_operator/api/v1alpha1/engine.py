@@ -65,26 +65,26 @@ class Engine(ApiModel):
     )
     execution_mode: Annotated[ExecutionMode, ContractEnum()] | None = Field(
         None,
-        description="How a bucket is prepared: HpuGraphs captures a graph, TorchCompile compiles one, Lazy and Eager"
-        " capture nothing. TorchCompile when left out. A running revision keeps its mode until another"
-        " field changes the revision.",
+        description="How a bucket is prepared: HpuGraphs captures a graph, TorchCompile compiles a graph, Lazy and"
+        " Eager capture no graph. When left out: TorchCompile. If a release changes this default, a running revision"
+        " keeps its mode until another field changes.",
     )
     compile_backend: CompileBackend | None = Field(
         None,
-        description="What runs a captured CPU graph of the torch engine: eager (as traced) or inductor (C++ kernels)."
-        " Default: eager.",
+        description="Backend for captured CPU graphs of the torch engine: eager runs a graph as traced, inductor runs"
+        " C++ kernels. Default: eager.",
     )
     block_size: Annotated[int, Field(ge=1, le=4096)] = Field(128, description="Number of tokens per KV block.")
     max_num_seqs: Sequences = Field(128, description="Maximum number of sequences in a decode batch.")
     max_num_batched_tokens: Tokens | None = Field(
         None,
-        description="Maximum number of tokens in a prompt batch, padding included. model.maxModelLen when left out.",
+        description="Maximum number of tokens in a prompt batch, including padding. When left out: model.maxModelLen.",
     )
     max_num_prefill_seqs: Sequences = Field(1, description="Maximum number of sequences in a prompt batch.")
     device_memory_utilization_percent: Annotated[int, Field(ge=1, le=100)] = Field(
         90,
-        description="Share of the memory that is free after the profile run that the engine may use, in percent."
-        " Default: 90.",
+        description="Share of memory that the engine may use, in percent of the memory that is free after the profile"
+        " run. Default: 90.",
         json_schema_extra=meant_when_left_out,
     )
     prefix_caching: bool = Field(
@@ -94,23 +94,23 @@ class Engine(ApiModel):
     )
     chunked_prefill: bool | None = Field(
         None,
-        description="Whether a prompt may be split over several steps. Only with the vllm engine. The later parts have"
-        " cached context, so the plan has several prompt buckets for each query length. When left out,"
-        " prompts are split only if maxNumBatchedTokens is below model.maxModelLen.",
+        description="Whether a prompt may be split over several steps. When left out, prompts are split only if"
+        " maxNumBatchedTokens is below model.maxModelLen. Only with the vllm engine. Later parts of a prompt have"
+        " cached context, so the plan has several prompt buckets for each query length.",
     )
     contiguous_paged_attention: bool = Field(
         True, description="Whether decode attention reads one contiguous range of KV blocks."
     )
     sliding_window_slices: SlidingWindowSlices | None = Field(
         None,
-        description="Computes fused attention of a sliding-window model in slices. Long prompts without cached context"
-        " are then planned as whole slices. Off when left out.",
+        description="Slices in which fused attention of a sliding-window model is computed. Buckets of long prompts"
+        " without cached context then consist of whole slices. When left out, attention is not sliced.",
     )
     settings: Annotated[dict[SettingName, Setting], Field(max_length=MOST_SETTINGS)] = Field(
         {},
-        description="Knobs of the engine that have no field, by name: variables and arguments (docs/reference/knobs.md"
-        " lists them). The operator validates names and values before a pod starts. Use extraArgs for"
-        " arguments that are not listed, and env for everything else. A name in two of them is rejected.",
+        description="Environment variables and arguments of the engine, by name. docs/reference/knobs.md lists the"
+        " valid names. The operator validates names and values before a pod starts. Use extraArgs for other"
+        " arguments, and env for other variables. A name must not be in two of settings, extraArgs and env.",
         json_schema_extra=rules(
             Rule(
                 rule="self.all(key, key.matches('^(--)?[A-Za-z][A-Za-z0-9_-]*$'))",
@@ -121,8 +121,8 @@ class Engine(ApiModel):
     )
     extra_args: Annotated[tuple[Argument, ...], Field(max_length=64)] = Field(
         (),
-        description="Arguments of the vllm engine that neither a field nor settings has: --name=value, or --name"
-        " followed by its values as separate entries. vLLM validates them when it starts.",
+        description="Arguments of the vllm engine that no field and no entry of settings sets. Write --name=value, or"
+        " --name followed by the values as separate entries. vLLM validates the arguments at its start.",
     )
     env: Annotated[tuple[EnvVar, ...], Field(max_length=64)] = Field(
         (),
@@ -130,5 +130,5 @@ class Engine(ApiModel):
         json_schema_extra=list_map("name"),
     )
     simulation: Annotated[dict[ShortText, VariableValue], Field(max_length=32)] | None = Field(
-        None, description="Script of the sim engine: its card, times and faults, by name (docs/reference/sim.md)."
+        None, description="Script of the sim engine: simulated card, times and faults, by name (docs/reference/sim.md)."
     )

@@ -45,7 +45,8 @@ class ClassDefaults(ApiModel):
     )
     image_pull_policy: PullPolicy | None = Field(
         None,
-        description="Default of spec.server.imagePullPolicy. It also replaces IfNotPresent, the default of that field.",
+        description="Default of spec.server.imagePullPolicy. Also replaces an explicit IfNotPresent, which is the"
+        " default of that field.",
     )
     node_selector: Labels = Field({}, description="Default of spec.pod.nodeSelector.")
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=32)] = Field(
@@ -57,18 +58,21 @@ class ClassDefaults(ApiModel):
     )
     resources: ContainerResources = Field(
         ContainerResources(),
-        description="Default of request and limit of each resource for which spec.pod.resources has neither.",
+        description="Default of spec.pod.resources. Applies to CPU, memory or disk if neither a request nor a limit"
+        " is set.",
     )
     shared_memory_size: Quantity | None = Field(None, description="Default of spec.pod.sharedMemorySize.")
     cache_size: Quantity | None = Field(None, description="Default of spec.pod.cacheSize.")
     tmp_size: Quantity | None = Field(None, description="Default of spec.pod.tmpSize.")
     run_as_user: Annotated[int, Field(ge=1, le=2_147_483_647)] | None = Field(
-        None, description="Default of spec.pod.runAsUser. It also replaces 65532, the default of that field."
+        None,
+        description="Default of spec.pod.runAsUser. Also replaces an explicit 65532, which is the default of that"
+        " field.",
     )
     user_from_cluster: bool = Field(
         False,
-        description="Whether the cluster assigns the user, as OpenShift does, of resources that set neither"
-        " spec.pod.runAsUser nor userFromCluster.",
+        description="Whether the cluster assigns the user of the pods, as OpenShift does. Applies to resources that"
+        " set neither spec.pod.runAsUser nor spec.pod.userFromCluster.",
     )
     recipe_object_store: RecipeObjectStore | None = Field(
         None, description="Default of spec.recipeCache.objectStore. Only for resources with recipeCache.enabled."
@@ -95,110 +99,110 @@ _Names = Annotated[tuple[ObjectName, ...], Field(max_length=64)]
 
 
 class ClassLimits(ApiModel):
-    """Limits of resources of the class. A limit that is not set does not apply, except where permission is required.
+    """Limits of resources of the class. A limit that is not set does not apply, unless a field requires permission.
 
-    An empty list allows nothing. A list also gives permission to its entries (docs/how-to/pods.md).
+    An empty list allows nothing. A list also permits its entries where permission is required (docs/how-to/pods.md).
     """
 
     images: Annotated[tuple[ImagePrefix, ...], Field(max_length=64)] | None = Field(
         None,
-        description="Images that containers and models may use, by prefix. A prefix ends at the end of a part of the"
-        " name.",
+        description="Prefixes of images that containers and models may use. A prefix matches only whole parts of an"
+        " image name.",
     )
     host_paths: Annotated[tuple[AbsolutePath, ...], Field(max_length=64)] | None = Field(
         None,
-        description="Folders of nodes that may be mounted, with everything below. The installation must allow them as"
-        " well.",
+        description="Folders of nodes that pods may mount, including subfolders. The installation must also allow"
+        " these folders.",
     )
     priority_classes: _Names | None = Field(
-        None, description="Priority classes that pods may name. A pod without one is always allowed."
+        None, description="Priority classes that pods may use. A pod without a priority class is always allowed."
     )
     runtime_classes: _Names | None = Field(
-        None, description="Runtime classes that pods may name. A pod without one is always allowed."
+        None, description="Runtime classes that pods may use. A pod without a runtime class is always allowed."
     )
     service_accounts: _Names | None = Field(
         None,
-        description="Service accounts that pods may name. The account that the operator creates for a resource is"
+        description="Service accounts that pods may use. The account that the operator creates for a resource is"
         " always allowed.",
     )
-    node_selector: Labels = Field(
-        {}, description="Labels that every pod must have in its node selector, with these values."
-    )
+    node_selector: Labels = Field({}, description="Labels and values that the node selector of every pod must contain.")
     tolerations: Annotated[tuple[KeyText, ...], Field(max_length=64)] | None = Field(
-        None, description="Keys of taints that pods may tolerate, including those of the control plane."
+        None, description="Keys of taints that pods may tolerate. Taints of the control plane require an entry."
     )
     environment_variables: Annotated[tuple[VariablePattern, ...], Field(max_length=128)] | None = Field(
         None,
-        description="Variables that engine.env and the containers of spec.pod may set, by name or as PREFIX*. The"
-        " variables that the operator writes are always allowed.",
+        description="Variables that engine.env and the containers of spec.pod may set. An entry is a name or PREFIX*."
+        " Variables that the operator sets are always allowed.",
     )
     annotation_prefixes: Annotated[tuple[AnnotationPrefix, ...], Field(max_length=64)] | None = Field(
-        None, description="Prefixes that keys of pod annotations may have."
+        None, description="Allowed prefixes of the keys of pod annotations."
     )
     extra_arguments: Annotated[tuple[ArgumentName, ...], Field(max_length=128)] | None = Field(
-        None, description="Arguments that engine.extraArgs may have, by name with dashes."
+        None, description="Names of arguments that engine.extraArgs may contain, with dashes."
     )
     trust_remote_code: bool = Field(True, description="Whether code of a checkpoint may run (--trust-remote-code).")
     max_replicas: Annotated[int, Field(ge=0, le=1000)] | None = Field(
-        None, description="Maximum number of replicas of a resource, also by its autoscaler."
+        None, description="Maximum number of replicas that spec.replicas and autoscaling.maxReplicas may set."
     )
     max_cards: Annotated[int, Field(ge=0, le=1_000_000)] | None = Field(
         None, description="Maximum number of cards of a resource, summed over its replicas."
     )
     model_sources: Annotated[tuple[SourceKind, ...], Field(max_length=4)] | None = Field(
-        None, description="Kinds of places that models and adapters may come from."
+        None, description="Kinds of sources that models and adapters may use."
     )
     api_key_required: bool = Field(False, description="Whether every resource must set server.apiKeySecretRef.")
     allow_all_clients: bool = Field(
         False,
-        description="Whether networkAccess may open the model port to every namespace: allowAllClients true, enabled"
-        " false, a client whose namespaceSelector has neither matchLabels nor an In expression, or an"
-        f" ipBlock larger than a /{SHORTEST_PREFIX}.",
+        description="Whether networkAccess may open the model port to everyone: by allowAllClients true, by enabled"
+        " false, by a client whose namespaceSelector has neither matchLabels nor an In expression, or by an ipBlock"
+        f" larger than a /{SHORTEST_PREFIX}.",
     )
     service_types: Annotated[tuple[ServiceType, ...], Field(max_length=3)] | None = Field(
         None, description="Types that Services may have. ClusterIP is always allowed."
     )
     service_annotation_prefixes: Annotated[tuple[AnnotationPrefix, ...], Field(max_length=64)] | None = Field(
-        None, description="Prefixes that keys of Service annotations may have."
+        None, description="Allowed prefixes of the keys of Service annotations."
     )
     max_recipe_cache_size: Quantity | None = Field(
-        None, description="Maximum of recipeCache.size, for a claim that the operator creates."
+        None, description="Maximum of recipeCache.size. Applies to claims that the operator creates."
     )
     max_surge: Annotated[int, Field(ge=1, le=MAX_REPLICAS)] | None = Field(
         None,
-        description="Maximum of rollout.maxSurge in pods. A percentage is relative to spec.replicas or"
-        " autoscaling.maxReplicas, whichever is larger.",
+        description="Maximum of rollout.maxSurge, in pods. If rollout.maxSurge is a percentage, it refers to the"
+        " larger of spec.replicas and autoscaling.maxReplicas.",
     )
     max_stall_timeout_seconds: Annotated[int, Field(ge=1800, le=604_800)] | None = Field(
         None,
-        description="Maximum of warmup.stallTimeoutSeconds. A pod without progress keeps its cards for that time.",
+        description="Maximum of warmup.stallTimeoutSeconds. A pod without progress keeps its cards until this timeout.",
     )
 
 
 class GaudiInferenceClassSpec(ApiModel):
-    """Users, defaults and limits of the class."""
+    """Namespaces, defaults and limits of the class."""
 
     controller: Controller = Field(
         DEFAULT_CONTROLLER,
-        description="Installation that serves resources of the class: the value controller of its chart.",
+        description="Name of the installation that serves resources of the class. This name is the chart value"
+        " controller.",
     )
     default: bool = Field(
         False,
-        description="Whether resources without spec.className have this class. At most one class may be the default.",
+        description="Whether resources without spec.className use this class. At most one class may be the default.",
     )
     trial: bool = Field(
         False,
-        description="Whether the limits only warn. They refuse nothing, and a resource beyond them has ClassApplied"
-        " False with the reason ClassWouldRefuse. What requires permission is still refused without it.",
+        description="Whether the limits only warn. A resource that exceeds a limit is not refused, but has the"
+        " condition ClassApplied False with the reason ClassWouldRefuse. Fields that require permission are still"
+        " refused without permission.",
     )
     namespaces: LabelSelector | None = Field(
-        None, description="Labels of the namespaces whose resources may have the class. All namespaces when left out."
+        None, description="Labels of the namespaces whose resources may use the class. When left out: all namespaces."
     )
-    defaults: ClassDefaults = Field(ClassDefaults(), description="Values for fields that resources leave out.")
+    defaults: ClassDefaults = Field(ClassDefaults(), description="Values for fields that a resource does not set.")
     limits: ClassLimits = Field(ClassLimits(), description="Limits of resources of the class.")
 
 
 class GaudiInferenceClass(ApiModel):
     """Defaults and limits that a platform team sets for GaudiInferences."""
 
-    spec: GaudiInferenceClassSpec = Field(description="Users, defaults and limits of the class.")
+    spec: GaudiInferenceClassSpec = Field(description="Namespaces, defaults and limits of the class.")

@@ -38,10 +38,11 @@ class HuggingFaceSource(ApiModel):
     repo: Repository = Field(description="Name of the repository, such as meta-llama/Llama-3.1-8B-Instruct.")
     revision: ShortText = Field(
         "main",
-        description="Branch, tag or commit. Only a commit makes sure that all pods and restarts have the same weights.",
+        description="Branch, tag or commit. Only a commit ensures that all pods have the same weights, also after a"
+        " restart.",
     )
     token_secret_ref: SecretKey | None = Field(
-        None, description="Secret with the access token. Needed for gated repositories."
+        None, description="Secret with the access token. Required for gated repositories."
     )
 
 
@@ -70,7 +71,8 @@ class OciImageSource(ApiModel):
     """Model source: an OCI image that contains the files, mounted as an image volume."""
 
     reference: ImageReference = Field(
-        description="Reference of the image. Only a digest makes sure that all pods and restarts have the same files."
+        description="Reference of the image. Only a digest ensures that all pods have the same files, also after a"
+        " restart."
     )
     path: RelativePath = Field(".", description="Folder of the files, relative to the root of the image.")
     pull_policy: PullPolicy = Field(PullPolicy.IF_NOT_PRESENT, description="When the kubelet pulls the image.")
@@ -104,15 +106,15 @@ class ClaimCache(ApiModel):
     """Model cache: a PersistentVolumeClaim in the same namespace that keeps downloaded files."""
 
     claim_name: ObjectName = Field(
-        description="Name of the PersistentVolumeClaim. Use ReadWriteMany if pods run on several nodes."
+        description="Name of the PersistentVolumeClaim. Use access mode ReadWriteMany if pods run on several nodes."
     )
 
 
 class PodCache(ApiModel):
-    """Model cache: a folder on the disk of the node that is deleted with its pod."""
+    """Model cache: a folder on the disk of the node. The folder is deleted with its pod."""
 
     size_limit: Quantity | None = Field(
-        None, description="Maximum size of the downloaded files. The free space of the node's disk when left out."
+        None, description="Maximum size of the downloaded files. When left out: the free space of the node's disk."
     )
 
 
@@ -127,10 +129,10 @@ class FetchCache(ApiModel):
     )
     persistent_volume_claim: ClaimCache | None = Field(
         None,
-        description="PersistentVolumeClaim that pods share: the first pod downloads, the others wait, and later pods"
-        " need no hub.",
+        description="PersistentVolumeClaim that pods share. The first pod downloads the files while other pods wait."
+        " Later pods need no hub.",
     )
-    empty_dir: PodCache | None = Field(None, description="Folder of each pod. This is the default.")
+    empty_dir: PodCache | None = Field(None, description="Separate folder for each pod. Used by default.")
 
 
 class Quantization(ApiModel):
@@ -146,8 +148,8 @@ class Quantization(ApiModel):
         )
     )
     method: QuantizationMethod = Field(
-        description="Quantization method. inc converts weights by measurements when the model is loaded; the other"
-        " methods are formats of the checkpoint."
+        description="Quantization method. inc uses measurements to convert weights when the model is loaded. The"
+        " other methods are checkpoint formats."
     )
     config_file: RelativePath | None = Field(
         None, description="Configuration file of the method, relative to the model's folder. Required for method inc."
@@ -161,14 +163,14 @@ class ItemsPerPrompt(contract.ItemsPerPrompt):
 
 
 class Adapter(ApiModel):
-    """LoRA adapter that requests select by its name."""
+    """LoRA adapter that requests select by name."""
 
-    name: AdapterName = Field(description="Name that requests use as their model.")
-    source: ModelSource = Field(description="Where the adapter comes from. Exactly one source is set.")
+    name: AdapterName = Field(description="Model name that requests to this adapter use.")
+    source: ModelSource = Field(description="Source of the adapter. Exactly one source is set.")
 
 
 class Model(ApiModel):
-    """Checkpoint, and the names under which it is served."""
+    """Checkpoint of the model, and the model names for requests."""
 
     model_config = validated_by(
         Rule(
@@ -202,22 +204,22 @@ class Model(ApiModel):
             message="spec.model.cache is only for downloaded files: leave it out, or use source huggingFace",
         ),
     )
-    source: ModelSource = Field(description="Where the checkpoint comes from. Exactly one source is set.")
-    cache: FetchCache = Field(FetchCache(), description="Where files that are downloaded from a hub are kept.")
+    source: ModelSource = Field(description="Source of the checkpoint. Exactly one source is set.")
+    cache: FetchCache = Field(FetchCache(), description="Storage of files that pods download from a hub.")
     served_names: Annotated[tuple[ShortText, ...], Field(max_length=16)] = Field(
-        (), description="Names that requests may use as their model. The name of the resource when left out."
+        (), description="Model names that requests may use. When left out: the name of the resource."
     )
     dtype: Dtype = Field(
-        Dtype.AUTO, description="Number format of weights and activations. auto is the format of the checkpoint."
+        Dtype.AUTO, description="Number format of weights and activations. auto selects the format of the checkpoint."
     )
     kv_cache_dtype: KvCacheDtype = Field(
         KvCacheDtype.AUTO,
-        description="Number format of the KV cache: auto is the format of the model, fp8 has fixed scales, fp8PerToken"
-        " a scale for each token. fp8 and fp8PerToken need quantization.method inc.",
+        description="Number format of the KV cache. auto selects the format of the model, fp8 has fixed scales, and"
+        " fp8PerToken has a scale for each token. fp8 and fp8PerToken require quantization.method inc.",
     )
-    max_model_len: Tokens = Field(description="Maximum number of tokens of a sequence, prompt and answer together.")
+    max_model_len: Tokens = Field(description="Maximum number of tokens of a sequence, including prompt and answer.")
     quantization: Quantization | None = Field(
-        None, description="Quantized execution. The checkpoint runs as it is stored when left out."
+        None, description="Quantized execution. When left out, the checkpoint runs in its stored format."
     )
     adapters: Annotated[tuple[Adapter, ...], Field(max_length=32)] = Field(
         (),
@@ -226,16 +228,16 @@ class Model(ApiModel):
     )
     max_adapter_rank: AdapterRank = Field(
         16,
-        description="Maximum rank of an adapter: 1, 8, 16, 32, 64, 128, 256, 320 or 512. Memory is reserved for it, and"
-        " a pod with an adapter of a higher rank does not start.",
+        description="Maximum rank of an adapter: 1, 8, 16, 32, 64, 128, 256, 320 or 512. Pods reserve memory for this"
+        " rank. A pod with an adapter of a higher rank does not start.",
     )
     max_adapters_per_batch: Adapters | None = Field(
         None,
-        description="Maximum number of different adapters in one step. Memory is reserved for this number. All adapters"
-        " when left out.",
+        description="Maximum number of different adapters in one step. When left out: all adapters. Pods reserve"
+        " memory for this number.",
     )
     items_per_prompt: ItemsPerPrompt = Field(
         ItemsPerPrompt(),
-        description="Maximum number of images, videos and audio clips of a prompt. 0 turns a kind off. When left out: 4"
-        " images, 1 audio clip and no video.",
+        description="Maximum number of images, videos and audio clips of a prompt. 0 disables a kind. When left out:"
+        " 4 images, 1 audio clip and no video.",
     )

@@ -20,19 +20,19 @@ class ServiceType(StrEnum):
 
 
 class Service(ApiModel):
-    """Service of the replicas. It has the name of the resource."""
+    """Service of the replicas. The Service has the name of the resource."""
 
     type: ServiceType = Field(
         ServiceType.CLUSTER_IP,
-        description="Type of the Service. NodePort and LoadBalancer publish the model outside the cluster and need an"
-        " API key, a list of clients or insecure.",
+        description="Type of the Service. NodePort and LoadBalancer publish the model outside the cluster. They"
+        " require an API key, a list of clients or insecure true.",
     )
     port: Annotated[int, Field(ge=1, le=65_535)] = Field(80, description="Port of the Service.")
     annotations: Annotations = Field({}, description="Annotations of the Service, such as those of a load balancer.")
     insecure: bool = Field(
         False,
         description="Whether a model may be published outside the cluster without an API key and without a list of"
-        " clients. Everyone who reaches the Service may then use the model.",
+        " clients. If true, everyone who reaches the Service may use the model.",
     )
 
 
@@ -102,19 +102,20 @@ class Client(ApiModel):
     )
     pod_selector: LabelSelector | None = Field(
         None,
-        description="Labels of the pods. In the namespaces of namespaceSelector, or in this namespace when that is left"
-        " out.",
+        description="Labels of the client pods. When namespaceSelector is left out, only pods in this namespace count.",
     )
     namespace_selector: LabelSelector | None = Field(
-        None, description="Labels of the namespaces. All pods of these namespaces when podSelector is left out."
+        None,
+        description="Labels of the client namespaces. When podSelector is left out, all pods of these namespaces"
+        " count.",
     )
     ip_block: IpBlock | None = Field(
-        None, description="Range of addresses outside the cluster. Not together with a selector."
+        None, description="Range of addresses outside the cluster. Cannot be combined with a selector."
     )
 
 
 class NetworkAccess(ApiModel):
-    """NetworkPolicy for ingress of the pods. The policy also admits operator and monitoring to the status port."""
+    """NetworkPolicy for ingress of the pods. The policy also admits the operator and monitoring to the status port."""
 
     model_config = validated_by(
         Rule(
@@ -126,15 +127,16 @@ class NetworkAccess(ApiModel):
 
     enabled: bool = Field(
         True,
-        description="Whether the operator creates a NetworkPolicy for the pods. A class must allow false"
-        " (limits.allowAllClients).",
+        description="Whether the operator creates a NetworkPolicy for the pods. false requires a class with"
+        " limits.allowAllClients.",
     )
     allow_all_clients: bool = Field(
         False,
-        description="Whether all namespaces may reach the model port. A class must allow it (limits.allowAllClients).",
+        description="Whether all namespaces may reach the model port. true requires a class with"
+        " limits.allowAllClients.",
     )
     clients: Annotated[tuple[Client, ...], Field(max_length=16)] | None = Field(
         None,
-        description="Clients that may reach the model port. When left out: the pods of this namespace and the gateways"
-        " that the installation names. A list replaces both; an empty list allows no client.",
+        description="Clients that may reach the model port. When left out: the pods of this namespace and the"
+        " gateways of the installation. A list replaces this default. An empty list allows no client.",
     )

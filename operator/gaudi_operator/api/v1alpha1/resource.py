@@ -81,5 +81,5 @@ class GaudiInference(ApiModel):
     )
     spec: GaudiInferenceSpec = Field(description="Desired state of the model.")
     status: GaudiInferenceStatus | None = Field(
-        None, description="Observed state of the model. The operator writes it."
+        None, description="Observed state of the model, written by the operator."
     )

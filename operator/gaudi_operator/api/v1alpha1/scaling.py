@@ -21,7 +21,7 @@ _NONE_MISSING = f"has(self.maxUnavailable) && string(self.maxUnavailable) in {_Z
 
 
 class WhenNoRoom(StrEnum):
-    """The reaction of a rollout if no node or quota has room for a new pod in addition to the old ones."""
+    """The reaction of a rollout if no node or quota has room for a new pod in addition to the old pods."""
 
     REPLACE_IN_PLACE = "ReplaceInPlace"
     WAIT = "Wait"
@@ -35,38 +35,37 @@ class OnFailure(StrEnum):
 
 
 class Canary(ApiModel):
-    """Criteria for the first pod of a revision. The operator observes this pod before it creates more pods."""
+    """Criteria for the first pod of a revision. The operator observes this pod before creating more pods."""
 
     observe_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = Field(
         None,
-        description="How long the first pod must serve before the rollout continues, in seconds. When left out: 600 for"
-        " a revision whose plan was learned from traffic, 0 for every other revision.",
+        description="Time in seconds that the first pod must serve before the rollout continues. When left out: 600"
+        " if the plan of the revision was learned from traffic, otherwise 0.",
     )
     max_recompiles: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         10,
-        description="Maximum number of compiles that requests of a pod wait for until the rollout is complete. More"
-        " fail the revision. Only counted if the canary is observed. Default: 10.",
+        description="Maximum number of compiles that requests of one pod wait for before the rollout is complete. A"
+        " higher number fails the revision. Compiles count only if the canary is observed. Default: 10.",
         json_schema_extra=meant_when_left_out,
     )
     max_error_percent: Annotated[int, Field(ge=0, le=100)] = Field(
         5,
-        description="Maximum share of failed answers of a pod until the rollout is complete, in percent: status 500 or"
-        " above, or a stream that breaks off. More, and at least five, fail the revision. Only counted if"
-        " the canary is observed. Default: 5.",
+        description="Maximum share of failed answers of one pod before the rollout is complete, in percent. Failed"
+        " answers have status 500 or above, or a stream that breaks off. A higher share and at least five failed"
+        " answers fail the revision. Answers count only if the canary is observed. Default: 5.",
         json_schema_extra=meant_when_left_out,
     )
     max_padding_percent: Annotated[int, Field(ge=0, le=1000)] = Field(
         15,
-        description="How much more a pod may compute than was forecast for the plan that its revision learned from"
-        " traffic (strategy Optimal), in percent. More fails the revision. Only counted if the canary is"
-        " observed and the stable revision has another plan, after 200 prompt batches of the pod. Default:"
-        " 15.",
+        description="Maximum computation of a pod above the forecast for a plan that was learned from traffic"
+        " (strategy Optimal), in percent. A higher value fails the revision. Checked after 200 prompt batches of the"
+        " pod, if the canary is observed and the stable revision has another plan. Default: 15.",
         json_schema_extra=meant_when_left_out,
     )
 
 
 class Rollout(ApiModel):
-    """How a new revision replaces the old one. Old pods are deleted only as new pods become ready."""
+    """How a new revision replaces the old revision. Old pods are deleted only as new pods become ready."""
 
     model_config = validated_by(
         Rule(
@@ -82,49 +81,48 @@ class Rollout(ApiModel):
     )
     max_surge: IntOrPercent = Field(
         1,
-        description="Maximum number or percentage of pods above replicas during a rollout. A percentage is rounded up."
-        " With 0, a rollout replaces pods in place: an old pod is deleted before its successor starts.",
+        description="Maximum number or percentage of pods in addition to replicas during a rollout. A percentage is"
+        " rounded up. With 0, a rollout replaces pods in place: an old pod is deleted before a new pod starts.",
     )
     max_unavailable: IntOrPercent | None = Field(
         None,
-        description="Maximum number or percentage of replicas that may be unavailable during a rollout. A percentage is"
-        " rounded down. When left out, it is 0 while there is room for new pods and 1 while pods are"
-        " replaced in place; if it is 0, pods are never replaced in place, and the rollout waits for room.",
+        description="Maximum number or percentage of replicas that may be unavailable during a rollout. When left"
+        " out: 0 while there is room for new pods, and 1 while pods are replaced in place. A percentage is rounded"
+        " down. With 0, pods are never replaced in place, and the rollout waits for room.",
     )
     when_no_room: WhenNoRoom | None = Field(
         None,
-        description="What happens if a new pod finds no card, node or quota in addition to the old pods for"
-        " surgeTimeoutSeconds. ReplaceInPlace replaces pods in place from then on: one at a time, or"
-        " maxUnavailable if that is more. Wait keeps the old pods until there is room. When left out:"
-        " ReplaceInPlace if maxUnavailable is at least 1, or is left out and there are two or more"
-        " replicas; otherwise Wait.",
+        description="Reaction if a new pod finds no card, node or quota next to the old pods within"
+        " surgeTimeoutSeconds. ReplaceInPlace then replaces one pod at a time in place, or maxUnavailable pods if"
+        " that is more. Wait keeps the old pods until there is room. When left out: ReplaceInPlace if maxUnavailable"
+        " is at least 1, or if maxUnavailable is left out with two or more replicas. Otherwise: Wait.",
     )
     surge_timeout_seconds: Seconds = Field(
         300,
-        description="How long a new pod waits for room before whenNoRoom applies, in seconds. A node pool adds a node"
-        " in two to five minutes; use 30 if no node is ever added.",
+        description="Time in seconds that a new pod waits for room before whenNoRoom applies. A node pool adds a node"
+        " in two to five minutes. Use 30 if the cluster never adds nodes.",
     )
     progress_deadline_seconds: Seconds = Field(
         600,
-        description="How long an obstacle to the start of pods may last before the condition Stalled becomes True, in"
-        " seconds: a missing node, a pull that is retried, or a quota. Obstacles that do not disappear by"
-        " themselves are Stalled at once.",
+        description="Time in seconds after which an obstacle to the start of pods sets the condition Stalled to True."
+        " Examples are a missing node, an image pull that is retried, and a quota. Obstacles that cannot disappear by"
+        " themselves set the condition immediately.",
     )
-    paused: bool = Field(False, description="Whether the rollout is paused. Pods that serve are not changed.")
+    paused: bool = Field(False, description="Whether the rollout is paused. Ready pods keep serving.")
     revision: RevisionName | None = Field(
         None,
-        description="Name of a kept revision that pods run instead of the spec (status.revisions lists them). Pods run"
-        " the spec when left out.",
+        description="Name of a stored revision that pods run instead of the spec. status.revisions lists the names."
+        " When left out, pods run the spec.",
     )
     canary: Canary = Field(
         Canary(), description="Criteria for the first pod of a revision.", json_schema_extra=meant_when_left_out
     )
     on_failure: OnFailure = Field(
         OnFailure.ROLLBACK,
-        description="What happens after a revision has failed: Rollback runs the last good revision again, Pause keeps"
-        " the failed pods for inspection. Default: Rollback.",
+        description="Reaction to a failed revision: Rollback returns to the last good revision, Pause keeps the"
+        " failed pods for inspection. Default: Rollback.",
         json_schema_extra=meant_when_left_out,
     )
     revision_history_limit: Annotated[int, Field(ge=1, le=50)] = Field(
-        5, description="Number of old revisions that are kept."
+        5, description="Number of old revisions that are stored."
     )

@@ -49,7 +49,7 @@ class LabelRequirement(ApiModel):
 class LabelSelector(ApiModel):
     """Selects objects by their labels. An empty selector selects all objects."""
 
-    match_labels: Labels = Field({}, description="Labels that an object must have, with these values.")
+    match_labels: Labels = Field({}, description="Labels and values that an object must have.")
     match_expressions: Annotated[tuple[LabelRequirement, ...], Field(max_length=8)] = Field(
-        (), description="Comparisons of labels. All must be true, in addition to matchLabels."
+        (), description="Comparisons of labels. All comparisons and matchLabels must be true."
     )

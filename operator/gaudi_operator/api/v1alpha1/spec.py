@@ -104,52 +104,54 @@ class GaudiInferenceSpec(ApiModel):
     )
     class_name: ObjectName | None = Field(
         None,
-        description="Name of the GaudiInferenceClass whose defaults and limits apply. The default class, if there is"
-        " one, when left out. A change creates a revision.",
+        description="Name of the GaudiInferenceClass whose defaults and limits apply. When left out: the default"
+        " class, if there is a default class. A change creates a revision.",
     )
     model: Model = Field(
-        description="Checkpoint, and the names under which it is served. A change creates a revision, which replaces"
-        " the pods."
+        description="Checkpoint of the model, and the model names for requests. A change creates a revision, which"
+        " replaces the pods."
     )
     accelerator: Accelerator = Field(
         description="Cards and device memory of one pod. A change creates a revision, which replaces the pods."
     )
     parallelism: Parallelism = Field(
         Parallelism(),
-        description="How one replica is distributed over cards and nodes. A change creates a revision, which replaces"
+        description="Distribution of one replica over cards and nodes. A change creates a revision, which replaces"
         " the pods.",
     )
     engine: Engine = Field(
         Engine(),
-        description="Engine, its execution mode and its limits. A change creates a revision, which replaces the pods.",
+        description="Engine, execution mode and limits. A change creates a revision, which replaces the pods.",
     )
     server: Server = Field(
         Server(),
-        description="Image of the runtime, and access to its model port. A change creates a revision, which replaces"
+        description="Image of the runtime, and access to the model port. A change creates a revision, which replaces"
         " the pods.",
     )
     bucketing: Bucketing = Field(
-        Bucketing(), description="Buckets that are prepared. A change creates a revision, which replaces the pods."
+        Bucketing(), description="Buckets that pods prepare. A change creates a revision, which replaces the pods."
     )
     warmup: Warmup = Field(
         Warmup(),
-        description="Preparation of a pod before it serves, and the memory for it. A change creates a revision, which"
+        description="Preparation of a pod before serving, and memory for graphs. A change creates a revision, which"
         " replaces the pods.",
     )
     readiness: Readiness = Field(Readiness(), description="When a pod is ready. A change restarts no pod.")
     recipe_cache: RecipeCache = Field(
         RecipeCache(),
-        description="Storage of compiled recipes that pods share. A change creates a revision, which replaces the pods;"
-        " a change of retentionPolicy does not.",
+        description="Storage of compiled recipes that pods share. A change creates a revision, which replaces the"
+        " pods. A change of retentionPolicy creates no revision.",
     )
     replicas: Annotated[int, Field(ge=0, le=1000)] = Field(
         1, description="Desired number of replicas. 0 stops serving. A change restarts no pod."
     )
     rollout: Rollout = Field(
-        Rollout(), description="How a new revision replaces the old one. A change restarts no pod."
+        Rollout(), description="How a new revision replaces the old revision. A change restarts no pod."
     )
     autoscaling: Autoscaling | None = Field(
-        None, description="HorizontalPodAutoscaler that writes replicas. None when left out. A change restarts no pod."
+        None,
+        description="HorizontalPodAutoscaler that writes replicas. When left out: no autoscaler. A change restarts no"
+        " pod.",
     )
     service: Service = Field(Service(), description="Service of the replicas. A change restarts no pod.")
     network_access: NetworkAccess = Field(
@@ -157,11 +159,11 @@ class GaudiInferenceSpec(ApiModel):
     )
     tracing: Tracing | None = Field(
         None,
-        description="Where pods send OpenTelemetry traces. When left out: the setting of the class or of the"
-        " installation. A change creates a revision, which replaces the pods.",
+        description="Receiver of OpenTelemetry traces from the pods. When left out: the setting of the class or of"
+        " the installation. A change creates a revision, which replaces the pods.",
     )
     pod: Pod = Field(
         Pod(),
-        description="Settings of the pods, with the names of a Pod. A change creates a revision, which replaces the"
-        " pods.",
+        description="Settings of the pods, with the field names of a Pod. A change creates a revision, which replaces"
+        " the pods.",
     )

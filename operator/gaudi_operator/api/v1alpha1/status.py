@@ -48,8 +48,8 @@ class Condition(ApiModel):
 
     type: ConditionType = Field(description="Type of the condition, such as Ready.")
     status: ConditionStatus = Field(description="Status of the condition: True, False or Unknown.")
-    reason: ConditionReason = Field(description="Reason of the status, in one word. Programs read it.")
-    message: Annotated[str, Field(max_length=32_768)] = Field(description="Explanation of the status. People read it.")
+    reason: ConditionReason = Field(description="Reason of the status in one word, for programs.")
+    message: Annotated[str, Field(max_length=32_768)] = Field(description="Explanation of the status, for people.")
     last_transition_time: Timestamp = Field(description="Time of the last change of the status.")
     observed_generation: Generation | None = Field(
         None, description="Generation of the spec that the condition was computed for."
@@ -104,7 +104,7 @@ MEASURED_BASES = frozenset({PlanBasis.MEASURED, PlanBasis.SIMULATED})
 
 
 class PlanAdvice(ApiModel):
-    """Plan learned from the traffic of a pod that saves at least a third of the warm-up without more padding."""
+    """Plan learned from the traffic of a pod. The plan saves at least a third of the warm-up without more padding."""
 
     graphs: Count = Field(description="Number of graphs of the learned plan.")
     graphs_now: Count = Field(description="Number of graphs of the current plan.")
@@ -115,28 +115,31 @@ class PlanAdvice(ApiModel):
 
 
 class PlanState(ApiModel):
-    """Status of the spec's plan, with size and cost: estimated until a pod has warmed up, then measured."""
+    """Status of the plan of the spec. Size and cost are estimated until a pod has warmed up, then measured."""
 
     basis: PlanBasis = Field(
-        description="Origin of the figures. Counted: only the buckets are known. Estimated: computed for a described"
-        " card. Measured: reported by a pod of the current revision. Simulated: reported by a pod with the"
-        " sim engine."
+        description="Origin of the figures. Counted: only the buckets are known. Estimated: computed from the"
+        " description of a card. Measured: reported by a pod of the current revision. Simulated: reported by a pod"
+        " with the sim engine."
     )
     prompt_buckets: Count = Field(description="Number of prompt buckets.")
     decode_buckets: Count = Field(description="Number of decode buckets.")
     vision_buckets: Count | None = Field(
-        None, description="Number of vision buckets, once a pod has reported them. Only for models that take images."
+        None,
+        description="Number of vision buckets. Absent until a pod has reported it. Only for models that take images.",
     )
     kv_blocks: Large = Field(description="Number of KV blocks that the plan covers.")
     block_size: Large | None = Field(
         None,
-        description="Number of tokens of a KV block, if the engine uses another number than spec.engine.blockSize.",
+        description="Number of tokens per KV block of the engine. Absent if equal to spec.engine.blockSize.",
     )
-    graph_bytes: Bytes | None = Field(None, description="Size of the graphs that fit, of one card, in bytes.")
+    graph_bytes: Bytes | None = Field(
+        None, description="Size of the graphs that fit into the memory of one card, in bytes."
+    )
     warmup_seconds: Large | None = Field(
         None,
-        description="Duration of the warm-up in seconds: estimated, or measured from the start of a pod until it"
-        " served.",
+        description="Duration of the warm-up in seconds, estimated or measured. A measured duration begins with the"
+        " start of a pod and ends when the pod serves.",
     )
     captured_percent: CapturedPercent = Field(
         CapturedPercent(), description="Share of planned buckets whose graph fits into memory."
@@ -144,10 +147,10 @@ class PlanState(ApiModel):
     prompt_gaps: Count = Field(0, description="Number of ranges of prompt batches without a bucket.")
     decode_gaps: Count = Field(0, description="Number of ranges of decode batches without a bucket.")
     source: Text | None = Field(
-        None, description="Card or pod that the figures come from, or the reason why there are none yet."
+        None, description="Card or pod that the figures come from, or the reason why figures are missing."
     )
     advice: PlanAdvice | None = Field(
-        None, description="Better plan for the traffic of a pod. Only if it saves enough."
+        None, description="Better plan for the traffic of a pod. Absent if the plan does not save enough."
     )
 
 
@@ -162,16 +165,16 @@ class WarmupProgress(ApiModel):
 class LastTermination(ApiModel):
     """Status of the last termination: how the last container of a pod, or the whole pod, ended."""
 
-    time: Timestamp | None = Field(None, description="Time of the end, as the kubelet reports it.")
+    time: Timestamp | None = Field(None, description="Time of the end, as reported by the kubelet.")
     reason: Annotated[str, Field(max_length=64)] = Field(
         description="Reason in one word, such as OOMKilled, Error or Evicted."
     )
     exit_code: Annotated[int, Field(ge=-(2**31), lt=2**31)] | None = Field(
         None, description="Exit code of the container, if it ran."
     )
-    phase: Word | None = Field(None, description="Phase of the runtime at the end, if it is known.")
+    phase: Word | None = Field(None, description="Phase of the runtime at the end, if known.")
     bucket: Annotated[str, Field(max_length=128)] | None = Field(
-        None, description="Bucket that was being compiled or captured, if it is known."
+        None, description="Bucket that was being compiled or captured, if known."
     )
     message: Text = Field(
         description="Phase, bucket, reason, exit code and the last lines of the container, in one sentence."
@@ -234,29 +237,30 @@ class RecipeCacheState(ApiModel):
     """Status of the recipe cache for pods of the current revision."""
 
     phase: Word = Field(
-        description="State of the cache: Empty before a pod has read it, Seeding while a pod compiles its content,"
-        " Filled, or Missed if pods can neither read nor add recipes."
+        description="State of the cache: Empty before a pod has read the cache, Seeding while a pod compiles recipes"
+        " for the cache, Filled, or Missed if pods can neither read nor add recipes."
     )
     hit_percent: Percent | None = Field(
         None,
-        description="Share of planned buckets whose recipe a pod found at its start, in percent. Of the pod with the"
-        " highest share.",
+        description="Share of planned buckets whose recipe a pod found at its start, in percent. The value comes from"
+        " the pod with the highest share.",
     )
     saved_seconds: Large | None = Field(
         None,
-        description="Measured time that this pod saved, in seconds: the compile time of these recipes, minus the time"
-        " to copy and load them.",
+        description="Measured time that the pod of hitPercent saved, in seconds: the compile time of the found"
+        " recipes, minus the time to copy and load these recipes.",
     )
-    message: Text | None = Field(None, description="Reason why a pod read no recipes or could not add any.")
+    message: Text | None = Field(None, description="Reason why a pod read no recipes or added no recipes.")
 
 
 class Revisions(ApiModel):
-    """Status of the revisions: the names of the revisions that determine a rollout."""
+    """Status of the revisions: the names of the desired revision and of the stable revision."""
 
     current: Revision | None = Field(None, description="Name of the desired revision.")
     stable: Revision | None = Field(
         None,
-        description="Name of the last revision whose rollout was complete. A failed revision is rolled back to it.",
+        description="Name of the last revision whose rollout completed. A failed revision is rolled back to this"
+        " revision.",
     )
 
 
@@ -285,13 +289,13 @@ class RevisionTermination(ApiModel):
 
 
 class BackOff(ApiModel):
-    """Status of the back-off of a revision whose pods ended before one became ready."""
+    """Status of the back-off of a revision whose pods ended before any pod became ready."""
 
     failures: Count = Field(
         description="Number of consecutive pods or containers that ended. Reset when a pod becomes ready."
     )
-    first: Timestamp | None = Field(None, description="Time of the first of these ends.")
-    since: Timestamp = Field(description="Time of the last of these ends.")
+    first: Timestamp | None = Field(None, description="Time when the first of these pods or containers ended.")
+    since: Timestamp = Field(description="Time when the last of these pods or containers ended.")
     until: Timestamp = Field(description="Time before which no new pod of the revision is created. Existing pods stay.")
 
 
@@ -300,26 +304,30 @@ class RevisionStatus(ApiModel):
 
     name: Revision = Field(description="Name of the revision: the hash of its inputs.")
     number: Annotated[int, Field(ge=0)] = Field(
-        description="Number of the revision. It grows whenever a revision becomes the desired one."
+        description="Number of the revision. A revision that becomes the desired revision gets the highest number."
     )
     phase: RevisionPhase = Field(
         description="Phase of the revision. Serving: rolled out, or being replaced while its pods receive traffic."
-        " RollingOut: rollout in progress. ScalingDown: replaced, with pods left that receive no traffic."
-        " Failed: failed, and paused or with pods left. RolledBack: failed, without pods. Kept: neither"
-        " running nor desired."
+        " RollingOut: rollout in progress. ScalingDown: replaced, and the remaining pods receive no traffic. Failed:"
+        " failed, and paused or with remaining pods. RolledBack: failed, without pods. Kept: neither running nor"
+        " desired."
     )
     served: bool = Field(
-        False, description="Whether a pod of the revision was ready at any time. A canary counts once it has passed."
+        False,
+        description="Whether a pod of the revision was ready at any time. A canary pod counts only after the canary"
+        " has passed.",
     )
     created: Timestamp | None = Field(None, description="Time at which the revision was created.")
     reason: Annotated[str, Field(max_length=64)] | None = Field(
-        None, description="Reason of the failure, in one word. Programs read it."
+        None, description="Reason of the failure in one word, for programs."
     )
     message: Text | None = Field(None, description="Explanation of the failure, with its evidence.")
     last_termination: RevisionTermination | None = Field(
-        None, description="How a pod of the revision, or a container of it, ended last."
+        None, description="How the last pod or container of the revision ended."
     )
-    back_off: BackOff | None = Field(None, description="Back-off after pods ended before one became ready.")
+    back_off: BackOff | None = Field(
+        None, description="Back-off for new pods, after pods ended before any pod became ready."
+    )
 
 
 class GaudiInferenceStatus(ApiModel):
@@ -329,10 +337,10 @@ class GaudiInferenceStatus(ApiModel):
     phase: Word = Field(
         "Pending",
         description="Summary of the state in one word: Pending, WarmingUp, Serving, RollingOut, RollingBack, Paused,"
-        " RolledBack, ScalingDown, ScaledToZero, SpecRefused or Stalled. Programs read conditions.",
+        " RolledBack, ScalingDown, ScaledToZero, SpecRefused or Stalled. Programs should read conditions instead.",
     )
     ready: Annotated[str, Field(max_length=16)] = Field(
-        "0/0", description="Number of ready and of desired replicas, such as 2/3."
+        "0/0", description="Number of ready replicas and of desired replicas, such as 2/3."
     )
     conditions: Annotated[tuple[Condition, ...], Field(max_length=16)] = Field(
         (),
@@ -345,26 +353,28 @@ class GaudiInferenceStatus(ApiModel):
     ready_replicas: Count = Field(0, description="Number of ready pods of all revisions.")
     expected_ready_replicas: Count = Field(
         0,
-        description="Number of pods that should be ready: the most that were ready at once since replicas was last"
-        " lowered, minus what a rollout may take away. If readyReplicas is lower, the difference was lost.",
+        description="Number of pods that should be ready: the highest number of ready pods since replicas was last"
+        " lowered, minus the pods that a rollout may remove. If readyReplicas is lower, the difference is the number"
+        " of lost pods.",
     )
     max_replicas: Count | None = Field(
-        None, description="Maximum number of replicas that the limits of the class allow, by replicas and by cards."
+        None, description="Maximum number of replicas that the limits maxReplicas and maxCards of the class allow."
     )
     selector: Annotated[str, Field(max_length=1024)] = Field(
         "", description="Label selector of the pods, for the scale subresource."
     )
     captured_percent: CapturedPercent = Field(
         CapturedPercent(),
-        description="Share of planned buckets whose graph is captured, in the ready pod of the current revision with"
-        " the lowest share. If no pod of that revision is ready, all its pods are compared.",
+        description="Lowest share of planned buckets whose graph is captured, among the ready pods of the current"
+        " revision. If no pod of this revision is ready, all its pods count.",
     )
     plan: PlanState | None = Field(
         None, description="Size and cost of the plan of the spec. Absent if no plan is possible."
     )
     buckets: Buckets | None = Field(
         None,
-        description="Number of planned, warmed up and captured buckets, of the pod with the least captured graphs.",
+        description="Number of planned, warmed and captured buckets. The values come from the pod with the fewest"
+        " captured graphs.",
     )
     warmup: WarmupProgress | None = Field(None, description="Progress of the warm-up of the least advanced pod.")
     memory: MemorySplit | None = Field(None, description="Use of the memory of one card.")
@@ -372,13 +382,13 @@ class GaudiInferenceStatus(ApiModel):
     recipe_cache: RecipeCacheState | None = Field(
         None, description="State of the recipe cache. Only with spec.recipeCache.enabled."
     )
-    revision: Revisions = Field(Revisions(), description="Names of the revisions that decide a rollout.")
+    revision: Revisions = Field(Revisions(), description="Names of the desired revision and of the stable revision.")
     revisions: Annotated[tuple[RevisionStatus, ...], Field(max_length=MAX_REVISIONS)] = Field(
-        (), description="The newest kept revisions, newest first."
+        (), description="The newest stored revisions, newest first."
     )
     endpoint: Text | None = Field(None, description="Address of the OpenAI API inside the cluster.")
     pods: Annotated[tuple[PodState, ...], Field(max_length=MAX_PODS)] = Field(
-        (), description="Up to 20 pods, those that are not ready first."
+        (), description="Up to 20 pods. Pods that are not ready come first."
     )
 
     @property

@@ -42,7 +42,7 @@ class OtlpProtocol(StrEnum):
 
 
 class Tracing(ApiModel):
-    """OpenTelemetry traces of starts, with a span for each stage and bucket, and of requests."""
+    """OpenTelemetry traces of requests and of pod starts. A start has a span for each stage and bucket."""
 
     endpoint: OtlpAddress = Field(
         description="Address of an OTLP receiver, such as http://otel-collector.monitoring:4317. For HTTP, /v1/traces"
@@ -53,8 +53,8 @@ class Tracing(ApiModel):
     )
     sampling_percent: Percent = Field(
         100,
-        description="Share of requests that are traced if the caller has not decided, in percent. Every start is"
-        " traced.",
+        description="Share of requests that are traced, in percent. Applies only if the caller has not decided. Every"
+        " start is traced.",
     )
 
     @property

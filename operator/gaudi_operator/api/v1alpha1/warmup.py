@@ -18,7 +18,7 @@ class S3Access(ApiModel):
     """Credentials of a bucket that is not public. Requests are signed with these credentials."""
 
     region: Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=r"^[-a-z0-9]+$")] = Field(
-        description="Region of the bucket. For a store without regions, the region that it is configured with."
+        description="Region of the bucket. For a store without regions: the region in the configuration of the store."
     )
     credentials_secret_name: ObjectName = Field(
         description="Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and with AWS_SESSION_TOKEN for temporary"
@@ -63,23 +63,27 @@ class RecipeObjectStore(ApiModel):
         ),
     )
     token_secret_ref: SecretKey | None = Field(
-        None, description="Secret with a token that is sent as a bearer token. Not together with s3."
+        None, description="Secret with the bearer token for the store. Cannot be combined with s3."
     )
     s3: S3Access | None = Field(
-        None, description="Signs requests for S3 and compatible stores. Not together with tokenSecretRef."
+        None,
+        description="Credentials for signed requests to S3 and compatible stores. Cannot be combined with"
+        " tokenSecretRef.",
     )
     timeout_seconds: Seconds = Field(
-        300, description="Maximum time that a start spends on the store before it compiles instead, in seconds."
+        300,
+        description="Maximum time in seconds that a starting pod spends on the store. After this time, the pod"
+        " compiles instead.",
     )
     insecure: bool | None = Field(
         None,
-        description="Whether url may start with http://. Recipes are code, so everyone on the network path can then run"
-        " code in the pods. Default: false.",
+        description="Whether url may start with http://. If true, everyone on the network path can run code in the"
+        " pods, because recipes are code. Default: false.",
     )
     public_key: PublicKey | None = Field(
         None,
-        description="Public key in PEM (ECDSA over P-256). If it is set, recipes are used only if manifest.sig next to"
-        " their manifest is its signature, as cosign sign-blob and openssl write it.",
+        description="Public key in PEM (ECDSA over P-256). If set, pods use recipes only if manifest.sig next to the"
+        " manifest is a valid signature of the manifest. cosign sign-blob and openssl write such signatures.",
     )
 
 
@@ -98,48 +102,49 @@ class Warmup(ApiModel):
     )
     prompt_graph_percent: Percent = Field(
         30,
-        description="Share of the memory for graphs that prompt graphs may use first, in percent. Default: 30.",
+        description="Share of the graph memory that prompt graphs may use before decode graphs are captured, in"
+        " percent. Default: 30.",
         json_schema_extra=meant_when_left_out,
     )
     prompt_order: Order = Field(
         CaptureOrder.COVER_FIRST,
-        description="Order of the prompt buckets in warm-up. CoverFirst compiles the fewest buckets that hold every"
-        " prompt first, then those that save most padding, so that a warm-up that ends early leaves no"
-        " prompt without a warm bucket; graphs are captured as with MinTokens. The other orders compile the"
-        " largest bucket first: MinTokens captures graphs from the fewest tokens up, MaxBs from the largest"
-        " batch down, LargestFirst from the largest bucket down. Default: CoverFirst.",
+        description="Order of the prompt buckets in the warm-up. CoverFirst first compiles the fewest buckets that"
+        " together hold every prompt, then the buckets that save the most padding. After an early end, every prompt"
+        " has a warm bucket. Graphs are captured as with MinTokens. The other orders compile the largest bucket"
+        " first. MinTokens captures graphs from the fewest tokens up, MaxBs from the largest batch down, LargestFirst"
+        " from the largest bucket down. Default: CoverFirst.",
         json_schema_extra=meant_when_left_out,
     )
     decode_order: Order = Field(
         CaptureOrder.COVER_FIRST,
-        description="Order of the decode buckets in warm-up, as promptOrder. With CoverFirst, graphs are captured as"
-        " with MaxBs. Default: CoverFirst.",
+        description="Order of the decode buckets in the warm-up, with the values of promptOrder. With CoverFirst,"
+        " graphs are captured as with MaxBs. Default: CoverFirst.",
         json_schema_extra=meant_when_left_out,
     )
     max_graph_tokens: GraphTokens | None = Field(
         None,
-        description="Maximum number of tokens of a prompt that runs with a graph, cached context included. Buckets of"
-        " longer prompts count as not captured: lower readiness.minCapturedPromptPercent with it. Only with"
-        " the vllm engine and executionMode HpuGraphs. No maximum when left out.",
+        description="Maximum number of tokens of a prompt that runs with a graph, including cached context. When left"
+        " out: no maximum. Buckets of longer prompts count as not captured, so lower"
+        " readiness.minCapturedPromptPercent as well. Only with the vllm engine and executionMode HpuGraphs.",
     )
     fail_on_cold_shapes: bool = Field(
         False,
         description="Whether a serving pod rejects a batch whose padded shape was not warmed up, instead of compiling"
-        " it. The sim engine fails that request alone. vllm on a card (HpuGraphs and TorchCompile) ends its"
-        " engine core: all requests of the pod fail, and the container starts and warms up again. No effect"
-        " with other engines.",
+        " the shape. With the sim engine, only the request fails. With vllm on a card (HpuGraphs and TorchCompile),"
+        " the engine core ends, all requests of the pod fail, and the container restarts with a new warm-up. No"
+        " effect with other engines.",
     )
     time_budget_seconds: Seconds | None = Field(
         None,
-        description="Time in seconds after which warm-up starts no further bucket, except the first buckets of"
-        " CoverFirst, which hold every request. The remaining buckets are reported as left out, and"
-        " requests are padded to larger warm buckets. The thresholds of spec.readiness still count all"
-        " planned buckets. No limit when left out.",
+        description="Time in seconds after which the warm-up starts no further bucket. When left out: no limit. The"
+        " first buckets of CoverFirst, which together hold every request, are always prepared. The remaining buckets"
+        " are reported as left out, and requests are padded to larger warm buckets. The thresholds of spec.readiness"
+        " still count all planned buckets.",
     )
     stall_timeout_seconds: Seconds = Field(
         1800,
-        description="Time without progress of a warm-up after which the pod counts as stalled and its container is"
-        " restarted, in seconds.",
+        description="Maximum time in seconds without progress of the warm-up. After this time, the pod counts as"
+        " stalled and its container is restarted.",
     )
 
 
@@ -174,21 +179,21 @@ class Readiness(ApiModel):
     )
     on_shortfall: Shortfall = Field(
         Shortfall.BLOCK,
-        description="What happens to a pod that has warmed up below the thresholds: Block keeps it out of traffic,"
-        " ServeAndWarn lets it serve. Default: Block.",
+        description="Reaction to a pod that has warmed up below the thresholds: Block keeps the pod out of traffic,"
+        " ServeAndWarn lets the pod serve. Default: Block.",
         json_schema_extra=meant_when_left_out,
     )
     on_recompiles: OnRecompiles = Field(
         OnRecompiles.WARN,
-        description="What happens when requests of a ready pod wait for compiles: Ignore counts them in the status"
-        " only, Warn also sets the condition BucketCoverage, CloseGate also takes a pod with more than"
+        description="Reaction to requests of a ready pod that wait for compiles. Ignore only counts the compiles in"
+        " the status. Warn also sets the condition BucketCoverage. CloseGate also takes a pod with more than"
         " maxRecentRecompiles out of traffic while enough other pods serve. Default: Warn.",
         json_schema_extra=meant_when_left_out,
     )
     max_recent_recompiles: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         10,
-        description="Maximum number of recompiles of a pod within five minutes. CloseGate closes the gate of a pod with"
-        " more, and opens it after five minutes without recompiles.",
+        description="Maximum number of recompiles of a pod within five minutes. Above this number, CloseGate closes"
+        " the gate of the pod. The gate opens after five minutes without recompiles.",
     )
 
 
@@ -236,27 +241,27 @@ class RecipeCache(ApiModel):
     )
     enabled: bool = Field(
         False,
-        description="Whether pods share compiled recipes on a PersistentVolumeClaim. If false, each pod has its own"
-        " recipes, which are deleted with it.",
+        description="Whether pods share compiled recipes on a PersistentVolumeClaim. If false, each pod has separate"
+        " recipes, which are deleted with the pod.",
     )
     existing_claim: ObjectName | None = Field(
         None,
-        description="Name of a PersistentVolumeClaim in this namespace. Several resources may share it. The operator"
-        " creates a claim when left out.",
+        description="Name of a PersistentVolumeClaim in this namespace. Several resources may share the claim. When"
+        " left out, the operator creates a claim.",
     )
     retention_policy: RetentionPolicy = Field(
         RetentionPolicy.DELETE,
-        description="What happens to the claim that the operator created when the cache is disabled or the resource is"
-        " deleted: Delete deletes it, Retain keeps it for a resource of the same name.",
+        description="Retention of a claim that the operator created, after the cache is disabled or the resource is"
+        " deleted: Delete deletes the claim, Retain keeps the claim for a resource of the same name.",
     )
     size: Quantity = Field(
         "20Gi",
-        description="Size of the claim that the operator creates. It cannot be lowered. Recipes use up to nine tenths"
-        " of it.",
+        description="Size of the claim that the operator creates. Cannot be lowered. Recipes use at most nine tenths"
+        " of the claim.",
     )
     storage_class_name: ObjectName | None = Field(
         None,
-        description="Storage class of the claim that the operator creates. The default of the cluster when left out."
+        description="Storage class of the claim that the operator creates. When left out: the default of the cluster."
         " Cannot be changed.",
     )
     access_mode: AccessMode = Field(
@@ -265,14 +270,15 @@ class RecipeCache(ApiModel):
         " Cannot be changed.",
     )
     max_age_days: Annotated[int, Field(ge=1, le=3650)] = Field(
-        30, description="Number of days after which recipes are deleted that no pod has started with."
+        30, description="Number of days after which recipes are deleted if no pod has started with them."
     )
     oci_image: OciImageSource | None = Field(
         None,
-        description="OCI image with the content of a recipe volume. Pods read it if the claim has no recipes for them.",
+        description="OCI image with the content of a recipe volume. Pods read the image if the claim has no recipes"
+        " for them.",
     )
     object_store: RecipeObjectStore | None = Field(
         None,
-        description="Object store with the content of a recipe volume. Pods read it if neither the claim nor ociImage"
-        " has recipes for them.",
+        description="Object store with the content of a recipe volume. Pods read the store if neither the claim nor"
+        " ociImage has recipes for them.",
     )

@@ -65,7 +65,7 @@ class EnvResource(ApiModel):
 
     model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
     resource: ResourceName = Field(
-        description="Request or limit. The value is in whole cores for CPU, in bytes for the others."
+        description="Request or limit. Values of CPU are in whole cores, other values are in bytes."
     )
 
 
@@ -105,7 +105,7 @@ class Amounts(ApiModel):
     cpu: Quantity | None = Field(None, description="CPU in cores, such as 4 or 500m.")
     memory: Quantity | None = Field(None, description="Memory, such as 256Mi.")
     ephemeral_storage: Quantity | None = Field(
-        None, alias="ephemeral-storage", description="Space on the disk of the node, logs included."
+        None, alias="ephemeral-storage", description="Space on the disk of the node, including logs."
     )
 
 
@@ -128,15 +128,15 @@ class ContainerResources(ApiModel):
         _request_within_limit("ephemeral-storage", "ephemeral__dash__storage"),
     )
     requests: Amounts = Field(
-        Amounts(), description="Amounts that are reserved on the node. For a resource that is left out: its limit."
+        Amounts(), description="Amounts that are reserved on the node. When an amount is left out: the limit."
     )
     limits: Amounts = Field(
-        Amounts(), description="Maximum amounts that the container may use. No maximum for a resource that is left out."
+        Amounts(), description="Maximum amounts that the container may use. When an amount is left out: no maximum."
     )
 
 
 class SideContainer(ApiModel):
-    """Container next to the runtime, as in a Pod. It has the security context of the runtime."""
+    """Container next to the runtime, as in a Pod. The container has the security context of the runtime."""
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=DNS_LABEL)] = Field(
         description="Name of the container.",
@@ -145,24 +145,24 @@ class SideContainer(ApiModel):
         ),
     )
     image: ImageReference = Field(
-        description="Image of the container. It must run as a user other than root, on a read-only root file system."
+        description="Image of the container. The image must run without root and on a read-only root file system."
     )
     image_pull_policy: PullPolicy = Field(PullPolicy.IF_NOT_PRESENT, description="When the kubelet pulls the image.")
     command: Annotated[tuple[Argument, ...], Field(max_length=32)] = Field(
-        (), description="Program and its first arguments. The entry point of the image when left out."
+        (), description="Program and first arguments. When left out: the entry point of the image."
     )
     args: Annotated[tuple[Argument, ...], Field(max_length=32)] = Field(
-        (), description="Arguments of the program. The arguments of the image when left out."
+        (), description="Arguments of the program. When left out: the arguments of the image."
     )
     env: Annotated[tuple[EnvVar, ...], Field(max_length=32)] = Field(
         (),
-        description="Environment variables of the container. It has none of the runtime's.",
+        description="Environment variables of the container. The container has no variables of the runtime.",
         json_schema_extra=list_map("name"),
     )
     resources: ContainerResources = Field(ContainerResources(), description="Requests and limits of the container.")
     volume_mounts: VolumeMounts = Field(
         (),
-        description="Mounts of volumes of spec.pod.volumes. The container can only write to these.",
+        description="Mounts of volumes in spec.pod.volumes. The container can write only to these mounts.",
         json_schema_extra=list_map("mountPath"),
     )
 

@@ -68,74 +68,75 @@ class Pod(ApiModel):
         ),
     )
     annotations: Annotations = Field({}, description="Further annotations of the pods.")
-    node_selector: Labels = Field({}, description="Labels that a node must have, with these values.")
+    node_selector: Labels = Field({}, description="Labels and values that a node must have.")
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=32)] = Field(
         (), description="Tolerations of the pods."
     )
     affinity: Affinity | None = Field(None, description="Affinity of the pods.")
     topology_spread_constraints: TopologySpreadConstraints = Field(
         (),
-        description="How the pods are spread over places. A constraint for kubernetes.io/hostname replaces the"
-        " operator's own, which prefers a different node for each pod of a revision.",
+        description="How the pods are spread over topology domains. A constraint for kubernetes.io/hostname replaces"
+        " the default constraint, which prefers a different node for each pod of a revision.",
     )
     priority_class_name: ObjectName | None = Field(None, description="Name of the priority class of the pods.")
     scheduler_name: ObjectName | None = Field(
-        None, description="Name of the scheduler of the pods. The default scheduler when left out."
+        None, description="Name of the scheduler of the pods. When left out: the default scheduler."
     )
     runtime_class_name: ObjectName | None = Field(None, description="Name of the runtime class of the pods.")
     service_account_name: ObjectName | None = Field(
         None,
-        description="Name of the service account of the pods. The operator creates one when left out. Its token is"
-        " never mounted.",
+        description="Name of the service account of the pods. When left out, the operator creates an account. The"
+        " token of the account is never mounted.",
     )
     image_pull_secrets: Annotated[tuple[SecretName, ...], Field(max_length=8)] = Field(
         (), description="Secrets for pulling images.", json_schema_extra=list_map("name")
     )
     resources: ContainerResources = Field(
         ContainerResources(),
-        description="Requests and limits of the runtime container. A CPU limit slows compiles on a node with spare"
-        " cores. The disk holds logs, /cache, /tmp and a model that is downloaded without a claim.",
+        description="Requests and limits of the runtime container. A CPU limit slows compiles, even on a node with"
+        " spare cores. ephemeral-storage includes logs, /cache, /tmp and a model that is downloaded without a claim.",
     )
     shared_memory_size: Quantity | None = Field(
         None,
-        description="Size of /dev/shm, which counts as memory of the container. When left out: 1Gi, plus 512Mi for each"
-        " rank if there are several.",
+        description="Size of /dev/shm. When left out: 1Gi, plus 512Mi for each rank if a pod has several ranks. The"
+        " files count as memory of the container.",
     )
     cache_size: Quantity | None = Field(
         None,
-        description="Maximum size of /cache on the disk of the node: compiled code of the engine, and caches of its"
-        " libraries. A pod that writes more is evicted. When left out, the ephemeral-storage limit applies.",
+        description="Maximum size of /cache on the disk of the node. When left out, the ephemeral-storage limit"
+        " applies. /cache contains compiled code of the engine and caches of libraries. A pod that writes more is"
+        " evicted.",
     )
     tmp_size: Quantity | None = Field(
         None,
-        description="Maximum size of /tmp on the disk of the node: temporary files, and logs of the Gaudi software. A"
-        " pod that writes more is evicted. When left out, the ephemeral-storage limit applies.",
+        description="Maximum size of /tmp on the disk of the node. When left out, the ephemeral-storage limit"
+        " applies. /tmp contains temporary files and logs of the Gaudi software. A pod that writes more is evicted.",
     )
     run_as_user: Annotated[int, Field(ge=1, le=2_147_483_647)] = Field(
         DEFAULT_USER, description="User id and group id of the pods. Root is not allowed."
     )
     user_from_cluster: bool = Field(
         False,
-        description="Whether the cluster assigns user and groups, as OpenShift does. The pods then have no runAsUser,"
-        " runAsGroup and fsGroup, and still must not run as root.",
+        description="Whether the cluster assigns the user and the groups, as OpenShift does. If true, the pods have"
+        " no runAsUser, runAsGroup and fsGroup, and still must not run as root.",
     )
     supplemental_groups: Annotated[tuple[Annotated[int, Field(ge=1, le=2_147_483_647)], ...], Field(max_length=16)] = (
         Field((), description="Further group ids of the pods, such as the group of the files on a shared file system.")
     )
     capabilities: Annotated[tuple[Capability, ...], Field(max_length=1)] = Field(
         (),
-        description="Linux capabilities of the runtime container. SYS_NICE lets it bind its memory to NUMA nodes; the"
-        " Pod Security levels baseline and restricted reject it. None when left out.",
+        description="Linux capabilities of the runtime container. When left out: none. SYS_NICE allows the container"
+        " to bind memory to NUMA nodes. The Pod Security levels baseline and restricted reject SYS_NICE.",
     )
     drain_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
-        30, description="Maximum time that running requests have to finish after a pod is deleted, in seconds."
+        30, description="Maximum time in seconds for running requests to finish after a pod is deleted."
     )
     volumes: Annotated[tuple[Volume, ...], Field(max_length=16)] = Field(
         (), description="Further volumes of the pods.", json_schema_extra=list_map("name")
     )
     volume_mounts: VolumeMounts = Field(
         (),
-        description="Mounts of these volumes in the runtime container, outside the operator's own mounts.",
+        description="Mounts of volumes in the runtime container. Paths of the operator's mounts are reserved.",
         json_schema_extra=list_map("mountPath") | rules(OUTSIDE_OF_OURS),
     )
     init_containers: SideContainers = Field(

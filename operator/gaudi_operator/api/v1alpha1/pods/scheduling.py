@@ -49,17 +49,17 @@ class Toleration(ApiModel):
         ),
     )
 
-    key: KeyText | None = Field(None, description="Key of the taint. With operator Exists, all taints when left out.")
+    key: KeyText | None = Field(None, description="Key of the taint. When left out with operator Exists: all taints.")
     operator: TolerationOperator = Field(
-        TolerationOperator.EQUAL, description="How value is compared: Equal, or Exists for any value."
+        TolerationOperator.EQUAL, description="Comparison: Equal compares value, Exists accepts any value."
     )
     value: LabelValue | None = Field(None, description="Value of the taint, for operator Equal.")
     effect: TaintEffect | None = Field(
-        None, description="Effect of the taint: NoSchedule, PreferNoSchedule or NoExecute. All effects when left out."
+        None, description="Effect of the taint: NoSchedule, PreferNoSchedule or NoExecute. When left out: all effects."
     )
     toleration_seconds: Annotated[int, Field(ge=0, le=604_800)] | None = Field(
         None,
-        description="How long a taint with effect NoExecute is tolerated, in seconds. Without limit when left out.",
+        description="Time in seconds that a taint with effect NoExecute is tolerated. When left out: no limit.",
     )
 
 
@@ -90,7 +90,7 @@ class NodeRequirement(ApiModel):
     key: LabelKey = Field(description="Key of the label, or name of the field.")
     operator: NodeOperator = Field(description="Comparison: In, NotIn, Exists, DoesNotExist, Gt or Lt.")
     values: ComparedValues = Field(
-        (), description="Values that In and NotIn compare with; one whole number for Gt and Lt."
+        (), description="Values that In and NotIn compare with, or one whole number for Gt and Lt."
     )
 
 
@@ -114,10 +114,10 @@ class NodeSelectorTerm(ApiModel):
 
 
 class NodeSelector(ApiModel):
-    """Terms for nodes. At least one must match."""
+    """Terms for nodes. At least one term must match."""
 
     node_selector_terms: Annotated[tuple[NodeSelectorTerm, ...], Field(min_length=1, max_length=8)] = Field(
-        description="Terms for nodes. At least one must match."
+        description="Terms for nodes. At least one term must match."
     )
 
 
@@ -127,7 +127,7 @@ Weight = Annotated[int, Field(ge=1, le=100)]
 class PreferredNodes(ApiModel):
     """Nodes that are preferred, with a weight."""
 
-    weight: Weight = Field(description="Weight of the preference relative to the others.")
+    weight: Weight = Field(description="Weight of the preference relative to other preferences.")
     preference: NodeSelectorTerm = Field(description="Term that matches the preferred nodes.")
 
 
@@ -135,7 +135,7 @@ class NodeAffinity(ApiModel):
     """Nodes that pods may run on."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = Field(
-        None, description="Term that a node must match."
+        None, description="Terms for nodes. A node must match at least one term."
     )
     preferred_during_scheduling_ignored_during_execution: Annotated[tuple[PreferredNodes, ...], Field(max_length=8)] = (
         Field((), description="Terms that a node should match.")
@@ -146,37 +146,37 @@ class PodAffinityTerm(ApiModel):
     """Selection of other pods, with the topology domain that contains the pods."""
 
     label_selector: LabelSelector | None = Field(
-        None, description="Labels of the other pods. The pods of this resource when left out."
+        None, description="Labels of the other pods. When left out: the pods of this resource."
     )
     topology_key: LabelKey = Field(
-        description="Label of nodes that defines a place: nodes with the same value are one place. For example"
-        " kubernetes.io/hostname."
+        description="Node label that defines topology domains, such as kubernetes.io/hostname. Nodes with the same"
+        " value are one domain."
     )
     namespaces: Annotated[tuple[NamespaceName, ...], Field(max_length=8)] = Field(
         (),
-        description="Namespaces of the other pods. The namespace of this resource when namespaceSelector is left out"
-        " too.",
+        description="Namespaces of the other pods. When this field and namespaceSelector are left out: the namespace"
+        " of this resource.",
     )
     namespace_selector: LabelSelector | None = Field(
-        None, description="Labels of further namespaces of the other pods. All namespaces when it is empty."
+        None, description="Labels of further namespaces of the other pods. An empty selector selects all namespaces."
     )
 
 
 class PreferredPods(ApiModel):
     """Other pods that are preferred or avoided, with a weight."""
 
-    weight: Weight = Field(description="Weight of the preference relative to the others.")
-    pod_affinity_term: PodAffinityTerm = Field(description="Other pods, and the size of the place that they are in.")
+    weight: Weight = Field(description="Weight of the preference relative to other preferences.")
+    pod_affinity_term: PodAffinityTerm = Field(description="Other pods, and their topology domain.")
 
 
 class PodAffinity(ApiModel):
     """Other pods that are preferred or avoided."""
 
     required_during_scheduling_ignored_during_execution: Annotated[tuple[PodAffinityTerm, ...], Field(max_length=8)] = (
-        Field((), description="Terms that must be true for the place of a node.")
+        Field((), description="Terms that must be true for the topology domain of a node.")
     )
     preferred_during_scheduling_ignored_during_execution: Annotated[tuple[PreferredPods, ...], Field(max_length=8)] = (
-        Field((), description="Terms that should be true for the place of a node.")
+        Field((), description="Terms that should be true for the topology domain of a node.")
     )
 
 
@@ -226,36 +226,41 @@ class TopologySpreadConstraint(ApiModel):
     )
 
     max_skew: Annotated[int, Field(ge=1, le=1000)] = Field(
-        description="Maximum difference between the number of pods in a place and in the place with the fewest."
+        description="Maximum difference between the number of pods in a topology domain and in the domain with the"
+        " fewest pods."
     )
     topology_key: LabelKey = Field(
-        description="Label of nodes that defines a place: nodes with the same value are one place. For example"
-        " topology.kubernetes.io/zone."
+        description="Node label that defines topology domains, such as topology.kubernetes.io/zone. Nodes with the"
+        " same value are one domain."
     )
     when_unsatisfiable: WhenUnsatisfiable = Field(
-        description="What happens to a pod that cannot be spread: DoNotSchedule leaves it pending, ScheduleAnyway"
-        " schedules it in the best place."
+        description="Reaction to a pod that cannot be spread: DoNotSchedule leaves the pod pending, ScheduleAnyway"
+        " selects the best domain."
     )
     label_selector: LabelSelector | None = Field(
         None,
-        description=f"Labels of the pods that are counted. The pods of this resource, by their label {OWN_NAME_LABEL},"
-        " when left out.",
+        description="Labels of the pods that are counted. When left out: the pods of this resource, by the label"
+        f" {OWN_NAME_LABEL}.",
     )
     min_domains: Annotated[int, Field(ge=1, le=1000)] | None = Field(
         None,
-        description="Minimum number of places. If there are fewer, the place with the fewest pods counts as empty. Only"
-        " with DoNotSchedule.",
+        description="Minimum number of topology domains. If there are fewer, the domain with the fewest pods counts"
+        " as empty. Only with DoNotSchedule.",
     )
     match_label_keys: Annotated[tuple[LabelKey, ...], Field(max_length=8)] = Field(
         (),
-        description="Keys of labels whose values must be those of the new pod for another pod to be counted. With"
+        description="Keys of labels. Only pods with the same values of these labels as the new pod are counted. With"
         " inference.gaudi.dev/revision, each revision is spread separately.",
     )
     node_affinity_policy: NodePolicy | None = Field(
-        None, description="Whether only nodes that nodeSelector and nodeAffinity match are counted. Default: Honor."
+        None,
+        description="Honor counts only nodes that match nodeSelector and nodeAffinity. Ignore counts all nodes."
+        " Default: Honor.",
     )
     node_taints_policy: NodePolicy | None = Field(
-        None, description="Whether nodes with taints that are not tolerated are not counted. Default: Ignore."
+        None,
+        description="Honor does not count nodes with taints that pods do not tolerate. Ignore counts all nodes."
+        " Default: Ignore.",
     )
 
 

@@ -121,7 +121,7 @@ class ConfigMapProjection(ApiModel):
     """Part of a projected volume from a ConfigMap in the same namespace, with a file for each key."""
 
     name: ObjectName = Field(description="Name of the ConfigMap.")
-    items: Items = Field((), description="Keys that become files. All keys when left out.")
+    items: Items = Field((), description="Keys that become files. When left out: all keys.")
     optional: bool | None = Field(None, description="Whether pods start without the ConfigMap. Default: false.")
 
 
@@ -138,7 +138,7 @@ class SecretProjection(ApiModel):
     """
 
     name: ObjectName = Field(description="Name of the Secret.")
-    items: Items = Field((), description="Keys that become files. All keys when left out.")
+    items: Items = Field((), description="Keys that become files. When left out: all keys.")
     optional: bool | None = Field(None, description="Whether pods start without the Secret. Default: false.")
 
 
@@ -146,7 +146,7 @@ class SecretVolume(ApiModel):
     """Volume from a Secret in the same namespace, with a file for each key. Only the kubelet reads the Secret."""
 
     secret_name: ObjectName = Field(description="Name of the Secret.")
-    items: Items = Field((), description="Keys that become files. All keys when left out.")
+    items: Items = Field((), description="Keys that become files. When left out: all keys.")
     optional: bool | None = Field(None, description="Whether pods start without the Secret. Default: false.")
     default_mode: FileMode | None = Field(None, description=_MODE)
 
@@ -162,8 +162,8 @@ class EmptyDirVolume(ApiModel):
 
     medium: Medium | None = Field(
         None,
-        description="Medium of the folder. Memory counts as memory of the containers that write to it. The disk of the"
-        " node when left out.",
+        description="Medium of the folder. When left out: the disk of the node. Files in Memory count as memory of"
+        " the containers that write them.",
     )
     size_limit: Quantity | None = Field(
         None, description="Maximum size of the files. A pod that writes more is evicted."
@@ -174,7 +174,8 @@ class ClaimVolume(ApiModel):
     """Volume from a PersistentVolumeClaim in the same namespace."""
 
     claim_name: ObjectName = Field(
-        description="Name of the PersistentVolumeClaim. Use ReadWriteMany or ReadOnlyMany if pods run on several nodes."
+        description="Name of the PersistentVolumeClaim. Use access mode ReadWriteMany or ReadOnlyMany if pods run on"
+        " several nodes."
     )
     read_only: bool = Field(False, description="Whether the volume is mounted read-only in all containers.")
 
@@ -234,10 +235,10 @@ class ProjectedVolume(ApiModel):
 
 
 class CsiVolume(ApiModel):
-    """Volume that a CSI driver creates for each pod, such as one with secrets of a vault."""
+    """Volume that a CSI driver creates for each pod, such as a volume with secrets of a vault."""
 
     driver: Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][-A-Za-z0-9.]*$")] = (
-        Field(description="Name of the CSI driver. It must support ephemeral inline volumes.")
+        Field(description="Name of the CSI driver. The driver must support ephemeral inline volumes.")
     )
     read_only: bool | None = Field(
         None, description="Whether the volume is mounted read-only in all containers. Default: false."
@@ -257,7 +258,7 @@ class Volume(ApiModel):
             message="must name exactly one of configMap, secret, emptyDir, persistentVolumeClaim, projected or csi",
         )
     )
-    name: VolumeName = Field(description="Name of the volume. Volume mounts refer to it.")
+    name: VolumeName = Field(description="Name of the volume. Volume mounts refer to this name.")
     config_map: ConfigMapVolume | None = Field(None, description="ConfigMap, with a file for each key.")
     secret: SecretVolume | None = Field(None, description="Secret, with a file for each key.")
     empty_dir: EmptyDirVolume | None = Field(None, description="Folder that is deleted with its pod.")
@@ -276,7 +277,7 @@ class VolumeMount(ApiModel):
     )
     mount_path: MountPath = Field(description="Absolute path in the container.")
     sub_path: FilePath | None = Field(
-        None, description="Folder or file of the volume that is mounted. The whole volume when left out."
+        None, description="Folder or file of the volume that is mounted. When left out: the whole volume."
     )
     read_only: bool = Field(True, description="Whether the mount is read-only. Set false to write to the volume.")
 
