@@ -25,7 +25,7 @@ Seconds = Annotated[float, Field(gt=0, le=3600)]
 
 
 class HostPath(BaseModel):
-    """A folder of nodes that resources in `namespaces` may mount, and the groups that their pods may have."""
+    """A folder of nodes that resources in `namespaces` may mount, and the groups that the pods may have."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,63 +42,64 @@ class HostPath(BaseModel):
 
 
 class Settings(BaseSettings):
-    """Settings of one operator process. Each is an environment variable with the prefix GAUDI_OPERATOR_."""
+    """Settings of one operator process. Each setting is an environment variable with the prefix GAUDI_OPERATOR_."""
 
     # Ignore unknown variables, because a newer chart may set additional variables.
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
 
     runtime_image: str = Field(
-        min_length=1, description="Image of pods without cards, unless a resource or its class sets one."
+        min_length=1, description="Image of pods without cards, unless a resource or its class sets an image."
     )
     hpu_image: str = Field(
         "",
-        description="Image of pods with Gaudi cards, unless a resource or its class sets one. If it is empty, each must"
-        " set its own.",
+        description="Image of pods with Gaudi cards, unless a resource or its class sets an image. If empty, each"
+        " such resource or its class must set an image.",
     )
     image_pull_policy: PullPolicy = Field(
         PullPolicy.IF_NOT_PRESENT,
-        description="When nodes pull the runtime image, for resources with IfNotPresent, the default.",
+        description="When nodes pull the runtime image. Applies to resources with the default, IfNotPresent.",
     )
     # NoDecode: pydantic-settings would expect JSON.
     image_pull_secrets: Annotated[tuple[ObjectName, ...], NoDecode, Field(max_length=8)] = Field(
         (),
-        description="Names of Secrets for pulling images, separated by commas, in the namespace of each resource. For"
-        " resources that set none.",
+        description="Names of Secrets for pulling images, separated by commas. The Secrets are in the namespace of"
+        " each resource. Applies to resources that set no Secrets.",
     )
     # NoDecode: pydantic-settings rejects an empty text, and the error does not name the format.
     allow_host_path: Annotated[tuple[HostPath, ...], NoDecode] = Field(
         (),
-        description="Folders of nodes that resources may mount, as a JSON list with prefix, namespaces (all when left"
-        " out) and the groups that their pods may have.",
+        description="Folders of nodes that resources may mount: a JSON list of entries with prefix, namespaces (when"
+        " left out: all) and the groups that the pods may have.",
     )
     allow_simulation: bool = Field(False, description="Whether resources may use the sim engine, which runs no model.")
     controller: Controller = Field(
         DEFAULT_CONTROLLER,
-        description="Name of this installation: it serves the classes whose spec.controller is this name.",
+        description="Name of this installation. The operator serves the classes whose spec.controller is this name.",
     )
     require_class: bool = Field(
         False, description="Whether a resource without `className` gets pods only if there is a default class."
     )
-    namespace: str = Field("gaudi-system", description="Namespace of the operator, with its Lease.")
-    # The library does not decode it: it expects JSON.
+    namespace: str = Field("gaudi-system", description="Namespace of the operator and its Lease.")
+    # NoDecode: pydantic-settings would expect JSON.
     watch_namespaces: Annotated[tuple[str, ...], NoDecode] = Field(
-        (), description="Namespaces to serve, separated by commas. Empty means all."
+        (), description="Namespaces to serve, separated by commas. Empty: all namespaces."
     )
     monitoring_from: Annotated[tuple[Client, ...], Field(max_length=16)] = Field(
         (),
-        description="Clients that may read metrics of the pods of models, for their network policies: a JSON list of"
-        " peers as in `ingress[].from`. Empty: only the operator.",
+        description="Clients that network policies of models allow to read pod metrics: a JSON list of peers as in"
+        " `ingress[].from`. Empty: only the operator.",
     )
     gateways_from: Annotated[tuple[Client, ...], Field(max_length=16)] = Field(
         (),
-        description="Gateways and ingress controllers that may reach models without `networkAccess.clients`: a JSON"
-        " list of peers as in `ingress[].from`. Empty: only pods of the model's namespace.",
+        description="Gateways and ingress controllers that may reach models whose spec has no"
+        " `networkAccess.clients`: a JSON list of peers as in `ingress[].from`. Empty: only pods of the model's"
+        " namespace.",
     )
     # NoDecode: the chart writes an empty text if there is no collector.
     tracing: Annotated[Tracing | None, NoDecode] = Field(
         None,
-        description="Where pods of models send traces, as JSON with the fields of `spec.tracing`, for resources without"
-        " it. Existing revisions do not change.",
+        description="Receiver of traces from pods of models, as JSON with the fields of `spec.tracing`. Applies to"
+        " resources without `spec.tracing`. Existing revisions do not change.",
     )
     lease_name: str = Field("gaudi-operator", description="Name of the Lease that elects the leader.")
     lease_duration_seconds: Seconds = Field(
@@ -114,29 +115,29 @@ class Settings(BaseSettings):
     # holder of the lease.
     identity: str = Field(
         default_factory=lambda: f"{socket.gethostname()}_{uuid4().hex[:8]}",
-        description="Name of the process in the Lease. It must be different for every process.",
+        description="Name of the process in the Lease. The name must be different for every process.",
     )
-    http_host: str = Field("", description="Address for /healthz, /livez, /readyz and /metrics. Empty means all.")
+    http_host: str = Field("", description="Address for /healthz, /livez, /readyz and /metrics. Empty: all addresses.")
     http_port: Annotated[int, Field(ge=0, le=65_535)] = Field(
-        8080, description="Port for the same. 0 takes a free port."
+        8080, description="Port for /healthz, /livez, /readyz and /metrics. 0 selects a free port."
     )
     reconcile_concurrency: Annotated[int, Field(ge=1, le=256)] = Field(
         8, description="Number of resources that are reconciled concurrently."
     )
     plan_memory_mib: Annotated[int, Field(ge=128, le=65_536)] = Field(
         256,
-        description="Maximum address space of the process that computes plans, in MiB. Together with the operator's own"
-        " memory it must stay below the memory limit of the pod.",
+        description="Maximum address space of the process that computes plans, in MiB. This value plus the memory of"
+        " the operator must stay below the memory limit of the pod.",
     )
     plan_cpu_seconds: Annotated[float, Field(ge=0.1, le=600)] = Field(
         10,
-        description="Maximum CPU time for one computation of a plan, in seconds. A plan that takes more is rejected"
-        " (PlanTooExpensive).",
+        description="Maximum CPU time for one computation of a plan, in seconds. A plan that takes more time is"
+        " rejected (PlanTooExpensive).",
     )
     report_connections: Annotated[int, Field(ge=1, le=10_000)] = Field(
         1000,
-        description="Maximum number of long-polls to pods that are open at the same time. With more pods, ready pods"
-        " are polled every `REPORT_WAIT_SECONDS`, and the others once per second.",
+        description="Maximum number of long-polls to pods that are open at the same time. If there are more pods,"
+        " ready pods are polled every `REPORT_WAIT_SECONDS`, and other pods once per second.",
     )
     report_wait_seconds: Annotated[float, Field(gt=0, le=60)] = Field(
         30, description="Maximum time that a pod delays the answer to a long-poll if nothing has changed, in seconds."
@@ -148,7 +149,7 @@ class Settings(BaseSettings):
     kubeconfig: str | None = Field(
         None,
         validation_alias="KUBECONFIG",
-        description="Kubeconfig file, as for kubectl. The service account of the pod when left out.",
+        description="Kubeconfig file, as for kubectl. When left out: the service account of the pod.",
     )
 
     @field_validator("allow_host_path", mode="before")
@@ -275,9 +276,9 @@ def table() -> str:
     rows = [
         "# Settings of the operator",
         "",
-        "Generated by `python -m gaudi_operator.settings`; the chart's values set the same variables. As an"
-        " argument, which wins over the environment, `GAUDI_OPERATOR_LOG_LEVEL=DEBUG` is `gaudi-operator run"
-        " --log-level=DEBUG`.",
+        "Generated by `python -m gaudi_operator.settings`. The values of the chart set the same variables."
+        " `gaudi-operator run --log-level=DEBUG` sets `GAUDI_OPERATOR_LOG_LEVEL` as an argument. Arguments take"
+        " precedence over variables.",
         "",
         "| Variable | Default | Meaning |",
         "|---|---|---|",

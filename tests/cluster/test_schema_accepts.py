@@ -221,7 +221,7 @@ def test_wait_for_ready_returns_when_the_condition_is_true(created: Create, kube
 
 def test_explain_shows_the_descriptions(kubectl: Kubectl) -> None:
     page = kubectl("explain", "gi.spec.warmup")
-    assert "Preparation of a pod before it serves, and the memory for it." in page
+    assert "Preparation of a pod before serving, and memory for graphs." in page
     assert "graphMemoryPercent\t<integer>" in page
     assert "Between 0 and 100. Default: 10." in " ".join(page.split())
 

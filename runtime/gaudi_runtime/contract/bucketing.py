@@ -73,13 +73,13 @@ class OptimalSettings(Wire):
     # An empty text is valid here. The planner rejects an empty text with a full sentence.
     traffic: Annotated[str, Field(max_length=MOST_TEXT)] | None = Field(
         None,
-        description="Shapes that the server meets, one per line: phase, batch size, query, blocks and weight, such as"
-        " 'prompt 1 412 0 17'. `gaudi-plan trace --save-traffic` makes it from a trace. When left out, all"
+        description="Batch shapes of the traffic, one per line: phase, batch size, query, blocks and weight, such as"
+        " 'prompt 1 412 0 17'. `gaudi-plan trace --save-traffic` writes this text from a trace. When left out, all"
         " sizes of prompts and steps have the same weight.",
     )
     prompt_graphs: GraphCount | None = Field(
         None,
-        description="Maximum number of prompt buckets. At most one kind of budget is set: graphs, bytes or seconds.",
+        description="Maximum number of prompt buckets. Only one kind of budget may be set: graphs, bytes or seconds.",
     )
     decode_graphs: GraphCount | None = Field(None, description="Maximum number of decode buckets.")
     graph_bytes: Annotated[int, Field(ge=1, le=2**50)] | None = Field(

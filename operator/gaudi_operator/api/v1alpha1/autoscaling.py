@@ -57,12 +57,12 @@ class MetricTarget(ApiModel):
         )
     )
     type: MetricTargetType = Field(
-        description="Type of the target: Utilization, Value or AverageValue. Only the field of this type is set."
+        description="Type: Utilization, Value or AverageValue. Only the field of this type is set."
     )
-    value: PositiveQuantity | None = Field(None, description="Value of the metric, not averaged over pods. Above 0.")
-    average_value: PositiveQuantity | None = Field(None, description="Average value of the metric per pod, above 0.")
+    value: PositiveQuantity | None = Field(None, description="Total value of the metric, above 0.")
+    average_value: PositiveQuantity | None = Field(None, description="Average value per pod, above 0.")
     average_utilization: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
-        None, description="Average usage per pod, in percent of the container requests."
+        None, description="Average usage per pod, in percent of requests."
     )
 
 
@@ -168,8 +168,7 @@ class Metric(ApiModel):
         )
     )
     type: MetricType = Field(
-        description="Type of the metric: Resource, ContainerResource, Pods, Object or External. Only the field of"
-        " this type is set."
+        description="Type: Resource, ContainerResource, Pods, Object or External. Only the field of this type is set."
     )
     resource: ResourceMetric | None = Field(None, description="CPU or memory usage of the pods.")
     container_resource: ContainerResourceMetric | None = Field(
@@ -218,8 +217,8 @@ class ScalingRules(ApiModel):
     )
     select_policy: SelectPolicy | None = Field(
         None,
-        description="Policy that applies: Max selects the largest change, Min selects the smallest change, Disabled"
-        " prevents changes. Default: Max.",
+        description="Policy that applies. Max: the largest change. Min: the smallest change. Disabled: no change."
+        " Default: Max.",
     )
     policies: Annotated[tuple[ScalingPolicy, ...], Field(max_length=8)] = Field(
         (), description="Scaling policies. When left out: the defaults of Kubernetes."

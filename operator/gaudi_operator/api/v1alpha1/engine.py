@@ -103,8 +103,8 @@ class Engine(ApiModel):
     )
     sliding_window_slices: SlidingWindowSlices | None = Field(
         None,
-        description="Slices in which fused attention of a sliding-window model is computed. Buckets of long prompts"
-        " without cached context then consist of whole slices. When left out, attention is not sliced.",
+        description="Slices of fused attention in a sliding-window model. Buckets of long prompts without cached"
+        " context are then whole slices. When left out: no slices.",
     )
     settings: Annotated[dict[SettingName, Setting], Field(max_length=MOST_SETTINGS)] = Field(
         {},

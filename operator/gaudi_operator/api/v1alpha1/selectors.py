@@ -43,7 +43,7 @@ class LabelRequirement(ApiModel):
     model_config = validated_by(VALUES_OF_A_COMPARISON, NO_VALUES_OF_EXISTENCE)
     key: LabelKey = Field(description="Key of the label.")
     operator: SelectorOperator = Field(description="Comparison: In, NotIn, Exists or DoesNotExist.")
-    values: ComparedValues = Field((), description="Values that In and NotIn compare with.")
+    values: ComparedValues = Field((), description="Values for In and NotIn.")
 
 
 class LabelSelector(ApiModel):
@@ -51,5 +51,5 @@ class LabelSelector(ApiModel):
 
     match_labels: Labels = Field({}, description="Labels and values that an object must have.")
     match_expressions: Annotated[tuple[LabelRequirement, ...], Field(max_length=8)] = Field(
-        (), description="Comparisons of labels. All comparisons and matchLabels must be true."
+        (), description="Comparisons that must be true in addition to matchLabels."
     )

@@ -105,7 +105,7 @@ class GaudiInferenceSpec(ApiModel):
     class_name: ObjectName | None = Field(
         None,
         description="Name of the GaudiInferenceClass whose defaults and limits apply. When left out: the default"
-        " class, if there is a default class. A change creates a revision.",
+        " class, if there is one. A change creates a revision.",
     )
     model: Model = Field(
         description="Checkpoint of the model, and the model names for requests. A change creates a revision, which"

@@ -138,8 +138,8 @@ class PlanState(ApiModel):
     )
     warmup_seconds: Large | None = Field(
         None,
-        description="Duration of the warm-up in seconds, estimated or measured. A measured duration begins with the"
-        " start of a pod and ends when the pod serves.",
+        description="Duration of the warm-up in seconds, estimated or measured. Measured from the start of a pod"
+        " until the pod serves.",
     )
     captured_percent: CapturedPercent = Field(
         CapturedPercent(), description="Share of planned buckets whose graph fits into memory."

@@ -53,8 +53,8 @@ class Tracing(ApiModel):
     )
     sampling_percent: Percent = Field(
         100,
-        description="Share of requests that are traced, in percent. Applies only if the caller has not decided. Every"
-        " start is traced.",
+        description="Share of requests that are traced, in percent, unless the caller has decided. Every start is"
+        " traced.",
     )
 
     @property

@@ -67,13 +67,11 @@ class RecipeObjectStore(ApiModel):
     )
     s3: S3Access | None = Field(
         None,
-        description="Credentials for signed requests to S3 and compatible stores. Cannot be combined with"
-        " tokenSecretRef.",
+        description="Credentials for S3 and compatible stores. Cannot be combined with tokenSecretRef.",
     )
     timeout_seconds: Seconds = Field(
         300,
-        description="Maximum time in seconds that a starting pod spends on the store. After this time, the pod"
-        " compiles instead.",
+        description="Maximum time in seconds that a starting pod spends on the store before compiling instead.",
     )
     insecure: bool | None = Field(
         None,
@@ -82,8 +80,8 @@ class RecipeObjectStore(ApiModel):
     )
     public_key: PublicKey | None = Field(
         None,
-        description="Public key in PEM (ECDSA over P-256). If set, pods use recipes only if manifest.sig next to the"
-        " manifest is a valid signature of the manifest. cosign sign-blob and openssl write such signatures.",
+        description="Public key in PEM (ECDSA over P-256). If set, pods use recipes only if manifest.sig is a valid"
+        " signature of the manifest next to it, as written by cosign sign-blob or openssl.",
     )
 
 
@@ -109,10 +107,10 @@ class Warmup(ApiModel):
     prompt_order: Order = Field(
         CaptureOrder.COVER_FIRST,
         description="Order of the prompt buckets in the warm-up. CoverFirst first compiles the fewest buckets that"
-        " together hold every prompt, then the buckets that save the most padding. After an early end, every prompt"
-        " has a warm bucket. Graphs are captured as with MinTokens. The other orders compile the largest bucket"
-        " first. MinTokens captures graphs from the fewest tokens up, MaxBs from the largest batch down, LargestFirst"
-        " from the largest bucket down. Default: CoverFirst.",
+        " together hold every prompt, then the buckets that save the most padding. If the warm-up ends early, every"
+        " prompt still has a warm bucket. Graphs are captured as with MinTokens. The other orders compile the largest"
+        " bucket first. MinTokens captures graphs from the fewest tokens up, MaxBs from the largest batch down,"
+        " LargestFirst from the largest bucket down. Default: CoverFirst.",
         json_schema_extra=meant_when_left_out,
     )
     decode_order: Order = Field(

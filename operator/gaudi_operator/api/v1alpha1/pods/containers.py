@@ -131,7 +131,7 @@ class ContainerResources(ApiModel):
         Amounts(), description="Amounts that are reserved on the node. When an amount is left out: the limit."
     )
     limits: Amounts = Field(
-        Amounts(), description="Maximum amounts that the container may use. When an amount is left out: no maximum."
+        Amounts(), description="Maximum amounts for the container. When an amount is left out: no maximum."
     )
 
 
@@ -156,7 +156,7 @@ class SideContainer(ApiModel):
     )
     env: Annotated[tuple[EnvVar, ...], Field(max_length=32)] = Field(
         (),
-        description="Environment variables of the container. The container has no variables of the runtime.",
+        description="Environment variables of the container, without those of the runtime.",
         json_schema_extra=list_map("name"),
     )
     resources: ContainerResources = Field(ContainerResources(), description="Requests and limits of the container.")

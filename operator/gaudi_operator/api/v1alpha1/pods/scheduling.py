@@ -89,9 +89,7 @@ class NodeRequirement(ApiModel):
 
     key: LabelKey = Field(description="Key of the label, or name of the field.")
     operator: NodeOperator = Field(description="Comparison: In, NotIn, Exists, DoesNotExist, Gt or Lt.")
-    values: ComparedValues = Field(
-        (), description="Values that In and NotIn compare with, or one whole number for Gt and Lt."
-    )
+    values: ComparedValues = Field((), description="Values for In and NotIn, or one whole number for Gt and Lt.")
 
 
 class NodeSelectorTerm(ApiModel):
@@ -127,7 +125,7 @@ Weight = Annotated[int, Field(ge=1, le=100)]
 class PreferredNodes(ApiModel):
     """Nodes that are preferred, with a weight."""
 
-    weight: Weight = Field(description="Weight of the preference relative to other preferences.")
+    weight: Weight = Field(description="Weight relative to other preferences.")
     preference: NodeSelectorTerm = Field(description="Term that matches the preferred nodes.")
 
 
@@ -154,18 +152,18 @@ class PodAffinityTerm(ApiModel):
     )
     namespaces: Annotated[tuple[NamespaceName, ...], Field(max_length=8)] = Field(
         (),
-        description="Namespaces of the other pods. When this field and namespaceSelector are left out: the namespace"
-        " of this resource.",
+        description="Namespaces of the other pods. Without this field and namespaceSelector: the namespace of this"
+        " resource.",
     )
     namespace_selector: LabelSelector | None = Field(
-        None, description="Labels of further namespaces of the other pods. An empty selector selects all namespaces."
+        None, description="Labels of further namespaces. An empty selector selects all namespaces."
     )
 
 
 class PreferredPods(ApiModel):
     """Other pods that are preferred or avoided, with a weight."""
 
-    weight: Weight = Field(description="Weight of the preference relative to other preferences.")
+    weight: Weight = Field(description="Weight relative to other preferences.")
     pod_affinity_term: PodAffinityTerm = Field(description="Other pods, and their topology domain.")
 
 
@@ -173,10 +171,10 @@ class PodAffinity(ApiModel):
     """Other pods that are preferred or avoided."""
 
     required_during_scheduling_ignored_during_execution: Annotated[tuple[PodAffinityTerm, ...], Field(max_length=8)] = (
-        Field((), description="Terms that must be true for the topology domain of a node.")
+        Field((), description="Terms that the topology domain of a node must meet.")
     )
     preferred_during_scheduling_ignored_during_execution: Annotated[tuple[PreferredPods, ...], Field(max_length=8)] = (
-        Field((), description="Terms that should be true for the topology domain of a node.")
+        Field((), description="Terms that the topology domain of a node should meet.")
     )
 
 
@@ -259,8 +257,7 @@ class TopologySpreadConstraint(ApiModel):
     )
     node_taints_policy: NodePolicy | None = Field(
         None,
-        description="Honor does not count nodes with taints that pods do not tolerate. Ignore counts all nodes."
-        " Default: Ignore.",
+        description="Honor counts only nodes whose taints the pods tolerate. Ignore counts all nodes. Default: Ignore.",
     )
 
 
