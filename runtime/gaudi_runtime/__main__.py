@@ -41,9 +41,11 @@ def _options(
     """Handle the global options of the command line."""
 
 
-@app.command(help="Warm up the model, then serve it until SIGTERM. Exits with code 2 if there is no configuration.")
+@app.command(
+    help="Warm up the model, then serve the model until SIGTERM. The exit code is 2 if there is no configuration."
+)
 def serve(
-    config: Annotated[Path, typer.Option(help="RuntimeConfig, JSON.")] = Path(CONFIG_PATH),
+    config: Annotated[Path, typer.Option(help="Path of the RuntimeConfig, a JSON file.")] = Path(CONFIG_PATH),
 ) -> None:
     """Run the command `gaudi-runtime serve`, which warms up the model and serves it until SIGTERM."""
     if not config.is_file():
@@ -61,10 +63,12 @@ def serve(
     _run(serve_until_stopped(config))
 
 
-@app.command(help="Run the container's preStop hook: close connections after each answer, for 5 seconds.")
+@app.command(
+    help="Run the preStop hook of the container: for 5 seconds, the server closes connections after each answer."
+)
 def prestop(
     pid: Annotated[int, typer.Option(help="Process id of the server in this container.")] = 1,
-    seconds: Annotated[float, typer.Option(help="How long SIGTERM is delayed.")] = PRESTOP_SECONDS,
+    seconds: Annotated[float, typer.Option(help="Time in seconds by which SIGTERM is delayed.")] = PRESTOP_SECONDS,
 ) -> None:
     """Run the command `gaudi-runtime prestop`, the preStop hook of the container."""
     # The hook sends a signal to the server. An HTTP path would be reachable for every client in the network.
@@ -74,14 +78,14 @@ def prestop(
     time.sleep(seconds)
 
 
-@app.command(help="Check this machine and image, and say how to fix what is missing.")
+@app.command(help="Check this machine and this image, and print how to fix each problem.")
 def doctor(
     engine: Annotated[
-        list[EngineName] | None, typer.Option(help="Check for this engine; by default for all installed ones.")
+        list[EngineName] | None, typer.Option(help="Engine to check for. Defaults to all installed engines.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     image_only: Annotated[
-        bool, typer.Option("--image-only", help="Check the image alone, for example in a build.")
+        bool, typer.Option("--image-only", help="Check only the image, for example in a build.")
     ] = False,
 ) -> None:
     """Run the command `gaudi-runtime doctor`, which checks this machine and image."""
@@ -92,16 +96,26 @@ def doctor(
 
 @app.command(
     "hardware-report",
-    help="Try this machine with a real model and write a report file that can be sent to the project.",
+    help="Test this machine with a real model, and write a report file that can be sent to the project.",
 )
 def hardware_report(
-    model: Annotated[Path | None, typer.Option(help="Folder of a checkpoint, tried with engine vllm.")] = None,
-    config: Annotated[Path | None, typer.Option(help="RuntimeConfig, JSON, instead of --model.")] = None,
-    output: Annotated[str, typer.Option(help="File of the report; - prints it as one line.")] = REPORT_FILE,
-    folder: Annotated[Path | None, typer.Option(help="Folder for recipes and logs during the trial.")] = None,
-    tensor_parallel: Annotated[int, typer.Option(min=1, help="Cards of an instance, with --model.")] = 1,
-    max_model_len: Annotated[int, typer.Option(min=1, help="Longest sequence in tokens, with --model.")] = 4096,
-    max_num_seqs: Annotated[int, typer.Option(min=1, help="Most sequences at once, with --model.")] = 32,
+    model: Annotated[Path | None, typer.Option(help="Folder of a checkpoint to test with engine vllm.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Path of a RuntimeConfig to test instead of --model, a JSON file.")
+    ] = None,
+    output: Annotated[
+        str, typer.Option(help="File that the report is written to. - prints the report on one line.")
+    ] = REPORT_FILE,
+    folder: Annotated[Path | None, typer.Option(help="Folder for recipes and logs during the test.")] = None,
+    tensor_parallel: Annotated[
+        int, typer.Option(min=1, help="Number of tensor parallel ranks, each on one card. Only with --model.")
+    ] = 1,
+    max_model_len: Annotated[
+        int, typer.Option(min=1, help="Maximum number of tokens of a sequence. Only with --model.")
+    ] = 4096,
+    max_num_seqs: Annotated[
+        int, typer.Option(min=1, help="Maximum number of sequences in a decode batch. Only with --model.")
+    ] = 32,
 ) -> None:
     """Run the command `gaudi-runtime hardware-report`, which tests this machine with a real model."""
     from gaudi_runtime.errors import ConfigError

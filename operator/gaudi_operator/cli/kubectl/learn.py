@@ -19,14 +19,16 @@ UNOBSERVED = (
     "spec.rollout.canary.observeSeconds is 0, so this plan stays even if it pads live traffic more than forecast. "
     "Without the field, the first pod is observed for 600 s before further pods are replaced."
 )
-Apply = Annotated[bool, typer.Option("--apply", help="Change the resource, which creates a revision.")]
+Apply = Annotated[
+    bool, typer.Option("--apply", help="Apply the change to the resource. The change creates a revision.")
+]
 
 
 @with_resource
 def learn(asked: SelectedResource, form: FormOption = Form.OPTIMAL, apply: Apply = False) -> None:
     """Choose buckets for the traffic that ready pods served, and print the change as a merge patch.
 
-    The command also prints the figures of the current and the learned plan for that traffic on standard error.
+    On standard error, the command also compares the current plan with the learned plan for this traffic.
     """
     import yaml
     from rich.console import Console

@@ -29,10 +29,12 @@ KINDS = (SINGULAR, PLURAL, *SHORT_NAMES, f"{SINGULAR}.{GROUP}", f"{PLURAL}.{GROU
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the GaudiInference, or gi/NAME.")]
 Namespace = Annotated[
     str | None,
-    typer.Option("-n", "--namespace", help="Namespace of the GaudiInference. Defaults to that of the context."),
+    typer.Option(
+        "-n", "--namespace", help="Namespace of the GaudiInference. Defaults to the namespace of the context."
+    ),
 ]
 Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig. Defaults to the current context.")]
-Kubeconfig = Annotated[str | None, typer.Option(help="Path of the kubeconfig. Defaults to that of kubectl.")]
+Kubeconfig = Annotated[str | None, typer.Option(help="Path of the kubeconfig. Defaults to the kubeconfig of kubectl.")]
 
 
 class Form(StrEnum):

@@ -129,9 +129,9 @@ Timeout = Annotated[str, typer.Option(help="Timeout, such as 90s or 5m; 0 waits 
 
 @with_resource
 def rollout_status(asked: SelectedResource, watch: Watch = Truth.TRUE, timeout: Timeout = "0s") -> None:
-    """Show the status of a rollout. Exit code 0: rolled out. 1: failed, rolled back or timed out.
+    """Show the status of a rollout. The exit code is 1 if the rollout failed, was rolled back or timed out.
 
-    With --watch=false, the exit code is also 0 while the rollout is in progress.
+    The exit code is 0 after a complete rollout and, with --watch=false, also while the rollout is in progress.
     """
     from rich.console import Console
 

@@ -50,7 +50,7 @@ NUMBERS = COLUMNS[2:]
 """The columns that are aligned right."""
 
 Everywhere = Annotated[bool, typer.Option("-A", "--all-namespaces", help="List models across all namespaces.")]
-Seconds = Annotated[float, typer.Option(min=1, max=600, help="Interval of the token rates, in seconds.")]
+Seconds = Annotated[float, typer.Option(min=1, max=600, help="Time in seconds over which token rates are measured.")]
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def _asked(ask: Ask, namespace: str, name: str, pod: str) -> WarmupReport | None
 def top(
     asked: SelectedCluster, everywhere: Everywhere = False, seconds: Seconds = 5.0, output: Output = Form.TEXT
 ) -> None:
-    """Show all models: warm-up, recompilations, padding, tokens per second, memory."""
+    """Show all models: warm-up, recompilations, padding, tokens per second and memory."""
     cluster = asked.cluster
 
     def ask(namespace: str, name: str, pod: str) -> str:

@@ -32,7 +32,7 @@ Force = Annotated[bool, typer.Option("--force", help="Go back even if the revisi
 
 @with_resource
 def undo(asked: SelectedResource, to_revision: ToRevision = None, force: Force = False) -> None:
-    """Change the spec back to an earlier revision. Replicas, thresholds and rollout settings stay."""
+    """Change the spec back to an earlier revision. Replicas, thresholds and rollout settings do not change."""
     resource, stored = asked.cluster.inference_with_texts(asked.name), stored_of(asked)
     to = undo_target(resource, stored, to_revision)
     patch = guarded_undo_patch(resource, to)
@@ -119,8 +119,8 @@ def undo_patch(resource: Manifest, inputs: Mapping[str, Any]) -> list[dict[str, 
     """Return the JSON patch (RFC 6902) that changes the spec of `resource` to the `inputs` of a stored revision.
 
     The patch writes only inputs that differ, and removes spec.rollout.revision. Replicas, thresholds and rollout
-    settings stay. The patch omits defaults, because rules of the API may depend on whether a field is set. Raises
-    SpecUnreadable if this release cannot read the spec or the inputs, because another release wrote them.
+    settings do not change. The patch omits defaults, because rules of the API may depend on whether a field is set.
+    Raises SpecUnreadable if this release cannot read the spec or the inputs, because another release wrote them.
     """
     now, then = as_written(revision_inputs(read_inference(resource))), as_written(read_inputs(inputs))
     return [

@@ -39,8 +39,8 @@ MAX_TRAFFIC_BYTES = 1024 * 1024
 
 HELP = """Plan the buckets of a Gaudi inference server without a card.
 
-Every command takes a GaudiInference, a RuntimeConfig or the bare limits of a model: -f FILE, -f - for standard
-input, or --from-cluster NAME.
+Every command reads a GaudiInference, a RuntimeConfig or the limits of a model: from a file (-f FILE), from standard
+input (-f -) or from a cluster (--from-cluster NAME).
 
 \b
 Start with:
@@ -70,11 +70,15 @@ def buckets(
     question: PlanDocument,
     heat: Annotated[
         Heat | None,
-        typer.Option(help="Show a heat map of this figure instead of the table. An svg shows padding by default."),
+        typer.Option(help="Figure to show as a heat map instead of the table. With -o svg, the default is padding."),
     ] = None,
-    card: Annotated[str | None, typer.Option(help="Card for the graph bytes: gaudi2 or gaudi3.")] = None,
-    model: Annotated[str | None, typer.Option(help="Model for the graph bytes, as for forecast.")] = None,
-    trace: Annotated[Path | None, typer.Option(help="CSV of the requests for the hits, as for trace.")] = None,
+    card: Annotated[str | None, typer.Option(help="Card for --heat bytes: gaudi2 or gaudi3.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model for --heat bytes: a public repository, or the path of a config.json.")
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="CSV of requests for --heat hits, in the format of gaudi-plan trace.")
+    ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Print all buckets that a server prepares.
@@ -96,10 +100,12 @@ def buckets(
 @with_document
 def find(
     question: PlanDocument,
-    batch_size: Annotated[int, typer.Argument(min=0, help="Sequences.")],
-    query: Annotated[int, typer.Argument(min=0, help="New tokens per sequence; 1 for decode.")],
-    blocks: Annotated[int, typer.Argument(min=0, help="Context blocks per sequence, or KV blocks of the batch.")],
-    phase: Annotated[BucketPhase, typer.Option(help="prompt or decode.")] = BucketPhase.PROMPT,
+    batch_size: Annotated[int, typer.Argument(min=0, help="Number of sequences.")],
+    query: Annotated[int, typer.Argument(min=0, help="Number of new tokens per sequence: 1 for decode.")],
+    blocks: Annotated[
+        int, typer.Argument(min=0, help="Context blocks per sequence for prompt, KV blocks of the batch for decode.")
+    ],
+    phase: Annotated[BucketPhase, typer.Option(help="Phase of the batch.")] = BucketPhase.PROMPT,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Print the bucket that a batch is padded to.
@@ -118,23 +124,23 @@ def find(
 @with_document_or_refusal
 def forecast(
     question: PlanDocument | SpecRefused,
-    card: Annotated[str | None, typer.Option(help="Card to forecast for: gaudi2, gaudi3 or none (the CPU).")] = None,
+    card: Annotated[str | None, typer.Option(help="Card to forecast for: gaudi2, gaudi3, or none for the CPU.")] = None,
     model: Annotated[
         str | None, typer.Option(help="Repository of a public model, or the path of a checkpoint's config.json.")
     ] = None,
     sources: Annotated[bool, typer.Option("--sources", help="Show where each figure comes from.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Print whether a deployment fits and what to change, then its memory, graphs and seconds of warm-up.
+    """Print whether a deployment fits and what to change, then memory, graphs and warm-up time.
 
-    The first word is the verdict, and the exit code follows it:
+    The output begins with the verdict. The verdict determines the exit code:
 
     \b
-    0  FITS                room for the model and for the graphs that readiness asks for
-    0  FITS WITH WARNINGS  the same, and something to read first
-    3  DOES NOT FIT        no room for the model, or for these graphs by any source
+    0  FITS                room for the model and for the graphs that readiness requires
+    0  FITS WITH WARNINGS  the same as FITS, with warnings to read first
+    3  DOES NOT FIT        no room for the model, or no room for these graphs by any estimate
     4  REFUSED             the API server or the operator refuses the spec
-    5  UNKNOWN             the first pod will show it: the answer says what it waits for
+    5  UNKNOWN             only the first pod can show it: the answer names what is missing
     2  the document or an option is wrong
 
     \b
@@ -156,17 +162,19 @@ def forecast(
 @app.command()
 def diff(
     files: Annotated[
-        list[Path], typer.Argument(metavar="[OLD] NEW", help="Two documents, or one with --from-cluster.")
+        list[Path], typer.Argument(metavar="[OLD] NEW", help="Two documents, or one document with --from-cluster.")
     ],
     from_cluster: FromCluster = None,
     namespace: Namespace = None,
     name: Name = None,
     kv_blocks: KvBlocks = None,
     card: Annotated[str | None, typer.Option(help="Card of both forecasts: gaudi2, gaudi3 or none.")] = None,
-    model: Annotated[str | None, typer.Option(help="Model of both forecasts, as for forecast.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model of both forecasts: a public repository, or the path of a config.json.")
+    ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Print what changes: buckets, what is compiled again, whether pods are replaced, memory and minutes.
+    """Print what changes: buckets, recompiled buckets, replaced pods, memory and minutes of warm-up.
 
     \b
     gaudi-plan diff old.yaml new.yaml
@@ -188,13 +196,15 @@ def diff(
 def compare(
     question: PlanDocument,
     trace: Annotated[
-        Path | None, typer.Option("--trace", help="CSV of requests for which padding is computed, as for trace.")
+        Path | None,
+        typer.Option("--trace", help="CSV of requests to compute padding for, in the format of gaudi-plan trace."),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Compare the strategies: graphs, padding, coverage, warm-up, and Optimal with half and twice as many graphs.
+    """Compare the strategies by graphs, padding, coverage and warm-up.
 
-    Padding is judged on --trace, on the traffic of the policy, or on a prior. To learn from a trace: gaudi-plan trace
+    The comparison includes Optimal with half and twice as many graphs. Padding is computed for the requests of --trace,
+    for the traffic of the policy, or for all sizes with the same weight. To learn from a trace, use gaudi-plan trace.
 
     \b
     gaudi-plan compare -f model.yaml
@@ -219,7 +229,7 @@ def trace(
     trace: Annotated[Path, typer.Option("--trace", help="CSV of requests: arrival time, context, generated tokens.")],
     learn: Annotated[
         Path | None,
-        typer.Option("--learn", help="CSV to learn from. Defaults to the earlier half of --trace."),
+        typer.Option("--learn", help="CSV of requests to learn from. Defaults to the earlier half of --trace."),
     ] = None,
     graphs: GraphsOption = None,
     decode_graphs: DecodeOption = None,
@@ -234,13 +244,17 @@ def trace(
     prompt_speed: Annotated[
         float, typer.Option(min=1, help="Prompt tokens per second of the simulated server.")
     ] = 15_000,
-    step_seconds: Annotated[float, typer.Option(min=0.0001, help="Duration of its decode step, in seconds.")] = 0.025,
-    cost: Annotated[CostModel, typer.Option("--cost", help="Unit of padding.")] = CostModel.TYPICAL,
-    card: Annotated[str | None, typer.Option(help="Card of the roofline: gaudi2 or gaudi3.")] = None,
-    model: Annotated[str | None, typer.Option(help="Model of the roofline, as for forecast.")] = None,
+    step_seconds: Annotated[
+        float, typer.Option(min=0.0001, help="Duration of a decode step of the simulated server, in seconds.")
+    ] = 0.025,
+    cost: Annotated[CostModel, typer.Option("--cost", help="Unit in which padding is measured.")] = CostModel.TYPICAL,
+    card: Annotated[str | None, typer.Option(help="Card for --cost roofline: gaudi2 or gaudi3.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model for --cost roofline: a public repository, or the path of a config.json.")
+    ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Evaluate every strategy on the traffic of a trace, and Optimal on traffic it has not learned from.
+    """Evaluate every strategy on the traffic of a trace. Optimal is evaluated on other traffic than it learned from.
 
     Examples:
         gaudi-plan trace -f limits.json --trace requests.csv
@@ -267,7 +281,8 @@ def trace(
 def learn(
     question: PlanDocument,
     traffic: Annotated[
-        list[Path], typer.Option("--traffic", help="Answer of a pod to /v1/traffic. Give one file for each pod.")
+        list[Path],
+        typer.Option("--traffic", help="File with the answer of a pod to /v1/traffic. Repeat the option for each pod."),
     ],
     form: FormOption = Form.OPTIMAL,
     graphs: GraphsOption = None,
@@ -276,7 +291,7 @@ def learn(
     warmup_seconds: SecondsOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Choose buckets for the traffic that pods met, and print the change of spec.bucketing as a merge patch.
+    """Choose buckets for the traffic that pods served, and print the change of spec.bucketing as a merge patch.
 
     \b
     gaudi-plan learn --from-cluster llama --traffic traffic.txt

@@ -31,16 +31,20 @@ REFUSED = 4
 File = Annotated[
     Path | None,
     typer.Option(
-        "-f", "--file", help=f"File with the model to plan for: {WANTED}. JSON or YAML; - reads standard input."
+        "-f",
+        "--file",
+        help=f"File to plan for: {WANTED.removeprefix('give ')}, in JSON or YAML. - reads standard input.",
     ),
 ]
 FromCluster = Annotated[str | None, typer.Option(metavar="NAME", help="Name of a GaudiInference in the cluster.")]
 Namespace = Annotated[
     str | None,
-    typer.Option("-n", "--namespace", help="Namespace of the GaudiInference. Defaults to that of the kubeconfig."),
+    typer.Option(
+        "-n", "--namespace", help="Namespace of the GaudiInference. Defaults to the namespace of the current context."
+    ),
 ]
 Name = Annotated[str | None, typer.Option(help="Name of the GaudiInference, if the file has several.")]
-BucketFile = Annotated[Path | None, typer.Option(help="File with buckets (strategy File).")]
+BucketFile = Annotated[Path | None, typer.Option(help="File with buckets. The command then plans with strategy File.")]
 KvBlocks = Annotated[int | None, typer.Option(min=1, max=2**60, help="Number of KV blocks of the device.")]
 
 
@@ -68,18 +72,33 @@ class Form(StrEnum):
 
 
 FormOption = Annotated[
-    Form, typer.Option("--as", help="optimal writes the traffic into the spec, file the chosen buckets.")
+    Form,
+    typer.Option("--as", help="Form of the change: optimal contains the traffic, file contains the chosen buckets."),
 ]
 # These bounds are copies of the bounds of `bucketing.optimal`. Importing the originals would delay every command.
 GraphsOption = Annotated[
-    int | None, typer.Option(min=1, max=20_000, help="Number of prompt graphs of Optimal [as Exponential].")
+    int | None,
+    typer.Option(
+        min=1,
+        max=20_000,
+        help="Maximum number of prompt graphs of Optimal. Defaults to the fewest graphs that pad no more than"
+        " Exponential.",
+    ),
 ]
 DecodeOption = Annotated[
-    int | None, typer.Option(min=1, max=20_000, help="Number of decode graphs of Optimal [as Exponential].")
+    int | None,
+    typer.Option(
+        min=1,
+        max=20_000,
+        help="Maximum number of decode graphs of Optimal. Defaults to the fewest graphs that pad no more than"
+        " Exponential.",
+    ),
 ]
-BytesOption = Annotated[int | None, typer.Option(min=1, max=2**50, help="Budget of graph memory, in bytes, instead.")]
+BytesOption = Annotated[
+    int | None, typer.Option(min=1, max=2**50, help="Budget of graph memory in bytes, instead of numbers of graphs.")
+]
 SecondsOption = Annotated[
-    int | None, typer.Option(min=1, max=604_800, help="Budget of the warm-up, in seconds, instead.")
+    int | None, typer.Option(min=1, max=604_800, help="Budget of the warm-up in seconds, instead of numbers of graphs.")
 ]
 
 
