@@ -108,9 +108,10 @@ class Engine(ApiModel):
     )
     settings: Annotated[dict[SettingName, Setting], Field(max_length=MOST_SETTINGS)] = Field(
         {},
-        description="Environment variables and arguments of the engine, by name. docs/reference/knobs.md lists the"
-        " valid names. The operator validates names and values before a pod starts. Use extraArgs for other"
-        " arguments, and env for other variables. A name must not be in two of settings, extraArgs and env.",
+        description="Environment variables and arguments of the engine that have no field, by name."
+        " docs/reference/knobs.md lists the names. The operator validates names and values before a pod starts. Use"
+        " extraArgs for other arguments, and env for other variables. A name must not be in two of settings,"
+        " extraArgs and env.",
         json_schema_extra=rules(
             Rule(
                 rule="self.all(key, key.matches('^(--)?[A-Za-z][A-Za-z0-9_-]*$'))",

@@ -138,7 +138,7 @@ class ClassLimits(ApiModel):
         None, description="Allowed prefixes of the keys of pod annotations."
     )
     extra_arguments: Annotated[tuple[ArgumentName, ...], Field(max_length=128)] | None = Field(
-        None, description="Names of arguments that engine.extraArgs may contain, with dashes."
+        None, description="Names of arguments that engine.extraArgs may contain, with the dashes."
     )
     trust_remote_code: bool = Field(True, description="Whether code of a checkpoint may run (--trust-remote-code).")
     max_replicas: Annotated[int, Field(ge=0, le=1000)] | None = Field(
@@ -182,8 +182,8 @@ class GaudiInferenceClassSpec(ApiModel):
 
     controller: Controller = Field(
         DEFAULT_CONTROLLER,
-        description="Name of the installation that serves resources of the class. This name is the chart value"
-        " controller.",
+        description="Name of the installation that serves resources of the class. The chart value controller sets"
+        " this name.",
     )
     default: bool = Field(
         False,

@@ -28,7 +28,9 @@ class Service(ApiModel):
         " require an API key, a list of clients or insecure true.",
     )
     port: Annotated[int, Field(ge=1, le=65_535)] = Field(80, description="Port of the Service.")
-    annotations: Annotations = Field({}, description="Annotations of the Service, such as those of a load balancer.")
+    annotations: Annotations = Field(
+        {}, description="Annotations of the Service, such as annotations for a load balancer."
+    )
     insecure: bool = Field(
         False,
         description="Whether a model may be published outside the cluster without an API key and without a list of"

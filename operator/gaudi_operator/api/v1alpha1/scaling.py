@@ -51,15 +51,16 @@ class Canary(ApiModel):
     max_error_percent: Annotated[int, Field(ge=0, le=100)] = Field(
         5,
         description="Maximum share of failed answers of one pod before the rollout is complete, in percent. Failed"
-        " answers have status 500 or above, or a stream that breaks off. A higher share and at least five failed"
-        " answers fail the revision. Answers count only if the canary is observed. Default: 5.",
+        " answers have status 500 or above, or a stream that breaks off. A higher share fails the revision if at"
+        " least five answers failed. Answers count only if the canary is observed. Default: 5.",
         json_schema_extra=meant_when_left_out,
     )
     max_padding_percent: Annotated[int, Field(ge=0, le=1000)] = Field(
         15,
-        description="Maximum computation of a pod above the forecast for a plan that was learned from traffic"
-        " (strategy Optimal), in percent. A higher value fails the revision. Checked after 200 prompt batches of the"
-        " pod, if the canary is observed and the stable revision has another plan. Default: 15.",
+        description="Maximum excess of the computation of a pod over the forecast of the plan, in percent. Only for a"
+        " plan that was learned from traffic (strategy Optimal). A higher excess fails the revision. Checked after"
+        " 200 prompt batches of the pod, if the canary is observed and the stable revision has another plan. Default:"
+        " 15.",
         json_schema_extra=meant_when_left_out,
     )
 

@@ -34,8 +34,8 @@ class Server(ApiModel):
     max_connections: Annotated[int, Field(ge=64, le=1_000_000)] | None = Field(
         None,
         description="Maximum number of connections to the model port of a pod. When left out: four for each request"
-        " that may run or wait, and at least 1024. Above the limit, a new connection closes the connection that has"
-        " been idle longest.",
+        " that may run or wait, and at least 1024. At the limit, a new connection closes the connection that has been"
+        " idle longest.",
     )
     allow_media_options: bool | None = Field(
         None,

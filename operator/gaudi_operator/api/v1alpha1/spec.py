@@ -136,7 +136,9 @@ class GaudiInferenceSpec(ApiModel):
         description="Preparation of a pod before serving, and memory for graphs. A change creates a revision, which"
         " replaces the pods.",
     )
-    readiness: Readiness = Field(Readiness(), description="When a pod is ready. A change restarts no pod.")
+    readiness: Readiness = Field(
+        Readiness(), description="Thresholds for the readiness of a pod. A change restarts no pod."
+    )
     recipe_cache: RecipeCache = Field(
         RecipeCache(),
         description="Storage of compiled recipes that pods share. A change creates a revision, which replaces the"

@@ -126,7 +126,8 @@ class PlanState(ApiModel):
     decode_buckets: Count = Field(description="Number of decode buckets.")
     vision_buckets: Count | None = Field(
         None,
-        description="Number of vision buckets. Absent until a pod has reported it. Only for models that take images.",
+        description="Number of vision buckets. Absent until a pod has reported the number. Only for models that take"
+        " images.",
     )
     kv_blocks: Large = Field(description="Number of KV blocks that the plan covers.")
     block_size: Large | None = Field(
@@ -150,7 +151,7 @@ class PlanState(ApiModel):
         None, description="Card or pod that the figures come from, or the reason why figures are missing."
     )
     advice: PlanAdvice | None = Field(
-        None, description="Better plan for the traffic of a pod. Absent if the plan does not save enough."
+        None, description="Better plan for the traffic of a pod. Absent if no plan saves a third of the warm-up."
     )
 
 
@@ -321,9 +322,9 @@ class RevisionStatus(ApiModel):
     reason: Annotated[str, Field(max_length=64)] | None = Field(
         None, description="Reason of the failure in one word, for programs."
     )
-    message: Text | None = Field(None, description="Explanation of the failure, with its evidence.")
+    message: Text | None = Field(None, description="Explanation of the failure, with evidence.")
     last_termination: RevisionTermination | None = Field(
-        None, description="How the last pod or container of the revision ended."
+        None, description="Last termination of a pod or container of the revision."
     )
     back_off: BackOff | None = Field(
         None, description="Back-off for new pods, after pods ended before any pod became ready."

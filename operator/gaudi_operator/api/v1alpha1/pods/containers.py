@@ -128,7 +128,7 @@ class ContainerResources(ApiModel):
         _request_within_limit("ephemeral-storage", "ephemeral__dash__storage"),
     )
     requests: Amounts = Field(
-        Amounts(), description="Amounts that are reserved on the node. When an amount is left out: the limit."
+        Amounts(), description="Amounts that are reserved on the node. When left out, the limit is reserved."
     )
     limits: Amounts = Field(
         Amounts(), description="Maximum amounts for the container. When an amount is left out: no maximum."
@@ -145,7 +145,8 @@ class SideContainer(ApiModel):
         ),
     )
     image: ImageReference = Field(
-        description="Image of the container. The image must run without root and on a read-only root file system."
+        description="Image of the container. The image must run as a user other than root, on a read-only root file"
+        " system."
     )
     image_pull_policy: PullPolicy = Field(PullPolicy.IF_NOT_PRESENT, description="When the kubelet pulls the image.")
     command: Annotated[tuple[Argument, ...], Field(max_length=32)] = Field(
@@ -156,7 +157,7 @@ class SideContainer(ApiModel):
     )
     env: Annotated[tuple[EnvVar, ...], Field(max_length=32)] = Field(
         (),
-        description="Environment variables of the container, without those of the runtime.",
+        description="Environment variables of the container. Variables of the runtime are not set.",
         json_schema_extra=list_map("name"),
     )
     resources: ContainerResources = Field(ContainerResources(), description="Requests and limits of the container.")

@@ -146,7 +146,7 @@ class Pod(ApiModel):
     )
     sidecars: SideContainers = Field(
         (),
-        description="Containers that start before the runtime and end after it, as init containers with restartPolicy"
-        " Always.",
+        description="Containers that start before the runtime and end after the runtime, as init containers with"
+        " restartPolicy Always.",
         json_schema_extra=list_map("name"),
     )

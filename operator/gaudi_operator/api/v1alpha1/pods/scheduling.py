@@ -181,9 +181,9 @@ class PodAffinity(ApiModel):
 class Affinity(ApiModel):
     """Affinity of the pods, as in a Pod."""
 
-    node_affinity: NodeAffinity | None = Field(None, description="Nodes that pods run on.")
-    pod_affinity: PodAffinity | None = Field(None, description="Other pods that pods run near.")
-    pod_anti_affinity: PodAffinity | None = Field(None, description="Other pods that pods run away from.")
+    node_affinity: NodeAffinity | None = Field(None, description="Nodes on which the pods run.")
+    pod_affinity: PodAffinity | None = Field(None, description="Other pods near which the pods run.")
+    pod_anti_affinity: PodAffinity | None = Field(None, description="Other pods that the pods avoid.")
 
 
 class WhenUnsatisfiable(StrEnum):
