@@ -16,9 +16,9 @@ INTRODUCTION = f"""\
 
 {NOTICE}
 
-A `GaudiInference` describes a model that the operator serves. `spec` sets the source of the checkpoint, the cards of a
-pod, how a pod warms up and becomes ready, and how pods are replaced. The operator writes `status`. `GaudiInference` is
-a namespaced kind of `inference.gaudi.dev/v1alpha1`, and its short name is `gi`.
+A `GaudiInference` is a model that the operator serves. The resource describes the checkpoint, the cards of a pod, how a
+pod warms up and becomes ready, and how pods are replaced. `GaudiInference` is a namespaced kind of
+`inference.gaudi.dev/v1alpha1` with the short name `gi`. `spec` has the sections below. The operator writes `status`.
 
 ## Sections
 
@@ -63,26 +63,26 @@ kubectl explain gi.spec --recursive
 - The API server checks types, bounds and rules when an object is created or changed.
 - A field without a default is optional unless it is marked **required**.
 - Values are UpperCamelCase (`HpuGraphs`), except names that another project defines (`gaudi3`, `bfloat16`).
-- Names of durations end in `Seconds`, and names of shares end in `Percent`.
+- Names of durations end in `Seconds`. Names of shares end in `Percent`.
 - A field of a Kubernetes type has a link to the type in the Kubernetes documentation. [Kubernetes types]({TYPES_PAGE})
-  lists the members that you can set, and where their meaning differs from Kubernetes.
-- [Why each field is there](../../contributing/fields.md) has a reason for each field.
+  lists the supported members, and how these members differ from Kubernetes.
+- [Why each field is there](../../contributing/fields.md) gives a reason for each field.
 """
 TYPES_INTRODUCTION = f"""\
 # Kubernetes types
 
 {NOTICE}
 
-For each Kubernetes type, a table lists the members that you can set. A member has the meaning that the Kubernetes
-documentation describes, unless the last column shows a difference.
+The tables list the members of Kubernetes types that fields of the API have. The Kubernetes documentation describes the
+meaning of each member. The last column is empty unless the meaning differs from Kubernetes.
 """
 CLASS_INTRODUCTION = f"""\
 # GaudiInferenceClass reference
 
 {NOTICE}
 
-This page lists every field of the cluster-scoped kind `GaudiInferenceClass` of `inference.gaudi.dev/v1alpha1`
-([classes.md](../how-to/classes.md)). `kubectl explain gic.spec` prints the texts of this page.
+This page lists every field of the kind `GaudiInferenceClass` of `inference.gaudi.dev/v1alpha1`. The kind is
+cluster-scoped ([classes.md](../how-to/classes.md)). `kubectl explain gic.spec` shows the same texts.
 """
 
 

@@ -226,7 +226,7 @@ class ScalingRules(ApiModel):
 
 
 class Behavior(ApiModel):
-    """Speed of scaling."""
+    """Speed of scaling in both directions."""
 
     scale_up: ScalingRules = Field(
         ScalingRules(), description="Rules for adding replicas. When left out, the stabilization window is 0 seconds."

@@ -30,7 +30,7 @@ class SlidingWindowSlices(contract.AttentionSlices):
 
 
 class Engine(ApiModel):
-    """Engine, its execution mode and the limits that shape the bucket plan."""
+    """Engine, execution mode, and limits that determine the bucket plan."""
 
     model_config = validated_by(
         Rule(

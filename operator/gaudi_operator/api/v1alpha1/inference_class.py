@@ -29,7 +29,7 @@ DEFAULT_CONTROLLER = "inference.gaudi.dev/gaudi-operator"
 
 
 class DefaultImages(ApiModel):
-    """Runtime images by card generation. Without an image, the image of the installation is used."""
+    """Runtime images by card generation. When left out: the image of the installation."""
 
     gaudi2: ImageReference | None = Field(None, description="Image for accelerator.generation gaudi2.")
     gaudi3: ImageReference | None = Field(None, description="Image for accelerator.generation gaudi3.")

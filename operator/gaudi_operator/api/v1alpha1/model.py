@@ -79,7 +79,7 @@ class OciImageSource(ApiModel):
 
 
 class ModelSource(ApiModel):
-    """Where the files of a model come from. Exactly one source is set."""
+    """Source of the files of a model. Exactly one source is set."""
 
     model_config = validated_by(
         Rule(

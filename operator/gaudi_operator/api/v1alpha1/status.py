@@ -277,7 +277,7 @@ class RevisionPhase(StrEnum):
 
 
 class RevisionTermination(ApiModel):
-    """Status of the last termination of a revision: how a pod, or a container of the pod, ended.
+    """Status of the last termination of a pod or container of a revision.
 
     The entry remains after the pod and the container are deleted.
     """

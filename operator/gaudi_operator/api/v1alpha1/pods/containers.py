@@ -119,7 +119,7 @@ def _request_within_limit(name: str, field: str) -> Rule:
 
 
 class ContainerResources(ApiModel):
-    """Requests and limits of a container, as in a Pod. Cards are requested by spec.accelerator."""
+    """Requests and limits of a container, as in a Pod. Request cards in spec.accelerator."""
 
     model_config = validated_by(
         _request_within_limit("cpu", "cpu"),
