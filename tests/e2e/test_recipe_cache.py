@@ -78,7 +78,7 @@ def test_later_pod_starts_from_recipes_or_a_store(
     engine = {"compileBackend": "inductor"}
     resource = apply(NAME, replicas=1, bucketing=ONE_BUCKET, engine=engine, recipeCache=shared)
     pods = Pods(installed, namespace, NAME)
-    assert "has no recipes of this software" in ready(resource, phase="Filled", hitPercent=0)["message"]
+    assert "has no recipes for this software" in ready(resource, phase="Filled", hitPercent=0)["message"]
     revision = pods.only()["metadata"]["labels"][REVISION_LABEL]
     (mark,) = tmp_path.glob("*.use")
     _, uid, marked, _ = mark.name.split(".")
@@ -98,5 +98,5 @@ def test_later_pod_starts_from_recipes_or_a_store(
     with store_server(bucket, host_address(installed)) as store:
         restart_from_zero(resource, pods, recipeCache={"objectStore": {"url": store.url, "insecure": True}})
         found = ready(resource, phase="Filled", hitPercent=100)
-    assert "does not have its checksum" in found["message"]
+    assert "does not match its checksum in the manifest" in found["message"]
     assert found["savedSeconds"] > 0

@@ -48,9 +48,9 @@ class Turn:
         """Raise ConfigError if another process also has the lock, because the locks of the volume do not work."""
         if self._holder.read_text() != self._id:
             raise ConfigError(
-                f"Another process writes into {self._folder} although this process holds the lock: locks of this "
-                "volume work only within a node. Mount a volume whose locks work on all nodes, or leave "
-                "spec.model.cache out."
+                f"Another process writes into {self._folder}, although this process holds the lock of the folder. "
+                "File locks on this volume work only within one node. Mount a volume whose locks work across nodes, "
+                "or remove spec.model.cache."
             )
 
     def _sign(self) -> None:
@@ -66,8 +66,8 @@ class Turn:
             return (self._folder / "lock").open("a+")
         except OSError as error:
             raise ConfigError(
-                f"Nothing can be fetched into {self._folder} ({error.strerror}): mount a volume that the user of the "
-                "pod may write to."
+                f"The model cannot be fetched into {self._folder}: {error.strerror}. Mount a volume to which the user "
+                "of the pod may write."
             ) from error
 
 
@@ -108,6 +108,6 @@ def _locked(file: IO[str], folder: Path) -> bool:
         return try_lock(file)
     except OSError as error:
         raise ConfigError(
-            f"The volume of {folder} cannot lock files ({error.strerror}), so no pod can fetch into it. Mount a "
-            "volume with locks, or leave spec.model.cache out."
+            f"The volume of {folder} cannot lock files ({error.strerror}), so no pod can fetch a model into it. Mount "
+            "a volume that supports file locks, or remove spec.model.cache."
         ) from error

@@ -24,7 +24,7 @@ VLLM_MEMORY = 2 * 1024**3
 # vLLM 0.30 does not start a worker if less shared memory is free.
 VLLM_SHARED_MEMORY = 240 * 1024**2
 HUGE_PAGE = 2 * 1024**2
-_ANOTHER_IMAGE = "Use the runtime or the runtime-hpu image, or build your own from their Dockerfile."
+_ANOTHER_IMAGE = "Use the image runtime or runtime-hpu, or build an image from their Dockerfile."
 
 
 class State(StrEnum):
@@ -89,7 +89,7 @@ def check_compiler(image: ImageFacts) -> Row:
     missing = "no g++" if not image.compiler else "" if image.python_headers else f"{image.compiler}, no Python.h"
     if not missing:
         return Row("compiler", State.OK, image.compiler)
-    advice = "Install g++ and Python's headers (Debian: g++ python3-dev), or run in execution mode eager."
+    advice = "Install g++ and Python's headers (Debian: g++ python3-dev), or set spec.engine.executionMode: Eager."
     state = State.WARNING if image.bridge else State.FAIL
     return Row("compiler", state, missing, advice, VLLM)
 
@@ -118,19 +118,17 @@ def check_bridge(image: ImageFacts) -> Row:
     """Check that Intel's Gaudi software, PyTorch and vLLM's plugin belong to the same release."""
     found = f"habana-torch-plugin {image.bridge or 'missing'}, vllm-gaudi {image.plugin or 'missing'}"
     if bool(image.bridge) != bool(image.plugin):
-        advice = (
-            f"Start from Intel's image with PyTorch and vLLM for Gaudi: {RELEASES}; the default is {PAIRS[0].image}."
-        )
+        advice = f"Build on Intel's image with PyTorch and vLLM for Gaudi: {RELEASES}. The default is {PAIRS[0].image}."
         return Row("gaudi software", State.FAIL, found, advice, VLLM)
     if not image.bridge:
-        return Row("gaudi software", State.OK, "none: an image for CPUs")
+        return Row("gaudi software", State.OK, "none, because this image is for CPUs")
     pair = _installed(image).pair
     if pair is None or _is_built_on(pair, image):
         return Row("gaudi software", State.OK, found)
     # A mismatch is only a warning, because Intel does not document the version numbers of its builds.
     advice = (
-        f"vllm-gaudi {pair.plugin} is made for Gaudi software {pair.gaudi_software} and PyTorch {pair.torch}: start "
-        f"from {pair.image}."
+        f"vllm-gaudi {pair.plugin} is made for Gaudi software {pair.gaudi_software} and PyTorch {pair.torch}. Build "
+        f"on {pair.image}."
     )
     return Row("gaudi software", State.WARNING, f"{found}, torch {image.torch.version}", advice)
 
@@ -147,7 +145,7 @@ def check_folders(image: ImageFacts) -> Row:
     # In a pod the root file system is read-only, so each of these folders needs a writable volume.
     if not image.read_only:
         return Row("writable folders", State.OK, "caches, home and temporary files")
-    advice = "Mount a volume there that this user can write, or set the variable to another folder."
+    advice = "Mount a volume that this user can write to at each folder, or set the variable to another folder."
     return Row("writable folders", State.FAIL, f"read-only: {', '.join(image.read_only)}", advice, MODEL_ENGINES)
 
 
@@ -156,7 +154,7 @@ def check_device(machine: MachineFacts, image: ImageFacts) -> Row:
     cards = machine.cards
     if image.bridge and not cards:
         advice = "Request cards (spec.accelerator), and check that the node's driver and device plugin run."
-        return Row("device", State.FAIL, "no Gaudi card, in an image for cards", advice, MODEL_ENGINES)
+        return Row("device", State.FAIL, "no Gaudi card, but this image is for cards", advice, MODEL_ENGINES)
     if not cards:
         return Row("device", State.OK, "CPU")
     return Row("device", State.OK, f"{len(cards)} x HPU ({', '.join(sorted(set(cards)))})")
@@ -166,12 +164,12 @@ def check_processor(machine: MachineFacts, image: ImageFacts) -> Row:
     """Check that vLLM has fast kernels for this processor."""
     # vLLM's kernels for x86 need AVX2. They are much faster with AVX-512.
     known = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if name in machine.instructions]
-    found = ", ".join(known) or "no vector instructions known"
+    found = ", ".join(known) or "no known vector instructions"
     if image.bridge or not machine.instructions or "avx512f" in known:
         return Row("processor", State.OK, found)
     if "avx2" in known:
-        return Row("processor", State.WARNING, found, "No AVX-512: expect a fraction of the speed on this processor.")
-    return Row("processor", State.FAIL, found, "vLLM has no kernels without AVX2: use another processor.", VLLM)
+        return Row("processor", State.WARNING, found, "This processor has no AVX-512, so vLLM is much slower.")
+    return Row("processor", State.FAIL, found, "vLLM needs a processor with AVX2. Use another processor.", VLLM)
 
 
 def check_cores(machine: MachineFacts, _: ImageFacts) -> Row:
@@ -179,7 +177,7 @@ def check_cores(machine: MachineFacts, _: ImageFacts) -> Row:
     # vLLM reserves one core for its own work and computes on the other cores.
     if machine.cores >= 2:
         return Row("cores", State.OK, str(machine.cores))
-    advice = "Raise spec.pod.resources.limits.cpu to two cores or more: on one its processes wait for each other."
+    advice = "vLLM's processes wait for each other on one core. Raise spec.pod.resources.limits.cpu to at least 2."
     return Row("cores", State.WARNING, str(machine.cores), advice)
 
 
@@ -187,9 +185,7 @@ def check_memory(machine: MachineFacts, _: ImageFacts) -> Row:
     """Check how much memory this process may use before it is killed."""
     if machine.memory >= VLLM_MEMORY:
         return Row("memory", State.OK, size(machine.memory))
-    advice = (
-        f"vLLM's processes alone take {size(VLLM_MEMORY)}, without the model: raise spec.pod.resources.limits.memory."
-    )
+    advice = f"vLLM's processes take {size(VLLM_MEMORY)} without the model. Raise spec.pod.resources.limits.memory."
     return Row("memory", State.FAIL, size(machine.memory), advice, VLLM)
 
 
@@ -198,7 +194,7 @@ def check_shared_memory(machine: MachineFacts, _: ImageFacts) -> Row:
     if machine.shared_memory >= VLLM_SHARED_MEMORY:
         return Row("shared memory", State.OK, size(machine.shared_memory))
     advice = (
-        f"vLLM needs at least {size(VLLM_SHARED_MEMORY)} to start: raise spec.pod.sharedMemorySize, "
+        f"vLLM needs at least {size(VLLM_SHARED_MEMORY)} of shared memory. Raise spec.pod.sharedMemorySize, "
         "or run the container with --shm-size=1g."
     )
     return Row("shared memory", State.FAIL, size(machine.shared_memory), advice, VLLM)
@@ -212,7 +208,9 @@ def check_huge_pages(machine: MachineFacts, image: ImageFacts) -> Row:
         return Row("huge pages", State.OK, f"{found}, not needed on a CPU")
     if machine.free_huge_pages:
         return Row("huge pages", State.OK, found)
-    advice = "With several cards, set vm.nr_hugepages on the node and spec.accelerator.hugepages."
+    advice = (
+        "Replicas with several cards need huge pages. Set spec.accelerator.hugepages, and vm.nr_hugepages on the node."
+    )
     return Row("huge pages", State.WARNING, found, advice)
 
 
@@ -222,19 +220,22 @@ def check_locked_memory(machine: MachineFacts, image: ImageFacts) -> Row:
     limit = machine.locked_memory
     found = "unlimited" if limit is None else size(limit)
     if not image.bridge:
-        return Row("locked memory", State.OK, f"{found}, no limit needed on a CPU")
+        return Row("locked memory", State.OK, f"{found}, not needed on a CPU")
     if limit is None:
         return Row("locked memory", State.OK, found)
     return Row(
-        "locked memory", State.WARNING, found, "Raise memlock for containers to unlimited in the node's runtime."
+        "locked memory",
+        State.WARNING,
+        found,
+        "Set the memlock limit of containers to unlimited in the container runtime of the node.",
     )
 
 
 def check_inc(image: ImageFacts) -> Row:
     """Check whether Intel Neural Compressor, which quantizes models with measured scales, is installed."""
     if image.inc or not image.bridge:
-        return Row("neural compressor", State.OK, image.inc or "none, used on cards only")
-    advice = "Models with quantization.method inc do not start here: use Intel's image, which has neural-compressor-pt."
+        return Row("neural compressor", State.OK, image.inc or "none, not needed on a CPU")
+    advice = "Models with quantization.method: inc cannot start. Use Intel's image, which has neural-compressor-pt."
     return Row("neural compressor", State.WARNING, "not installed", advice)
 
 
@@ -242,7 +243,7 @@ def check_git(image: ImageFacts) -> Row:
     """Check whether git is installed, because vLLM's plugin runs git during its start."""
     if image.git or not image.bridge:
         return Row("git", State.OK, image.git or "none, not needed on a CPU")
-    advice = "vLLM's plugin runs git for its revision at its start. This runtime works without git, others may not."
+    advice = "vLLM's plugin runs git to read its revision. This runtime works without git, but other programs may not."
     return Row("git", State.WARNING, "not installed", advice)
 
 
@@ -253,26 +254,34 @@ def check_driver(machine: MachineFacts, image: ImageFacts) -> Row:
         return Row("driver", State.OK, found or "none, not needed on a CPU")
     if not found:
         return Row(
-            "driver", State.WARNING, "not known", "Load the kernel module habanalabs, or run hl-smi on the node."
+            "driver",
+            State.WARNING,
+            "not known",
+            "Load the kernel module habanalabs, or check the driver with hl-smi on the node.",
         )
     release = _numbers(found)
     allowed = [each for each in PAIRS if _numbers(each.gaudi_software) == release]
     if allowed and _numbers(image.bridge) == release:
         return Row(
-            "driver", State.OK, f"{found}, as vLLM {allowed[0].vllm} with vllm-gaudi {allowed[0].plugin} needs it"
+            "driver", State.OK, f"{found}, which vLLM {allowed[0].vllm} with vllm-gaudi {allowed[0].plugin} requires"
         )
     if allowed:
         here = f"this image has Gaudi software {image.bridge}"
         return Row("driver", State.WARNING, f"{found}, but {here}", f"Use {allowed[0].image} with this driver.")
     wanted = " or ".join(each.gaudi_software for each in PAIRS)
-    return Row("driver", State.WARNING, found, f"The supported releases need driver {wanted}: install it on the node.")
+    return Row(
+        "driver",
+        State.WARNING,
+        found,
+        f"The supported releases need driver {wanted}. Install such a driver on the node.",
+    )
 
 
 def check_firmware(machine: MachineFacts, image: ImageFacts) -> Row:
     """Report the firmware of the cards. The check never fails, because no public rule defines the right firmware."""
     found = machine.gaudi.firmware
     if len(found) > 1:
-        advice = "Cards of one node have different firmware: update it on all of them."
+        advice = "The cards of this node have different firmware. Install the same firmware on all cards."
         return Row("firmware", State.WARNING, "; ".join(found), advice)
     return Row("firmware", State.OK, "; ".join(found) or ("not known" if image.bridge else "none, no cards"))
 
@@ -282,10 +291,10 @@ def check_ports(machine: MachineFacts, _: ImageFacts) -> Row:
     cards = [each for each in machine.gaudi.cards if each.ports]
     total, down = sum(len(each.ports) for each in cards), [each for each in cards if each.down]
     if not down:
-        found = f"{total} of {total} up" if cards else "none known"
+        found = f"{total} of {total} up" if cards else "not known"
         return Row("ports between cards", State.OK, found)
     found = "; ".join(f"{each.address}: {', '.join(map(str, each.down))} down" for each in down)
-    advice = "With several cards a replica hangs in its first collective: bring the ports up on the node."
+    advice = "Replicas with several cards hang in their first collective operation. Bring the ports up on the node."
     return Row("ports between cards", State.WARNING, found, advice)
 
 

@@ -32,12 +32,12 @@ def doctor(wanted: Collection[EngineName], *, as_data: bool, image_only: bool) -
 
 def print_table(rows: Sequence[Row], engines: frozenset[EngineName], console: Console) -> None:
     """Print the rows of the doctor as a table with advice, followed by the overall result."""
-    table = Table("", "topic", "found, and what to do", box=None, pad_edge=False)
+    table = Table("", "topic", "found and advice", box=None, pad_edge=False)
     for row in rows:
         advice = f"\n[dim]{row.advice}[/dim]" if row.advice else ""
         table.add_row(f"[{_STYLES[row.state]}]{row.state}", row.topic, f"{row.found}{advice}")
     console.print(table)
-    verdict = "everything that is needed was found." if is_healthy(rows) else "not usable here."
+    verdict = "all requirements are met." if is_healthy(rows) else "not all requirements are met."
     console.print(f"Engine {', '.join(sorted(engines))}: {verdict}")
 
 

@@ -24,7 +24,7 @@ def run_trial(command: Sequence[str], seconds: float = TRIAL_SECONDS) -> tuple[s
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
-        return f"it did not end within {seconds:g} s", {}
+        return f"the import did not end within {seconds:g} s", {}
     if done.returncode:
         return _reason(done), {}
     # Parse only the last line, because libraries may print other lines before it.

@@ -83,7 +83,7 @@ def parse_journal(text: str, key: RecipeKey) -> Recipes:
     # An incomplete last line is ignored: a killed process could not finish the line.
     first, *lines = text.split("\n")[:-1] or [""]
     if first + "\n" != format_header(key):
-        raise JournalUnusable("its first line does not match this software, card, model, dtype and parallelism")
+        raise JournalUnusable("the first line does not match this software, card, model, dtype and parallelism")
     return Recipes(dict(_step(number, each) for number, each in enumerate(lines, start=2)))
 
 
@@ -100,7 +100,7 @@ def _step(number: int, text: str) -> tuple[Step, float]:
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise JournalUnusable(f"line {number} is not a step of a warm-up: {text[:80]!r}") from error
     if not math.isfinite(seconds) or seconds < 0:
-        raise JournalUnusable(f"line {number} has impossible seconds: {text[:80]!r}")
+        raise JournalUnusable(f"line {number} has negative or infinite seconds: {text[:80]!r}")
     return step, seconds
 
 
@@ -144,7 +144,9 @@ class Journal:
             # Each line is flushed immediately, so that a killed process loses at most one line.
             self._file.flush()
         except OSError as error:
-            self._warn(f"The warm-up journal {self._file.name} cannot be written: {error.strerror}. It ends here.")
+            self._warn(
+                f"The warm-up journal {self._file.name} cannot be written: {error.strerror}. Later steps are lost."
+            )
             self._file = None
 
     def close(self) -> None:
@@ -163,19 +165,19 @@ class Journal:
             new.replace(path)
             self._file = path.open("a", encoding="utf-8")
         except OSError as error:
-            self._warn(f"The warm-up journal {path} is not kept: {error.strerror}.")
+            self._warn(f"The warm-up journal {path} cannot be used: {error.strerror}.")
 
     def _read(self, path: Path, key: RecipeKey) -> Recipes:
         try:
             with path.open("rb") as file:
                 content = file.read(MAX_JOURNAL_BYTES + 1)
             if len(content) > MAX_JOURNAL_BYTES:
-                raise JournalUnusable(f"it has more than {MAX_JOURNAL_BYTES} bytes")
+                raise JournalUnusable(f"the file is larger than {MAX_JOURNAL_BYTES} bytes")
             return parse_journal(content.decode(), key)
         except FileNotFoundError:
             return NOTHING_KNOWN
         except UnicodeDecodeError:
-            self._ignore(path, "it is not UTF-8")
+            self._ignore(path, "the file is not UTF-8 text")
         except JournalUnusable as reason:
             self._ignore(path, str(reason))
         return NOTHING_KNOWN

@@ -31,7 +31,7 @@ from gaudi_runtime.warmup.journal import JOURNAL_PREFIX, Journal
 
 log = logging.getLogger(__name__)
 
-ADVICE = "raise spec.recipeCache.size."
+ADVICE = "Raise spec.recipeCache.size."
 LOOKS = 2
 """A writer may replace an entry while it is read, so missing files are looked up once more."""
 STAGING = ".taking"
@@ -133,7 +133,7 @@ class RecipeCache:
         try:
             reason = self._publish(self._places)
         except (OSError, EntryUnusable) as error:
-            reason = f"Nothing can be written into {shared.path} ({error})."
+            reason = f"Recipes cannot be written into {shared.path}: {error}."
         if reason:
             kept = self._outcome is RecipeOutcome.HIT
             self._report(RecipeOutcome.HIT if kept else RecipeOutcome.MISS, reason)
@@ -148,7 +148,7 @@ class RecipeCache:
                 if _bring(source(), places.disk, self._alive):
                     outcome = RecipeOutcome.HIT
                     break
-                reasons.append(f"{name} has no recipes of this software, card, model, dtype and parallelism yet.")
+                reasons.append(f"{name} has no recipes for this software, card, model, dtype and parallelism yet.")
             except (OSError, EntryUnusable) as error:
                 self._damaged |= name == shared.path
                 reasons.append(f"The recipes in {name} are ignored: {error}.")
@@ -163,11 +163,11 @@ class RecipeCache:
         known = self._stored(places.entry)
         fresh = places.disk.held(self._alive, but=known.files if known else ())
         if not (fresh.files or known):
-            return f"Warm-up left no compiled code in {places.disk.folder}."
+            return f"Warm-up wrote no compiled code into {places.disk.folder}."
         with _turn(Path(places.shared.path)) as ours:
             if ours:
                 return self._write(places, fresh)
-        log.info("Another process writes into %s, so the recipes of this one are not added", places.shared.path)
+        log.info("Another process writes into %s, so this process does not add its recipes", places.shared.path)
         return None
 
     def _write(self, places: _Places, fresh: Manifest) -> str | None:
@@ -176,12 +176,12 @@ class RecipeCache:
         desired = fresh.and_that_of(stored) if stored else fresh
         limit, room = size(shared.limit_bytes), shared.limit_bytes - desired.size
         if room < 0:
-            return f"{size(desired.size)} of recipes exceed the limit of {limit} of {shared.path}: {ADVICE}"
+            return f"The recipes take {size(desired.size)}, but the limit of {shared.path} is {limit}. {ADVICE}"
         kept = places.revisions.kept()
         left = clean(Path(shared.path), entry.folder.name, room, shared.max_age_seconds, kept)
         if left > room:
-            others = f"{size(left)} of others that pods use"
-            return f"{size(desired.size)} of recipes and {others} exceed the limit of {limit}: {ADVICE}"
+            others = f"other recipes that pods use take {size(left)}"
+            return f"The recipes take {size(desired.size)} and {others}, but the limit is {limit}. {ADVICE}"
         if stored is None or not desired.matches(stored):
             entry.write(desired, places.disk.folder, self._alive, again=self._damaged)
             entry.drop_unnamed(desired)

@@ -55,7 +55,7 @@ class Entry:
         except FileNotFoundError:
             return None
         if len(content) > MAX_MANIFEST_BYTES:
-            raise EntryUnusable(f"its manifest has more than {size(MAX_MANIFEST_BYTES)}")
+            raise EntryUnusable(f"the manifest is larger than {size(MAX_MANIFEST_BYTES)}")
         return parse_manifest(content.decode(errors="replace"), self.key)
 
     def copy(self, files: Iterable[tuple[str, StoredFile]], target: Path, alive: Alive) -> None:
@@ -66,9 +66,9 @@ class Entry:
             try:
                 found = _copy(self._objects / stated.sha256, place, alive)
             except FileNotFoundError as error:
-                raise EntryUnusable(f"{path} is missing in it") from error
+                raise EntryUnusable(f"the file {path} is missing") from error
             if found != stated:
-                raise EntryUnusable(f"{path} does not have its checksum")
+                raise EntryUnusable(f"the file {path} does not match its checksum in the manifest")
 
     def write(self, manifest: Manifest, source: Path, alive: Alive, *, again: bool) -> None:
         """Publish `manifest` and copy missing files from `source`. The caller must have the lock.
@@ -105,7 +105,7 @@ class Entry:
     def _put(self, file: Path, stated: StoredFile, alive: Alive) -> None:
         with _at_once(self._objects / stated.sha256) as fresh:
             if _copy(file, fresh, alive) != stated:
-                raise EntryUnusable(f"{file} has changed while it was copied")
+                raise EntryUnusable(f"the file {file} changed during the copy")
 
 
 @contextmanager

@@ -79,19 +79,19 @@ def parse_manifest(text: str, key: RecipeKey) -> Manifest:
     """
     checksum, _, body = text.partition("\n")
     if checksum != _checksum(body):
-        raise EntryUnusable("its manifest is damaged")
+        raise EntryUnusable("the manifest does not match its checksum")
     try:
         found = _Body.model_validate_json(body)
     except ValidationError as error:
-        raise EntryUnusable(f"its manifest has another form ({error.errors()[0]['msg']})") from error
+        raise EntryUnusable(f"the manifest has an unknown format ({error.errors()[0]['msg']})") from error
     if found.key != asdict(key):
-        raise EntryUnusable("it is for another software, card, model, dtype or parallelism")
+        raise EntryUnusable("the manifest is for another software, card, model, dtype or parallelism")
     if outside := [path for path in found.files if not _is_inside(path)]:
-        raise EntryUnusable(f"its manifest names a file outside its folder: {outside[0][:80]!r}")
+        raise EntryUnusable(f"the manifest lists a file outside the folder of the recipes: {outside[0][:80]!r}")
     try:
         return Manifest(found.files, parse_journal(found.journal, key))
     except JournalUnusable as error:
-        raise EntryUnusable(f"its journal is unusable: {error}") from error
+        raise EntryUnusable(f"the journal in the manifest is unusable: {error}") from error
 
 
 def _is_inside(path: str) -> bool:

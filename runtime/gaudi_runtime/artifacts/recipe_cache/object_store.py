@@ -66,13 +66,13 @@ class HttpStore:
                 while piece := answer.read1(PIECE_BYTES):
                     yield piece
                 if answer.length:
-                    raise StoreAway(f"an answer ended {answer.length} bytes before its end")
+                    raise StoreAway(f"an answer of the store ended {answer.length} bytes too early")
         except HTTPError as error:
             error.close()
             raise _refusal(error.code) from error
         except (OSError, HTTPException, ValueError, OverflowError) as error:  # the last two for an invalid address
             why = str(getattr(error, "reason", error)) or type(error).__name__
-            raise StoreAway(f"it does not answer ({why})") from error
+            raise StoreAway(f"the store does not answer ({why})") from error
 
     def _headers(self, address: str) -> dict[str, str]:
         if self.keys and self.region:
@@ -90,14 +90,16 @@ def http_store(store: RecipeStore, environment: Mapping[str, str]) -> HttpStore:
     key_id, secret = given.get(STORE_KEY_ID_VARIABLE), given.get(STORE_SECRET_VARIABLE)
     if not store.url.startswith("https://") and not store.insecure:
         raise EntryUnusable(
-            "its address has no TLS, but recipes are code: use an address with https://, or set insecure true"
+            "recipes are code, but objectStore.url does not start with https://. Use https://, or set insecure: true"
         )
     if any(each and not (each.isascii() and each.isprintable()) for each in (token, session, key_id)):
-        raise EntryUnusable("its credentials contain invalid characters: write their Secret again")
+        raise EntryUnusable(
+            "the credentials of the store contain characters other than printable ASCII. Correct their Secret"
+        )
     if store.s3_region is None:
         return HttpStore(store.url, token)
     if not (key_id and secret):
-        raise EntryUnusable("its Secret has no AWS_ACCESS_KEY_ID or no AWS_SECRET_ACCESS_KEY")
+        raise EntryUnusable("the Secret of the store has no AWS_ACCESS_KEY_ID or no AWS_SECRET_ACCESS_KEY")
     return HttpStore(store.url, keys=Keys(key_id, secret, session), region=store.s3_region)
 
 
@@ -105,9 +107,9 @@ def _refusal(status: int) -> Exception:
     if status == HTTPStatus.NOT_FOUND:
         return NoSuchObject()
     if status in _BUSY or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return StoreAway(f"it answers with HTTP {status}")
+        return StoreAway(f"the store answers with HTTP {status}")
     if status in _DENIED:
         return EntryUnusable(
-            f"it answers with HTTP {status}: check its credentials, which must also be allowed to list"
+            f"the store answers with HTTP {status}. Check the credentials, which need the permission to list objects"
         )
-    return EntryUnusable(f"it answers with HTTP {status}")
+    return EntryUnusable(f"the store answers with HTTP {status}")

@@ -62,14 +62,17 @@ class RemoteEntry:
             check_signature(content, self._signature(), self._public_key)
         manifest = parse_manifest(content.decode(errors="replace"), self._key)
         if manifest.size > self._limit:
-            raise EntryUnusable(f"it has {size(manifest.size)}, which are more than {size(self._limit)}")
+            raise EntryUnusable(
+                f"the recipes take {size(manifest.size)}, but the limit is {size(self._limit)}. "
+                "Raise spec.recipeCache.size"
+            )
         return manifest
 
     def _signature(self) -> bytes:
         try:
             return self._persistently(lambda: b"".join(self._pieces("manifest.sig", MAX_SIGNATURE_BYTES)))
         except NoSuchObject as error:
-            raise EntryUnusable("it has no manifest.sig, which publicKey requires") from error
+            raise EntryUnusable("manifest.sig is missing, but publicKey is set") from error
 
     def copy(self, files: Iterable[tuple[str, StoredFile]], target: Path, alive: Alive) -> None:
         """Copy files as Entry.copy() does. The first failure cancels the other copies."""
@@ -81,14 +84,14 @@ class RemoteEntry:
         try:
             self._persistently(lambda: self._write(path, wanted, place))
         except NoSuchObject as error:
-            raise EntryUnusable(f"{path} is missing in it") from error
+            raise EntryUnusable(f"the file {path} is missing") from error
 
     def _write(self, path: str, wanted: StoredFile, place: Path) -> None:
         """Write one object to a file. Each retry starts from the first byte, because objects are small."""
         with place.open("wb") as file:
             found = stated(written(self._pieces(f"objects/{wanted.sha256}", wanted.size), file))
         if found != wanted:
-            raise StoreAway(f"{path} does not have its checksum")
+            raise StoreAway(f"the file {path} does not match its checksum in the manifest")
         place.chmod(0o755)  # stores keep no modes, and some compiled files must be executable
 
     def _pieces(self, name: str, most: int) -> Iterator[bytes]:
@@ -99,7 +102,7 @@ class RemoteEntry:
             self._look()
             count += len(piece)
             if count > most:  # an endless answer must fill neither memory nor disk
-                raise EntryUnusable(f"{name} in it is larger than {size(most)}")
+                raise EntryUnusable(f"the object {name} is larger than {size(most)}")
             yield piece
 
     def _persistently(self, ask: Callable[[], Answer]) -> Answer:
@@ -111,6 +114,6 @@ class RemoteEntry:
     def _look(self) -> None:
         self._alive()
         if self._ended.is_set():
-            raise EntryUnusable("another of its files could not be read")
+            raise EntryUnusable("another file of the store could not be read")
         if self._clock() > self._until:
-            raise EntryUnusable(f"it was not read within {self._seconds:.0f} s")
+            raise EntryUnusable(f"the recipes were not read within {self._seconds:.0f} s")

@@ -62,7 +62,7 @@ class Revisions:
         try:
             return KeptRevisions.model_validate_json(Path(self._file).read_bytes())
         except (OSError, ValidationError) as error:
-            log.info("The kept revisions are not known: %s", error)
+            log.info("The list of kept revisions cannot be read, so the recipes of all revisions are kept: %s", error)
             return None
 
     def own(self) -> User | None:

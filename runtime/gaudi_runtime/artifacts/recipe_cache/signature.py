@@ -23,10 +23,10 @@ def check_signature(manifest: bytes, signature: bytes, public_key: str) -> None:
     try:
         key = load_pem_public_key(public_key.encode())
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise EntryUnusable("publicKey is not a public key in PEM") from error
+        raise EntryUnusable("publicKey is not a PEM public key") from error
     if not (isinstance(key, EllipticCurvePublicKey) and isinstance(key.curve, SECP256R1)):
-        raise EntryUnusable("publicKey is not a key of ECDSA over P-256")
+        raise EntryUnusable("publicKey is not an ECDSA key with the curve P-256")
     try:
         key.verify(b64decode(b"".join(signature.split()), validate=True), manifest, ECDSA(SHA256()))
     except (InvalidSignature, binascii.Error) as error:
-        raise EntryUnusable("its manifest.sig is not a signature of its manifest by publicKey") from error
+        raise EntryUnusable("the signature in manifest.sig is not valid for this manifest and publicKey") from error

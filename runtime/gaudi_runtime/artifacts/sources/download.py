@@ -115,7 +115,7 @@ def download(source: Source, commit: str, file: RemoteFile, part: Path, target: 
         part.unlink()
     raise ModelUnreadable(
         f"{file.path} of repository {source.repo} was downloaded {TRIES} times with a wrong checksum. "
-        "Choose another revision, or ask the owner of the repository or of the mirror."
+        "Choose another revision, or contact the owner of the repository or mirror."
     )
 
 
@@ -134,7 +134,7 @@ def _append(source: Source, commit: str, file: RemoteFile, part: Path, progress:
         if here > file.size:
             content.truncate(0)
     if here != file.size:
-        raise HubUnreachable(f"{file.path} of repository {source.repo} ended after {here} of {file.size} bytes.")
+        raise HubUnreachable(f"The download of {file.path} from {source.repo} ended after {here} of {file.size} bytes.")
 
 
 def _write(pieces: Iterator[bytes], content: BinaryIO, size: int, progress: Progress) -> None:

@@ -79,7 +79,8 @@ def fetched(
         from gaudi_runtime.artifacts.sources.hub import Hub
     except ImportError as error:
         raise ConfigError(
-            f"This image cannot fetch from a hub ({error}): install huggingface_hub in it, or mount the checkpoint."
+            f"This image cannot fetch models from a hub: {error}. Install huggingface_hub in the image, or mount the "
+            "checkpoint."
         ) from error
 
     def publish(progress: FetchProgress) -> None:
@@ -101,7 +102,7 @@ def access(environment: Mapping[str, str]) -> tuple[str | None, str | None]:
     if token and address.scheme.lower() == "http" and address.hostname not in LOOPBACK:
         raise ConfigError(
             "HF_ENDPOINT begins with http://, so the access token would be sent unencrypted. Use an address with "
-            "https://, or leave tokenSecretRef out."
+            "https://, or remove tokenSecretRef."
         )
     return token, endpoint
 
@@ -110,7 +111,10 @@ def _token(environment: Mapping[str, str]) -> str | None:
     """Return the token without the line break at its end, which is common in Secrets made from files."""
     token = environment.get("HF_TOKEN", "").strip()
     if not (token.isascii() and token.isprintable()):
-        raise ConfigError("The access token in HF_TOKEN contains invalid characters: write its Secret again.")
+        raise ConfigError(
+            "The access token in HF_TOKEN contains characters other than printable ASCII. Correct the Secret of the "
+            "token."
+        )
     return token or None
 
 
@@ -155,7 +159,7 @@ class Fetch:
         except OSError as error:
             if error.errno in FULL:
                 raise DiskFull(f"The disk of {self._root} is full. Free space, or use a larger volume.") from error
-            raise ConfigError(f"Nothing can be fetched into {self._root} ({error}): check its volume.") from error
+            raise ConfigError(f"The model cannot be fetched into {self._root}: {error}. Check the volume.") from error
 
     def _pinned_and_here(self) -> Path | None:
         commit = self._source.revision
@@ -184,7 +188,8 @@ class Fetch:
         try:
             return self._source.listing()
         except (HubUnreachable, ConfigError) as error:
-            self._warn(f"{error} Commit {known.name}, which was fetched earlier, is used for {self._source.revision}.")
+            revision = self._source.revision
+            self._warn(f"{error} Commit {known.name} is used for revision {revision}, because it was fetched earlier.")
             return known
 
     def _snapshot(self, listing: Listing) -> str:
@@ -197,19 +202,21 @@ class Fetch:
             self._persistently(lambda: self._round(commit, files))
             self._store.turn.check()
             self._store.complete(commit, files)
-            log.info("Fetched %s at %s, %s", repo, commit, size(sum(file.size for file in files)))
+            log.info("Fetched repository %s at commit %s, %s", repo, commit, size(sum(file.size for file in files)))
         self._store.remember(self._source.revision, commit)
         return commit
 
     def _make_room(self, commit: str, needed: int) -> None:
         """Remove older commits of this repository that no process reads. Other repositories are not changed."""
         for dropped in self._store.drop_unused(commit, lambda: self._free() >= needed):
-            log.info("Removed %s at %s, which no process uses, to make room", self._source.repo, dropped)
+            log.info(
+                "Repository %s: removed commit %s, which no process uses, to free space", self._source.repo, dropped
+            )
         if (free := self._free()) < needed:
-            advice = "use a larger volume" if self._limit is None else "raise spec.model.cache.emptyDir.sizeLimit"
+            advice = "Use a larger volume" if self._limit is None else "Raise spec.model.cache.emptyDir.sizeLimit"
             raise DiskFull(
-                f"Repository {self._source.repo} needs {size(needed)} more in {self._root}, but {size(free)} are free: "
-                f"{advice}."
+                f"Repository {self._source.repo} needs {size(needed)} more in {self._root}, but only {size(free)} are "
+                f"free. {advice}."
             )
 
     def _free(self) -> int:

@@ -54,7 +54,7 @@ class Hub:
         # The commit becomes the name of a folder, so any other text could lead to a wrong path.
         commit = info.sha or ""
         if not is_pinned(commit) or (is_pinned(self.revision) and commit != self.revision):
-            raise HubUnreachable(f"{self._name} answers with commit {commit!r} for revision {self.revision}.")
+            raise HubUnreachable(f"{self._name} returned the wrong commit {commit!r} for revision {self.revision}.")
         return commit
 
     def _info(self) -> ModelInfo:
@@ -64,7 +64,7 @@ class Hub:
         except (KeyError, TypeError, ValueError) as error:  # for example if a proxy answers with a page
             if isinstance(error, HfHubHTTPError):
                 raise
-            raise HubUnreachable(f"{self._name} does not answer like a hub: check HF_ENDPOINT.") from error
+            raise HubUnreachable(f"{self._name} sent an answer in an unknown format. Check HF_ENDPOINT.") from error
 
     @contextmanager
     def content(self, commit: str, path: str, offset: int) -> Iterator[tuple[int, Iterator[bytes]]]:
@@ -96,7 +96,9 @@ class Hub:
         except HfHubHTTPError as error:
             self._refused(error)
         except OfflineModeIsEnabled as error:
-            raise ConfigError(f"HF_HUB_OFFLINE does not allow fetching repository {self.repo}: unset it.") from error
+            raise ConfigError(
+                f"HF_HUB_OFFLINE is set, so repository {self.repo} cannot be fetched. Unset HF_HUB_OFFLINE."
+            ) from error
         except _HTTP.HTTPError as error:
             # Only the text of a connection error is reported. The texts of other errors may contain addresses or
             # headers.
@@ -107,9 +109,10 @@ class Hub:
         status = error.response.status_code
         if status in DENIED:
             raise ModelAccessDenied(
-                f"{self._name} refuses the access token for repository {self.repo} (HTTP {status}): renew it."
+                f"{self._name} refuses the access token for repository {self.repo} (HTTP {status}). Renew the token."
                 if self.token
-                else f"{self._name} needs an access token for repository {self.repo} (HTTP {status}): name its Secret."
+                else f"{self._name} needs an access token for repository {self.repo} (HTTP {status}). "
+                "Set tokenSecretRef."
             ) from error
         raise HubUnreachable(f"{self._name} answers with HTTP {status}.") from error
 
@@ -119,10 +122,13 @@ class Hub:
 
     def _gated(self) -> str:
         if self.token:
-            return f"Repository {self.repo} is gated and the token's account has no access: accept its terms there."
-        return f"Repository {self.repo} is gated: accept its terms on the hub, and name a Secret with a token."
+            return (
+                f"Repository {self.repo} is gated, and the account of the token has no access. Accept the repository's "
+                "terms with this account."
+            )
+        return f"Repository {self.repo} is gated. Accept its terms on the hub, and set tokenSecretRef."
 
     def _unknown(self) -> str:
         if self.token:
-            return f"{self._name} has no repository {self.repo} that the token may read: check name and token."
-        return f"{self._name} has no public repository {self.repo}: check its name, or name the Secret of a token."
+            return f"{self._name} has no repository {self.repo} that the token may read. Check the name and the token."
+        return f"{self._name} has no public repository {self.repo}. Check the name, or set tokenSecretRef."

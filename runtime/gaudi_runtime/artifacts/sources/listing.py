@@ -47,7 +47,7 @@ def wanted(repo: str, listing: Listing) -> tuple[RemoteFile, ...]:
         _stay_inside(repo, file.path)
     weights = [file for file in listing.files if file.path.endswith(WEIGHTS)]
     if not weights:
-        raise UnsupportedModel(f"Repository {repo} has no safetensors files: choose a repository with such files.")
+        raise UnsupportedModel(f"Repository {repo} has no safetensors files. Choose a repository with such files.")
     doubled = any(not _is_original(file) for file in weights)
     ours = (file for file in listing.files if PurePosixPath(file.path).suffix not in OTHER_WEIGHTS)
     kept = (file for file in ours if not (doubled and _is_original(file)))

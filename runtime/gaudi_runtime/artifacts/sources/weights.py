@@ -38,8 +38,8 @@ def check_weights(folder: Path, progress: Callable[[], None] = lambda: None) -> 
             progress()  # reading a header on a slow volume may take seconds, and there may be a hundred of them
     except OSError as error:
         raise ModelUnreadable(
-            f"{error.filename or folder} cannot be read ({error.strerror}): check the volume and whether the user of "
-            "the pod may read it."
+            f"{error.filename or folder} cannot be read: {error.strerror}. Check the volume and whether the user of "
+            "the pod may read the file."
         ) from error
 
 
@@ -47,8 +47,8 @@ def _check(file: Path, wanted: set[str]) -> None:
     if missing := wanted - _tensors(file).keys():
         lacks = plural(len(missing), "tensor")
         raise ModelUnreadable(
-            f"{file} lacks {lacks} of {INDEX_FILE}, such as {quoted(min(missing))}: files of "
-            "different revisions are mixed. Download all of them again."
+            f"{file} lacks {lacks} that {INDEX_FILE} lists, such as {quoted(min(missing))}, because files of "
+            "different revisions are mixed. Download all files of one revision."
         )
 
 
@@ -63,7 +63,7 @@ def _named_by_index(folder: Path) -> dict[str, set[str]]:
         for tensor, name in found.items():
             named.setdefault(_inside(str(name)), set()).add(tensor)
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-        raise ModelUnreadable(f"{file} is not an index of safetensors files: download it again.") from error
+        raise ModelUnreadable(f"{file} is not an index of safetensors files. Download a new copy of it.") from error
     return named
 
 
@@ -77,14 +77,14 @@ def _inside(name: str) -> str:
 def _tensors(file: Path) -> Mapping[str, Any]:
     """Return the entries of the header. Checks that the length of the file matches the entries."""
     if not file.exists():
-        raise ModelNotFound(f"{file} is missing: {INDEX_FILE} names it, so the checkpoint is incomplete.")
+        raise ModelNotFound(f"{file} is missing, but {INDEX_FILE} lists it. Download the complete checkpoint.")
     with file.open("rb") as content:
         length = _header_bytes(content, file)
         entries = _header(content.read(length), file)
     here = file.stat().st_size
     wanted = LENGTH_BYTES + length + max((each["data_offsets"][1] for each in entries.values()), default=0)
     if here != wanted:
-        raise _damaged(file, f"it has {size(here)} ({here} bytes), but its header requires {wanted} bytes")
+        raise _damaged(file, f"the file has {size(here)} ({here} bytes), but its header requires {wanted} bytes")
     return entries
 
 
@@ -92,9 +92,9 @@ def _header_bytes(content: BinaryIO, file: Path) -> int:
     begin = content.read(LENGTH_BYTES)
     length = int.from_bytes(begin, "little")
     if POINTER.startswith(begin) and len(begin) == LENGTH_BYTES:
-        raise _damaged(file, "it is a pointer of git-lfs and not the weights")
+        raise _damaged(file, "the file is a git-lfs pointer instead of the weights")
     if len(begin) < LENGTH_BYTES or length > MOST_HEADER_BYTES:
-        raise _damaged(file, "it does not begin with a header")
+        raise _damaged(file, "the file does not begin with a header")
     return length
 
 
@@ -106,9 +106,9 @@ def _header(text: bytes, file: Path) -> Mapping[str, Any]:
         ):
             return entries
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-        raise _damaged(file, "its header cannot be read") from error
-    raise _damaged(file, "its header is inconsistent")
+        raise _damaged(file, "the header cannot be parsed") from error
+    raise _damaged(file, "the header is inconsistent")
 
 
 def _damaged(file: Path, why: str) -> ModelUnreadable:
-    return ModelUnreadable(f"{file} is damaged ({why}): download it again.")
+    return ModelUnreadable(f"{file} is damaged: {why}. Download a new copy of it.")

@@ -102,7 +102,7 @@ def test_other_torch_release_on_cards_names_the_right_image() -> None:
     row = row_of("gaudi software", ON_CARDS, torch=Package("2.13.0"))
     assert row.found == "habana-torch-plugin 1.24.1.17, vllm-gaudi 0.26.0, torch 2.13.0"
     assert row.advice == (
-        "vllm-gaudi 0.26.0 is made for Gaudi software 1.24.1 and PyTorch 2.11.0: start from "
+        "vllm-gaudi 0.26.0 is made for Gaudi software 1.24.1 and PyTorch 2.11.0. Build on "
         "vault.habana.ai/gaudi-docker/1.24.1/ubuntu24.04/habanalabs/vllm-0.26.0-ptupstream-2.11.0:latest."
     )
 
@@ -164,7 +164,7 @@ def test_driver_row_names_the_pair_that_it_supports() -> None:
 
 
 def test_row_of_a_matching_driver_names_its_pair() -> None:
-    assert row_of("driver", ON_CARDS).found == "1.24.1-f8bd3a2, as vLLM 0.26.0 with vllm-gaudi 0.26.0 needs it"
+    assert row_of("driver", ON_CARDS).found == "1.24.1-f8bd3a2, which vLLM 0.26.0 with vllm-gaudi 0.26.0 requires"
 
 
 def test_ports_that_are_down_are_reported_by_card_and_number() -> None:

@@ -27,7 +27,7 @@ def test_kernel_folder_is_not_writable() -> None:
 def test_doctor_accepts_the_torch_engine_on_this_machine() -> None:
     shown = CliRunner().invoke(app, ["doctor", "--engine", "torch"])
     assert shown.exit_code == 0, shown.output
-    assert shown.stdout.splitlines()[-1] == "Engine torch: everything that is needed was found."
+    assert shown.stdout.splitlines()[-1] == "Engine torch: all requirements are met."
 
 
 def test_json_output_has_the_same_rows() -> None:

@@ -56,7 +56,7 @@ def test_compiled_shape_will_be_loaded_and_others_compiled() -> None:
 def test_each_part_of_the_key_changes_the_journal_name(field: str) -> None:
     other = replace(KEY, **{field: "another"})
     assert journal_name(other) != journal_name(KEY)
-    with pytest.raises(JournalUnusable, match="its first line does not match this software"):
+    with pytest.raises(JournalUnusable, match="the first line does not match this software"):
         parse_journal(format_header(other), KEY)
 
 
@@ -151,7 +151,7 @@ def test_unusable_folder_causes_a_warning_without_an_exception(tmp_path: Path) -
     journal = Journal(str(tmp_path / "file" / "folder"), SIM_KEY)
     journal.write(SIM_STEP, 1.0)
     assert journal.warning is not None
-    assert "is not kept: Not a directory" in journal.warning
+    assert "cannot be used: Not a directory" in journal.warning
 
 
 def test_no_journal_is_written_without_a_folder_or_a_key(tmp_path: Path) -> None:

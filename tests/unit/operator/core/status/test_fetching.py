@@ -34,7 +34,7 @@ def test_fetch_progress_is_formatted_as_a_message(progress: FetchProgress, sente
     ("reason", "message"),
     [
         ("ModelAccessDenied", "Repository a/b is gated."),
-        ("HubUnreachable", "model.safetensors of repository a/b came with 5 of 9 bytes."),
+        ("HubUnreachable", "The download of model.safetensors from a/b ended after 5 of 9 bytes."),
         ("DiskFull", "Repository a/b needs 16 GiB more."),
     ],
 )

@@ -56,7 +56,7 @@ async def test_copy_time_is_reported_and_not_counted_as_saved(site: Site) -> Non
 
 async def test_first_start_reports_an_empty_cache(site: Site) -> None:
     assert shared_recipes(site.start("a")).reason == (
-        f"{site.shared} has no recipes of this software, card, model, dtype and parallelism yet."
+        f"{site.shared} has no recipes for this software, card, model, dtype and parallelism yet."
     )
 
 
@@ -119,9 +119,9 @@ def swap_entries(site: Site) -> None:
     ("fault", "why"),
     [
         (damage_content, "checksum"),
-        (lose_content, "is missing in it"),
-        (damage_manifest, "its manifest is damaged"),
-        (garble_manifest, "its manifest is damaged"),
+        (lose_content, " is missing."),
+        (damage_manifest, "the manifest does not match its checksum"),
+        (garble_manifest, "the manifest does not match its checksum"),
         (swap_entries, "another software"),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
@@ -186,7 +186,7 @@ async def test_missing_folder_is_a_miss_with_a_reason(site: Site) -> None:
     site.shared.rmdir()
     report = site.start("a")
     assert (shared_recipes(report).outcome, report.prompt.warmed) == (MISS, 4)
-    assert f" {site.shared} (" in (shared_recipes(report).reason or "")
+    assert f" {site.shared}: " in (shared_recipes(report).reason or "")
 
 
 async def test_other_recipes_in_use_above_the_limit_are_a_miss(site: Site) -> None:
@@ -195,7 +195,7 @@ async def test_other_recipes_in_use_above_the_limit_are_a_miss(site: Site) -> No
         fcntl.flock(mark, fcntl.LOCK_SH)
         report = site.start("a", limit=40)
     assert shared_recipes(report).outcome is MISS
-    assert "of others that pods use exceed the limit of 40 B: raise spec.recipeCache.size." in (
+    assert " and other recipes that pods use take 749 B, but the limit is 40 B. Raise spec.recipeCache.size." in (
         shared_recipes(report).reason or ""
     )
 
@@ -287,7 +287,7 @@ async def test_recipes_that_exceed_the_volume_are_reported_and_not_added(site: S
     second = shared_recipes(site.start("b", limit=100))
     assert (second.outcome, second.reason) == (
         HIT,
-        f"101 B of recipes exceed the limit of 100 B of {site.shared}: raise spec.recipeCache.size.",
+        f"The recipes take 101 B, but the limit of {site.shared} is 100 B. Raise spec.recipeCache.size.",
     )
     assert other.folder.exists()
     assert cached(site.start("c", limit=100)) == PLANNED

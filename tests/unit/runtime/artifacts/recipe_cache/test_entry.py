@@ -96,7 +96,7 @@ def test_manifest_above_the_size_limit_is_not_read(entry: Entry) -> None:
     entry.folder.mkdir(parents=True)
     (entry.folder / "manifest").touch()
     os.truncate(entry.folder / "manifest", MAX_MANIFEST_BYTES + 1)
-    with pytest.raises(EntryUnusable, match="its manifest has more than 128 MiB"):
+    with pytest.raises(EntryUnusable, match="the manifest is larger than 128 MiB"):
         entry.read()
 
 

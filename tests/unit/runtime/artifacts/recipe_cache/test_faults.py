@@ -139,7 +139,7 @@ async def test_full_volume_is_reported_and_keeps_no_partial_files(shared: Path, 
     with full_disk():
         found = pod.publish()
     assert found.outcome is MISS
-    assert f"Nothing can be written into {shared} ([Errno 27] File too large)." in (found.reason or "")
+    assert f"Recipes cannot be written into {shared}: [Errno 27] File too large." in (found.reason or "")
     assert [each for each in files(shared) if each.stat().st_size] == []
 
 
@@ -162,7 +162,7 @@ async def test_recipes_of_a_read_only_volume_are_used(seeded: Path, tmp_path: Pa
     assert pod.take().outcome is HIT
     found = pod.publish()
     assert found.outcome is HIT
-    assert f" {seeded} (" in (found.reason or "")
+    assert f" {seeded}: " in (found.reason or "")
     assert (pod.disk / "code" / "recipe").read_bytes() == LARGE
 
 
@@ -175,7 +175,7 @@ async def test_flipped_bit_is_detected_and_repaired_by_the_next_pod(seeded: Path
     pod = Pod(seeded, tmp_path / "pod")
     found = pod.take()
     assert found.outcome is SEEDING
-    assert "code/recipe does not have its checksum" in (found.reason or "")
+    assert "code/recipe does not match its checksum in the manifest" in (found.reason or "")
     pod.compile()
     assert pod.publish().outcome is SEEDED
     assert stored.read_bytes() == LARGE

@@ -47,7 +47,9 @@ def test_manifest_reads_back_as_written(files: dict[str, StoredFile]) -> None:
 @pytest.mark.parametrize("field", [field.name for field in fields(RecipeKey)])
 def test_manifest_with_another_key_is_refused(field: str) -> None:
     text = manifest_text(manifest(), replace(KEY, **{field: "another"}))
-    with pytest.raises(EntryUnusable, match=r"^it is for another software, card, model, dtype or parallelism$"):
+    with pytest.raises(
+        EntryUnusable, match=r"^the manifest is for another software, card, model, dtype or parallelism$"
+    ):
         parse_manifest(text, KEY)
 
 
@@ -62,7 +64,7 @@ def test_one_changed_byte_is_detected(at: int, change: int) -> None:
 @pytest.mark.parametrize("path", ["/etc/passwd", "../other/file", "a/../../b", "", "a\0b"])
 def test_files_outside_of_the_folder_are_refused(path: str) -> None:
     text = manifest_text(Manifest({path: stored("a")}, Recipes({})), KEY)
-    with pytest.raises(EntryUnusable, match="names a file outside its folder"):
+    with pytest.raises(EntryUnusable, match="lists a file outside the folder of the recipes"):
         parse_manifest(text, KEY)
 
 
@@ -74,7 +76,10 @@ def test_any_text_is_a_manifest_or_unusable(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "why"),
-    [({"format": 2}, "its manifest has another form"), ({"journal": "no journal"}, "its journal is unusable")],
+    [
+        ({"format": 2}, "the manifest has an unknown format"),
+        ({"journal": "no journal"}, "the journal in the manifest is unusable"),
+    ],
     ids=["form", "journal"],
 )
 def test_json_that_is_no_manifest_is_refused_with_a_reason(changes: dict[str, object], why: str) -> None:

@@ -81,7 +81,7 @@ async def test_start_seeds_if_the_store_lacks_the_key(site: Site, store: StoreSt
 
 async def test_entry_with_a_missing_file_is_read_twice(site: Site, store: StoreState) -> None:
     next(store.folder.glob("*/objects/*")).unlink()
-    assert "is missing in it" in (shared_recipes(start(site, store)).reason or "")
+    assert " is missing." in (shared_recipes(start(site, store)).reason or "")
     assert sum(path.endswith("/manifest") for path, _ in store.requests) == 2
 
 
@@ -102,7 +102,7 @@ async def test_refusal_by_the_store_is_reported_without_secrets(
     store.statuses = [403]
     second = start(site, store)
     assert shared_recipes(second).outcome is SEEDED
-    assert f"{store.url} are ignored: it answers with HTTP 403: check its credentials" in (
+    assert f"{store.url} are ignored: the store answers with HTTP 403. Check the credentials" in (
         shared_recipes(second).reason or ""
     )
     assert SECRET not in (shared_recipes(second).reason or "")
@@ -124,7 +124,7 @@ async def test_token_that_is_no_valid_header_is_not_sent(
     site: Site, store: StoreState, monkeypatch: pytest.MonkeyPatch, token: str
 ) -> None:
     monkeypatch.setenv(STORE_TOKEN_VARIABLE, token)
-    assert ": its credentials contain invalid characters: write their Secret again." in (
+    assert ": the credentials of the store contain characters other than printable ASCII. Correct their Secret." in (
         shared_recipes(start(site, store)).reason or ""
     )
     assert store.requests == []
@@ -165,7 +165,7 @@ async def test_s3_store_is_not_contacted_without_key_id_and_secret(
         monkeypatch.setenv(name, SECRET)
     found = shared_recipes(start(site, store, s3_region="eu-1"))
     assert found.outcome is SEEDED
-    assert ": its Secret has no AWS_ACCESS_KEY_ID or no AWS_SECRET_ACCESS_KEY." in (found.reason or "")
+    assert ": the Secret of the store has no AWS_ACCESS_KEY_ID or no AWS_SECRET_ACCESS_KEY." in (found.reason or "")
     assert store.requests == []
 
 
@@ -176,7 +176,7 @@ async def test_redirect_is_not_followed(
     with store_server(tmp_path / "bucket") as other:
         store.elsewhere = f"{other.url}/{site.key().digest}/manifest"
         reason = shared_recipes(start(site, store)).reason or ""
-        assert "it answers with HTTP 302" in reason
+        assert "the store answers with HTTP 302" in reason
         assert "credentials" not in reason
         assert other.requests == []
 
@@ -209,7 +209,7 @@ async def test_recipes_without_signature_are_a_miss_with_a_reason(
 ) -> None:
     second = start(site, store, public_key=pem(signer))
     assert (shared_recipes(second).outcome, cached(second)) == (SEEDED, 0)
-    assert "ignored: it has no manifest.sig, which publicKey requires." in (shared_recipes(second).reason or "")
+    assert "ignored: manifest.sig is missing, but publicKey is set." in (shared_recipes(second).reason or "")
     assert not any("/objects/" in path for path, _ in store.requests)
 
 
@@ -224,7 +224,7 @@ async def test_recipes_with_wrong_signature_are_a_miss_with_a_reason(
         signature.write_bytes(b"\xff" if wrong == "no base64" else b"")
     second = start(site, store, public_key=pem(signer))
     assert (shared_recipes(second).outcome, cached(second)) == (SEEDED, 0)
-    assert "ignored: its manifest.sig is not a signature of its manifest by publicKey." in (
+    assert "ignored: the signature in manifest.sig is not valid for this manifest and publicKey." in (
         shared_recipes(second).reason or ""
     )
     assert not any("/objects/" in path for path, _ in store.requests)
@@ -233,8 +233,8 @@ async def test_recipes_with_wrong_signature_are_a_miss_with_a_reason(
 @pytest.mark.parametrize(
     ("key", "why"),
     [
-        ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "publicKey is not a public key in PEM."),
-        (pem(rsa_key(public_exponent=65537, key_size=2048)), "publicKey is not a key of ECDSA over P-256."),
+        ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "publicKey is not a PEM public key."),
+        (pem(rsa_key(public_exponent=65537, key_size=2048)), "publicKey is not an ECDSA key with the curve P-256."),
     ],
     ids=["no key", "RSA"],
 )
@@ -249,7 +249,7 @@ async def test_store_without_tls_is_not_contacted(site: Site, store: StoreState)
     second = start(site, store, insecure=None)
     assert shared_recipes(second).outcome is SEEDED
     assert (
-        f"The recipes in {store.url} are ignored: its address has no TLS, but recipes are code: use an address with "
-        "https://, or set insecure true."
+        f"The recipes in {store.url} are ignored: recipes are code, but objectStore.url does not start with https://. "
+        "Use https://, or set insecure: true."
     ) in (shared_recipes(second).reason or "")
     assert store.requests == []

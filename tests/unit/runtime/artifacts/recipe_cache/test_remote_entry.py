@@ -79,7 +79,7 @@ def test_manifest_in_several_pieces_is_joined(store: StoreState) -> None:
 
 def test_manifest_that_is_not_text_is_damaged(store: StoreState) -> None:
     (store.folder / KEY.digest / "manifest").write_bytes(b"\xff")
-    with pytest.raises(EntryUnusable, match=r"^its manifest is damaged$"):
+    with pytest.raises(EntryUnusable, match=r"^the manifest does not match its checksum$"):
         remote(store).read()
 
 
@@ -99,13 +99,13 @@ def test_damaged_object_is_fetched_again(store: StoreState, tmp_path: Path, faul
 
 def test_object_damaged_in_every_attempt_makes_the_entry_unusable(store: StoreState, tmp_path: Path) -> None:
     store.damage = 100
-    with pytest.raises(EntryUnusable, match=r"^code/\S+ does not have its checksum$"):
+    with pytest.raises(EntryUnusable, match=r"^the file code/\S+ does not match its checksum in the manifest$"):
         read_and_copy(remote(store), tmp_path / "target")
 
 
 def test_missing_object_makes_the_entry_unusable(store: StoreState, tmp_path: Path) -> None:
     next(store.folder.glob("*/objects/*")).unlink()
-    with pytest.raises(EntryUnusable, match=r"^code/\S+ is missing in it$"):
+    with pytest.raises(EntryUnusable, match=r"^the file code/\S+ is missing$"):
         read_and_copy(remote(store), tmp_path / "target")
 
 
@@ -123,7 +123,7 @@ def test_busy_store_is_retried_after_a_delay(store: StoreState) -> None:
 
 def test_store_that_stays_busy_is_abandoned_after_three_requests(store: StoreState) -> None:
     store.statuses = [500] * 10
-    with pytest.raises(EntryUnusable, match="it answers with HTTP 500"):
+    with pytest.raises(EntryUnusable, match="the store answers with HTTP 500"):
         remote(store).read()
     assert len(store.requests) == 3
 
@@ -132,7 +132,7 @@ def test_refused_connection_makes_the_entry_unusable() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         unheard = StoreState(Path(), url=f"http://127.0.0.1:{taken.getsockname()[1]}/recipes")
-        with pytest.raises(EntryUnusable, match=r"it does not answer \(.*Connection refused\)"):
+        with pytest.raises(EntryUnusable, match=r"the store does not answer \(.*Connection refused\)"):
             remote(unheard).read()
 
 
@@ -161,7 +161,7 @@ def test_certificate_authority_is_read_from_ssl_cert_file(
 
 def test_store_that_stops_sending_is_abandoned(store: StoreState, tmp_path: Path) -> None:
     store.hold = threading.Event()
-    with pytest.raises(EntryUnusable, match=r"it does not answer \(timed out\)"):
+    with pytest.raises(EntryUnusable, match=r"the store does not answer \(timed out\)"):
         read_and_copy(remote(store, silence_seconds=0.05), tmp_path / "target")
 
 
@@ -171,12 +171,12 @@ def test_store_may_be_silent_for_ten_seconds() -> None:
 
 def test_entry_that_takes_too_long_is_abandoned(store: StoreState) -> None:
     times = iter((0.0, 1.0, 5.5))
-    with pytest.raises(EntryUnusable, match="it was not read within 5 s"):
+    with pytest.raises(EntryUnusable, match="the recipes were not read within 5 s"):
         remote(store, seconds=5, clock=lambda: next(times)).read()
 
 
 def test_entry_beyond_the_limit_is_refused_before_its_files(store: StoreState, tmp_path: Path) -> None:
-    with pytest.raises(EntryUnusable, match="which are more than 1000 B"):
+    with pytest.raises(EntryUnusable, match="but the limit is 1000 B"):
         read_and_copy(remote(store, limit_bytes=1000), tmp_path / "target")
     assert objects(store) == 0
 

@@ -52,7 +52,9 @@ def test_error_names_the_offline_variable(site: Site, monkeypatch: pytest.Monkey
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(ConfigError) as raised:
         site.fetch()
-    assert str(raised.value) == "HF_HUB_OFFLINE does not allow fetching repository tiny/model: unset it."
+    assert (
+        str(raised.value) == "HF_HUB_OFFLINE is set, so repository tiny/model cannot be fetched. Unset HF_HUB_OFFLINE."
+    )
 
 
 def truncate(file: Path) -> None:
@@ -154,5 +156,6 @@ def test_branch_is_served_from_disk_with_warning_without_hub(site: Site) -> None
     site.hub.statuses = [503]
     assert site.fetch("main") == folder
     assert site.warnings == [
-        f"The hub {site.endpoint} answers with HTTP 503. Commit {COMMIT}, which was fetched earlier, is used for main."
+        f"The hub {site.endpoint} answers with HTTP 503. Commit {COMMIT} is used for revision main, because it was "
+        "fetched earlier."
     ]

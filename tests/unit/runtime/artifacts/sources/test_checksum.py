@@ -50,6 +50,6 @@ def test_file_with_a_wrong_checksum_is_reported_and_not_published(site: Site) ->
         site.fetch()
     assert str(raised.value) == (
         "model.safetensors of repository tiny/model was downloaded 2 times with a wrong checksum. Choose "
-        "another revision, or ask the owner of the repository or of the mirror."
+        "another revision, or contact the owner of the repository or mirror."
     )
     assert not (site.root / "tiny--model" / f"{COMMIT}.partial" / "model.safetensors").exists()

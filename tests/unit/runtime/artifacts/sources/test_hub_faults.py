@@ -22,7 +22,7 @@ def test_oversized_file_is_fetched_again(site: Site) -> None:
     assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
     assert site.hub.downloads() == [("model.safetensors", None)] * 2
     size = len(WEIGHTS)
-    came = f"model.safetensors of repository tiny/model ended after {size + 4} of {size} bytes."
+    came = f"The download of model.safetensors from tiny/model ended after {size + 4} of {size} bytes."
     assert site.warnings == [f"{came} The next attempt is in 0 s."]
 
 
@@ -61,14 +61,14 @@ def test_network_error_is_reported_by_its_type_only(site: Site) -> None:
 
 def test_response_of_a_proxy_names_the_endpoint_variable(site: Site) -> None:
     site.hub.statuses = [200]
-    with pytest.raises(HubUnreachable, match="check HF_ENDPOINT"):
+    with pytest.raises(HubUnreachable, match="Check HF_ENDPOINT"):
         site.fetch(tries=0)
 
 
 @pytest.mark.parametrize("commit", ["../../elsewhere", "", "d" * 40], ids=["path", "nothing", "other"])
 def test_response_with_another_commit_is_refused(commit: str, site: Site) -> None:
     site.hub.commit = commit
-    with pytest.raises(HubUnreachable, match="answers with commit"):
+    with pytest.raises(HubUnreachable, match="returned the wrong commit"):
         site.fetch(tries=0)
 
 
@@ -119,38 +119,39 @@ REFUSED: list[tuple[Callable[[Site], None], type[RuntimeStartError], str]] = [
     (
         without_token,
         ModelAccessDenied,
-        "Repository tiny/model is gated: accept its terms on the hub, and name a Secret with a token.",
+        "Repository tiny/model is gated. Accept its terms on the hub, and set tokenSecretRef.",
     ),
     (
         without_rights,
         ModelAccessDenied,
-        "Repository tiny/model is gated and the token's account has no access: accept its terms there.",
+        "Repository tiny/model is gated, and the account of the token has no access. Accept the repository's "
+        "terms with this account.",
     ),
     (
         with_a_wrong_token,
         ModelAccessDenied,
-        "The hub HUB refuses the access token for repository tiny/model (HTTP 401): renew it.",
+        "The hub HUB refuses the access token for repository tiny/model (HTTP 401). Renew the token.",
     ),
     (
         refused_without_a_token,
         ModelAccessDenied,
-        "The hub HUB needs an access token for repository tiny/model (HTTP 403): name its Secret.",
+        "The hub HUB needs an access token for repository tiny/model (HTTP 403). Set tokenSecretRef.",
     ),
     (
         private,
         ModelNotFound,
-        "The hub HUB has no public repository tiny/model: check its name, or name the Secret of a token.",
+        "The hub HUB has no public repository tiny/model. Check the name, or set tokenSecretRef.",
     ),
     (
         unknown_repository,
         ModelNotFound,
-        "The hub HUB has no repository tiny/other that the token may read: check name and token.",
+        "The hub HUB has no repository tiny/other that the token may read. Check the name and the token.",
     ),
     (unknown_revision, ModelNotFound, "Repository tiny/model has no revision v9."),
     (
         no_safetensors,
         UnsupportedModel,
-        "Repository tiny/model has no safetensors files: choose a repository with such files.",
+        "Repository tiny/model has no safetensors files. Choose a repository with such files.",
     ),
     (
         path_that_leads_out,

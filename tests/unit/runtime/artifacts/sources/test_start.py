@@ -93,7 +93,9 @@ async def test_invalid_token_is_not_quoted(site: Site, board: Board, monkeypatch
     monkeypatch.setenv("HF_TOKEN", "hf_one\nhf_two")
     with pytest.raises(ConfigError) as raised:
         with_model_here(config(site, EngineName.TORCH), board, threading.Event())
-    assert str(raised.value) == ("The access token in HF_TOKEN contains invalid characters: write its Secret again.")
+    assert str(raised.value) == (
+        "The access token in HF_TOKEN contains characters other than printable ASCII. Correct the Secret of the token."
+    )
 
 
 async def test_public_repository_is_fetched_without_a_token(
@@ -121,7 +123,7 @@ async def test_image_without_the_hub_library_is_reported(
     site: Site, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "gaudi_runtime.artifacts.sources.hub", None)
-    with pytest.raises(ConfigError, match=r"^This image cannot fetch from a hub .*mount the checkpoint\.$"):
+    with pytest.raises(ConfigError, match=r"^This image cannot fetch models from a hub: .*mount the checkpoint\.$"):
         with_model_here(config(site, EngineName.TORCH), board, threading.Event())
 
 
@@ -150,7 +152,7 @@ async def test_pod_limit_smaller_than_the_files_refuses_the_download(site: Site,
     limited = config(site, EngineName.TORCH)
     limited = limited.model_copy(update={"model": limited.model.model_copy(update={"fetch_limit_bytes": 4096})})
     with pytest.raises(
-        DiskFull, match=r"needs 1 MiB more in .* free: raise spec\.model\.cache\.emptyDir\.sizeLimit\.$"
+        DiskFull, match=r"needs 1 MiB more in .* free\. Raise spec\.model\.cache\.emptyDir\.sizeLimit\.$"
     ):
         with_model_here(limited, board, threading.Event())
     assert site.hub.downloads() == []

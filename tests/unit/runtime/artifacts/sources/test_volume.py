@@ -19,7 +19,7 @@ def test_too_small_disk_is_reported_before_the_first_byte(site: Site) -> None:
     with pytest.raises(DiskFull) as raised:
         site.fetch()
     assert str(raised.value) == (
-        f"Repository tiny/model needs 1 MiB more in {site.root}, but 1 KiB are free: use a larger volume."
+        f"Repository tiny/model needs 1 MiB more in {site.root}, but only 1 KiB are free. Use a larger volume."
     )
     assert site.hub.downloads() == []
 
@@ -59,7 +59,7 @@ def test_disk_that_fills_up_is_reported(site: Site, monkeypatch: pytest.MonkeyPa
     [
         (errno.ENOSPC, DiskFull, "is full. Free space"),
         (errno.EDQUOT, DiskFull, "is full. Free space"),
-        (errno.EIO, ConfigError, r"Nothing can be fetched into .* check its volume"),
+        (errno.EIO, ConfigError, r"The model cannot be fetched into .* Check the volume"),
     ],
 )
 def test_failing_volume_is_reported(number: int, kind: type[RuntimeStartError], why: str, site: Site) -> None:
@@ -74,7 +74,7 @@ def test_failing_volume_is_reported(number: int, kind: type[RuntimeStartError], 
 def test_path_that_is_no_folder_is_reported(site: Site) -> None:
     site.root = site.root / "file"
     site.root.write_text("not a folder")
-    with pytest.raises(ConfigError, match=r"file/tiny--model \(Not a directory\): mount a volume that"):
+    with pytest.raises(ConfigError, match=r"file/tiny--model: Not a directory\. Mount a volume to which"):
         site.fetch()
 
 
@@ -94,5 +94,5 @@ def test_lock_invisible_to_another_node_is_detected(site: Site) -> None:
         holder.write_text("a pod of another node")
 
     site.listen = sign
-    with pytest.raises(ConfigError, match=r"locks of this volume work only within a node"):
+    with pytest.raises(ConfigError, match=r"locks on this volume work only within one node"):
         site.fetch()

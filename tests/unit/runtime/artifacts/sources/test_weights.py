@@ -35,15 +35,17 @@ def test_file_missing_from_the_index_listing_is_reported(folder: Path) -> None:
     (folder / TWO).unlink()
     with pytest.raises(ModelNotFound) as raised:
         check_weights(folder)
-    assert str(raised.value) == (f"{folder / TWO} is missing: {INDEX_FILE} names it, so the checkpoint is incomplete.")
+    assert str(raised.value) == (
+        f"{folder / TWO} is missing, but {INDEX_FILE} lists it. Download the complete checkpoint."
+    )
 
 
 def damaged(file: Path, why: str) -> str:
-    return f"{file} is damaged ({why}): download it again."
+    return f"{file} is damaged: {why}. Download a new copy of it."
 
 
 def cut_off(here: str, stated: int) -> str:
-    return f"it has {here}, but its header requires {stated} bytes"
+    return f"the file has {here}, but its header requires {stated} bytes"
 
 
 def test_truncated_file_is_reported_with_its_size(folder: Path) -> None:
@@ -56,7 +58,7 @@ def test_truncated_file_is_reported_with_its_size(folder: Path) -> None:
 
 def test_tensors_missing_from_a_file_are_reported(folder: Path) -> None:
     (folder / ONE).write_bytes(safetensors({"b": bytes(8)}))
-    with pytest.raises(ModelUnreadable, match=r"lacks 1 tensor of .*, such as a: files of diff"):
+    with pytest.raises(ModelUnreadable, match=r"lacks 1 tensor that .* lists, such as a, because files of diff"):
         check_weights(folder)
 
 
@@ -81,8 +83,8 @@ def test_empty_tensor_is_complete(tmp_path: Path) -> None:
     check_weights(tmp_path)
 
 
-NO_HEADER = "it does not begin with a header"
-UNREADABLE = "its header cannot be read"
+NO_HEADER = "the file does not begin with a header"
+UNREADABLE = "the header cannot be parsed"
 
 
 @pytest.mark.parametrize(
@@ -92,12 +94,12 @@ UNREADABLE = "its header cannot be read"
         (b"\xff" * 4096, NO_HEADER),
         (
             b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
-            "it is a pointer of git-lfs and not the weights",
+            "the file is a git-lfs pointer instead of the weights",
         ),
         (with_header(b"{"), UNREADABLE),
         (with_header(b"[]"), UNREADABLE),
         (with_header(b'{"a": {}}'), UNREADABLE),
-        (with_header(b'{"a": {"data_offsets": [8, 0]}}'), "its header is inconsistent"),
+        (with_header(b'{"a": {"data_offsets": [8, 0]}}'), "the header is inconsistent"),
         (with_header(b"{}", b"more"), cut_off("14 B (14 bytes)", 10)),
     ],
     ids=["empty", "noise", "pointer", "cut", "list", "no_offsets", "backwards", "too_long"],
@@ -119,7 +121,8 @@ def test_invalid_index_is_reported(text: str, folder: Path) -> None:
 def test_unreadable_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").mkdir()
     with pytest.raises(
-        ModelUnreadable, match=r"cannot be read \(Is a directory\): .* and whether the user of the pod may read it\.$"
+        ModelUnreadable,
+        match=r"cannot be read: Is a directory\. .* and whether the user of the pod may read the file\.$",
     ):
         check_weights(tmp_path)
 
