@@ -119,4 +119,4 @@ def card_named(name: str) -> Card:
     try:
         return CARDS[name.lower()]
     except KeyError as error:
-        raise ConfigError(f"card {name!r} is not described; choose one of {', '.join(CARDS)}") from error
+        raise ConfigError(f"card {name!r} is unknown. Choose one of {', '.join(CARDS)}") from error

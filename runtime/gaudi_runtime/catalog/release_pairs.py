@@ -17,8 +17,8 @@ class Proof(StrEnum):
 
 
 MEANING = {
-    Proof.EMULATED: "the plugin's own code runs in this project's tests, on a card that a CPU emulates",
-    Proof.UNTESTED: "it is known from release notes and source text, and the plugin was never run by this project",
+    Proof.EMULATED: "this project's tests run the plugin's own code on a card that a CPU emulates",
+    Proof.UNTESTED: "this project has never run the plugin and relies on its release notes and source text",
 }
 
 

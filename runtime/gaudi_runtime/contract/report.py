@@ -111,7 +111,7 @@ class PhaseProgress(Tolerant):
     @model_validator(mode="after")
     def _is_part_of_the_plan(self) -> Self:
         if max(self.warmed, self.captured, self.cached) > self.planned:
-            raise ValueError(f"more buckets are counted than the {self.planned} that are planned")
+            raise ValueError(f"a count of buckets exceeds the {self.planned} planned buckets")
         return self
 
 
@@ -148,7 +148,7 @@ class VisionProgress(Tolerant):
     @model_validator(mode="after")
     def _is_part_of_the_plan(self) -> Self:
         if self.warmed > self.planned:
-            raise ValueError(f"more vision buckets are counted than the {self.planned} that are planned")
+            raise ValueError(f"the count of warm vision buckets exceeds the {self.planned} planned vision buckets")
         return self
 
 

@@ -122,7 +122,7 @@ class _Following:
             while True:
                 message = await self._receive()
                 if message.farewell:
-                    log.info("The leader has sent its farewell.")
+                    log.info("The leader has ended this group.")
                     return
                 if message.refused:
                     raise EngineLost(message.refused)
@@ -146,8 +146,8 @@ class _Following:
         except TimeoutError:
             raise EngineLost(f"The leader of this group has sent nothing for {self._pace.silence:.0f} s.") from None
         except (OSError, ValueError) as error:
-            raise EngineLost(f"The connection to the leader of this group broke: {error}.") from error
-        raise EngineLost("The leader of this group is gone: its process has ended.")
+            raise EngineLost(f"The connection to the leader of this group was lost: {error}.") from error
+        raise EngineLost("The leader process of this group has ended.")
 
     async def _do(self, verb: Verb, arguments: Sequence[Any]) -> None:
         if verb in PHASES and verb is not Verb.SERVE:

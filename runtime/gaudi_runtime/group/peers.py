@@ -117,7 +117,7 @@ class Peers:
         try:
             server = await asyncio.start_server(self._joined, port=self._port, limit=MOST_LINE_BYTES)
         except OSError as error:
-            raise PortUnavailable(f"Port {self._port} for the ranks of this group is taken: {error}.") from error
+            raise PortUnavailable(f"Port {self._port} for the ranks of this group is in use: {error}.") from error
         beating = asyncio.create_task(self._beat())
         try:
             yield
@@ -190,7 +190,7 @@ class Peers:
             writer.close()
 
     def _report_missing(self, ranks: list[int]) -> None:
-        pods = f"{'pod' if len(ranks) == 1 else 'pods'} of rank {', '.join(map(str, ranks))}"
+        pods = f"{'pod of rank' if len(ranks) == 1 else 'pods of ranks'} {', '.join(map(str, ranks))}"
         warnings = (f"The group waits for the {pods}.",) if ranks else ()
         if self._board.report().warnings != warnings:
             self._board.update(warnings=warnings)
@@ -211,7 +211,7 @@ class Peers:
         if old := self._writers.pop(rank, None):
             old.close()  # the process restarted before the loss of its connection was detected
         self._writers[rank] = writer
-        log.info("Rank %d has joined, %d of %d are here", rank, len(self._writers) + 1, self._topology.size)
+        log.info("Rank %d has joined: %d of %d ranks are connected", rank, len(self._writers) + 1, self._topology.size)
         if len(self._writers) == self._topology.size - 1:
             self._complete.set()
         why = await self._listen(rank, reader)
@@ -236,14 +236,14 @@ class Peers:
 
     def _refusal(self, hello: Hello, writer: asyncio.StreamWriter) -> str | None:
         if hello.config != self._config:
-            return "its configuration is another one"
+            return "its configuration differs from the leader's configuration"
         if hello.rank >= self._topology.size:
-            return "there is no such rank"
+            return f"the group has only {self._topology.size} ranks, counted from 0"
         # A rank that restarts in its pod keeps the address of the pod. If the pod is lost, its connection closes or
         # times out.
         member = self._writers.get(hello.rank)
         if self._complete.is_set() and member and _host(member) != _host(writer):
-            return "a pod at another address has this rank"
+            return "a pod at another address already has this rank"
         return None
 
     async def _listen(self, rank: int, reader: asyncio.StreamReader) -> str:
@@ -254,9 +254,9 @@ class Peers:
         except TimeoutError:
             return f"it has sent nothing for {self._pace.silence:.0f} s"
         except (ValidationError, ValueError) as error:
-            return f"what it sends cannot be read: {error}"
+            return f"its message cannot be parsed: {error}"
         except OSError as error:
-            return f"its connection broke: {error}"
+            return f"its connection was lost: {error}"
         return "its process has ended"
 
     def _received(self, rank: int, update: Update) -> None:
@@ -277,7 +277,7 @@ class Peers:
         if not self._complete.is_set():
             # Before the group is complete, a rank may join a second time. Later this is impossible, because the graphs
             # and the KV cache of the rank are lost.
-            log.warning("Rank %d has left: %s", rank, why)
+            log.warning("Rank %d has left the group: %s", rank, why)
         elif not self._lost.done():
             error = EngineLost(f"Rank {rank} of this group is lost: {why}.")
             self._lost.set_result(error)

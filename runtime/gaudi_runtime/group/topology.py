@@ -40,11 +40,12 @@ def read_topology(nodes: int, environment: Mapping[str, str]) -> Topology:
         leader = environment[LEADER_VARIABLE]
     except (KeyError, ValueError) as error:
         raise ConfigError(
-            f"parallelism.nodes is {nodes}, and {error} of the environment says nothing: such a replica is a group of "
-            f"a LeaderWorkerSet, whose controller sets {SIZE_VARIABLE}, {INDEX_VARIABLE} and {LEADER_VARIABLE}."
+            f"parallelism.nodes is {nodes}, but a variable of the group is missing or invalid: {error}. Run this pod "
+            f"in a LeaderWorkerSet, whose controller sets {SIZE_VARIABLE}, {INDEX_VARIABLE} and {LEADER_VARIABLE}."
         ) from error
     if size != nodes or not 0 <= rank < size:
         raise ConfigError(
-            f"parallelism.nodes is {nodes}, and this is pod {rank} of a group of {size}: let the group have {nodes}."
+            f"parallelism.nodes is {nodes}, but this pod has rank {rank} in a group of {size} pods. Set the size of "
+            f"the LeaderWorkerSet to {nodes}."
         )
     return Topology(rank, size, leader)

@@ -67,7 +67,7 @@ def config_for(model: Path, tensor: int, max_model_len: int, max_num_seqs: int) 
 
 def print_proofs(report: HardwareReport, console: Console) -> None:
     """Print the last table of `gaudi-runtime hardware-report`: the proofs and their outcomes."""
-    table = Table("", "what", "seen", box=None, pad_edge=False)
+    table = Table("", "property", "evidence", box=None, pad_edge=False)
     for each in report.proofs:
         table.add_row(f"[{_STYLES[each.outcome]}]{each.outcome}", each.name, each.evidence)
     console.print(table)

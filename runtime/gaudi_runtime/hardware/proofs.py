@@ -31,37 +31,38 @@ def _proof(name: str, verdict: Verdict) -> Proof:
 def check_plugin_names(facts: HardwareReport) -> Verdict:
     """Check that the installed plugin has every name that the runtime uses."""
     if not facts.names:
-        return None, "vLLM's plugin for cards is not installed."
+        return None, "The vLLM plugin vllm-gaudi is not installed."
     wrong = [f"{each.owner}.{each.name}" for each in facts.names if not each.fits]
     needed = [f"{each.owner}.{each.name}" for each in facts.names if each.needed and not each.fits]
-    counted = f"{len(facts.names) - len(wrong)} of {len(facts.names)} names in use match"
-    differing = f"; these do not: {', '.join(wrong)}" if wrong else ""
+    counted = f"{len(facts.names) - len(wrong)} of {len(facts.names)} names that the runtime uses match"
+    differing = f", but these names do not: {', '.join(wrong)}" if wrong else ""
     return not needed, f"{counted}{differing}."
 
 
 def check_doctor(facts: HardwareReport) -> Verdict:
     """Check that no row of the doctor failed."""
     failed = [f"{each.topic}: {each.found}" for each in facts.doctor if each.state == "fail"]
-    return not failed, "; ".join(failed) or f"{plural(len(facts.doctor), 'row')}, none fails."
+    return not failed, "; ".join(failed) or f"{plural(len(facts.doctor), 'row')}, none failed."
 
 
 def check_gate(facts: HardwareReport) -> Verdict:
     """Check that no instance accepted traffic before all graphs were captured."""
     if not facts.starts:
-        return None, "Nothing started."
+        return None, "No instance started."
     early = [(start, look) for start in facts.starts for look in start.early]
     polls = sum(start.polls for start in facts.starts)
     if early:
         start, look = early[0]
         what = "ready" if look.ready else "open"
-        return False, f"{start.name} was {what} {look.seconds:.1f} s after its start, in phase {look.phase}."
-    return True, f"{polls} polls of the probe and the model port: closed until Serving in each of {_starts(facts)}."
+        when = f"{look.seconds:.1f} s after its start"
+        return False, f"The {start.name} instance was {what} {when}, but it was still in phase {look.phase}."
+    return True, f"No instance was ready or open before phase Serving ({_starts(facts)}, {polls} polls)."
 
 
 def check_graphs(facts: HardwareReport) -> Verdict:
     """Check that every planned bucket is warm, and is either captured or reported as skipped."""
     if not facts.starts:
-        return None, "Nothing started."
+        return None, "No instance started."
     wrong = [start.name for start in facts.starts if not _complete(start.report)]
     counts = "; ".join(f"{start.name}: {_counts(start.report)}" for start in facts.starts)
     return not wrong, f"{counts}."
@@ -84,7 +85,7 @@ def _of(progress: PhaseProgress) -> str:
 
 def check_serving(facts: HardwareReport) -> Verdict:
     """Check that planned traffic uses only warm graphs."""
-    return _warm(facts.traffic) if facts.traffic else (None, "Nothing served.")
+    return _warm(facts.traffic) if facts.traffic else (None, "No instance served.")
 
 
 def _warm(traffic: Traffic) -> Verdict:
@@ -94,11 +95,11 @@ def _warm(traffic: Traffic) -> Verdict:
     hits = report.served.prompt.hits + report.served.decode.hits
     misses = report.served.prompt.misses + report.served.decode.misses
     figures = (
-        f"{plural(traffic.requests, 'request')}, {len(traffic.failures)} failed; {plural(hits, 'batch', 'batches')} "
-        f"ran from a graph and {misses} without; {plural(report.recompiles_since_ready, 'recompile')}"
+        f"{plural(traffic.requests, 'request')}, {len(traffic.failures)} failed. {plural(hits, 'batch', 'batches')} "
+        f"with a graph, {misses} without a graph. {plural(report.recompiles_since_ready, 'recompile')}"
     )
     if cold:
-        figures += f"; cold: {', '.join(f'{each.phase} {each.shape}' for each in cold)}"
+        figures += f". Cold shapes: {', '.join(f'{each.phase} {each.shape}' for each in cold)}"
     warm = not traffic.failures and not cold and not report.recompiles_since_ready and traffic.requests > 0
     return warm and hits > 0, f"{figures}."
 
@@ -134,15 +135,15 @@ def _short(times: CompileTimes) -> int:
 def check_recipes(facts: HardwareReport) -> Verdict:
     """Check that a second start loads the recipes that the first start compiled."""
     if len(facts.starts) < 2:
-        return None, "Only one start." if facts.starts else "Nothing started."
+        return None, "Only one instance started." if facts.starts else "No instance started."
     first, second = facts.starts[:2]
     cached = second.report.prompt.cached + second.report.decode.cached
     if not facts.config.recipe_cache_dir:
-        return None, "Recipes are not kept in this configuration."
+        return None, "This configuration has no recipe cache."
     planned = second.report.prompt.planned + second.report.decode.planned
-    took = f"warm-up took {_warmup(first):.1f} s without recipes and {_warmup(second):.1f} s with them"
+    took = f"Warm-up took {_warmup(first):.1f} s without recipes and {_warmup(second):.1f} s with recipes"
     # A bucket that was skipped has no recipe, so count it as complete.
-    return cached + second.report.skipped_total >= planned > 0, f"{cached} of {planned} buckets had a recipe: {took}."
+    return cached + second.report.skipped_total >= planned > 0, f"{cached} of {planned} buckets had a recipe. {took}."
 
 
 def _warmup(start: Start) -> float:
@@ -152,18 +153,18 @@ def _warmup(start: Start) -> float:
 def check_upgrade(facts: HardwareReport) -> Verdict:
     """Check that no request fails while one instance replaces another."""
     if facts.upgrade is None:
-        return None, "Nothing was replaced."
+        return None, "No instance was replaced."
     how = "in place" if facts.upgrade.in_place else "side by side"
     warm, figures = _warm(facts.upgrade.traffic)
-    gap = f"no instance was open for {facts.upgrade.seconds_without:.1f} s, and requests waited"
-    return warm, f"{how}, {gap}. {figures}"
+    gap = f"Requests waited for {facts.upgrade.seconds_without:.1f} s without an open instance"
+    return warm, f"The instance was replaced {how}. {gap}. {figures}"
 
 
 def check_answers(facts: HardwareReport) -> Verdict:
     """Check that both instances give the same answers to greedy requests."""
     alike = facts.upgrade.answers_alike if facts.upgrade else None
     if alike is None:
-        return None, "There were no two instances to compare."
+        return None, "No second instance gave answers to compare."
     return (
         alike,
         "Both instances give the same greedy answers." if alike else "The instances give different greedy answers.",

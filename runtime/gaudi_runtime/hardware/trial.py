@@ -69,7 +69,7 @@ async def try_machine(
     pods, because one machine cannot run all of them.
     """
     if config.parallelism.nodes > 1:
-        raise ConfigError("The configuration is for a group of pods. Pass one with parallelism.nodes 1.")
+        raise ConfigError("The configuration is for a group of pods. Pass a configuration with parallelism.nodes: 1.")
     notify("Checking the image and the machine", None)
     facts = await asyncio.to_thread(collect_facts, config.engine.name)
     report = _begun(_alone(config, folder), facts)
@@ -92,10 +92,10 @@ def _begun(config: RuntimeConfig, facts: Facts) -> HardwareReport:
     rows = judge_machine(facts, frozenset({config.engine.name}))
     plugin = plugin_folder() if config.engine.name is EngineName.VLLM else None
     here = installed(cards=config.engine.device == "hpu")
-    vllm = here.why_refused() or f"{here.found}, as this runtime drives it."
+    vllm = here.why_refused() or f"{here.found}, supported by this runtime."
     return HardwareReport(
         begun=datetime.now(UTC).isoformat(timespec="seconds"),
-        runtime=installed_version("gaudi-inference-operator") or "from a folder of its source",
+        runtime=installed_version("gaudi-inference-operator") or "run from source code",
         software=_software(),
         pair=vllm if config.engine.name is EngineName.VLLM else f"Engine {config.engine.name}.",
         cards=facts.machine.cards if facts.machine else (),
@@ -146,7 +146,7 @@ class _Trial:
     ) -> None:
         """Replace the first instance with a second instance under load."""
         in_place = self._in_place()
-        self._notify(f"Replacing the instance under load, {'in place' if in_place else 'side by side'}", None)
+        self._notify(f"Replacing the instance {'in place' if in_place else 'side by side'} under load", None)
         load = _Load(client, select_unsplit_prompts(self._config, prompts, CLIENTS))
         load.route_to(first.model_url)
         asking = asyncio.create_task(load.run())
@@ -176,7 +176,7 @@ class _Trial:
     async def _end(self, instance: Instance) -> None:
         instance.close_connections()
         if code := await instance.end():
-            raise Broken(f"The {instance.name} instance ended with {code} and not with 0 after SIGTERM.")
+            raise Broken(f"The {instance.name} instance ended with exit code {code} instead of 0 after SIGTERM.")
 
     async def _instance(self, name: str, stack: AsyncExitStack, *, on_other_ports: bool) -> Instance:
         serving = self._config.serving

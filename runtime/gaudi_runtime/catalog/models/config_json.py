@@ -27,9 +27,9 @@ def parse_config(text: str) -> ModelShape:
     try:
         config = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ModelUnreadable(f"config.json is not JSON: {error}") from error
+        raise ModelUnreadable(f"config.json is not valid JSON: {error}") from error
     if not isinstance(config, dict):
-        raise ModelUnreadable("config.json is not an object")
+        raise ModelUnreadable("config.json must contain a JSON object")
     return read_config(config)
 
 
@@ -41,7 +41,7 @@ def read_config(config: Mapping[str, Any]) -> ModelShape:
     family = FAMILIES.get(name)
     if family is None:
         known = ", ".join(sorted(FAMILIES))
-        raise UnsupportedModel(f"config.json has model_type {name!r}; memory is calculated for {known}")
+        raise UnsupportedModel(f"config.json has model_type {name!r}, but memory can only be calculated for {known}")
     shape = _shape(name, family, values, outer)
     extra = vision_parameters(outer, shape.hidden)
     return replace(shape, extra_parameters=extra, quantization=read_quantization(outer))
@@ -66,5 +66,6 @@ def _dtype_bytes(values: ConfigValues, outer: ConfigValues) -> int:
     names = (each.text(key, "") for each in (values, outer) for key in ("dtype", "torch_dtype"))
     name = next(filter(None, names), "bfloat16")
     if name not in DTYPE_BYTES:
-        raise UnsupportedModel(f"config.json has dtype {name!r}; memory is calculated for {', '.join(DTYPE_BYTES)}")
+        known = ", ".join(DTYPE_BYTES)
+        raise UnsupportedModel(f"config.json has dtype {name!r}, but memory can only be calculated for {known}")
     return DTYPE_BYTES[name]

@@ -24,10 +24,10 @@ class ConfigValues:
         """Return a whole number from `least` to `most`. Raises ModelUnreadable for a missing key without a default."""
         value = self._config.get(key, default)
         if value is None:
-            raise ModelUnreadable(f"config.json has no {key}; its memory cannot be calculated without it")
+            raise ModelUnreadable(f"config.json has no {key}, so the memory of the model cannot be calculated")
         # `bool` is rejected explicitly, because in Python `True` is also an `int`.
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise ModelUnreadable(f"config.json: {key} is {value!r}, not a whole number from {least} to {most}")
+            raise ModelUnreadable(f"config.json: {key} is {value!r}, but must be a whole number from {least} to {most}")
         return value
 
     def maybe_whole(self, key: str) -> int | None:
@@ -38,21 +38,21 @@ class ConfigValues:
         """Return a boolean. Raises ModelUnreadable for any other value."""
         value = self._config.get(key, default)
         if not isinstance(value, bool):
-            raise ModelUnreadable(f"config.json: {key} is {value!r}, neither true nor false")
+            raise ModelUnreadable(f"config.json: {key} is {value!r}, but must be true or false")
         return value
 
     def text(self, key: str, default: str) -> str:
         """Return a string. Raises ModelUnreadable for any other value."""
         value = self._config.get(key, default)
         if not isinstance(value, str):
-            raise ModelUnreadable(f"config.json: {key} is {value!r}, not a text")
+            raise ModelUnreadable(f"config.json: {key} is {value!r}, but must be a string")
         return value
 
     def wholes(self, key: str) -> tuple[int, ...]:
         """Return a list of whole numbers, empty if the key is missing. Raises ModelUnreadable for any other value."""
         value = self._config.get(key, [])
         if not isinstance(value, list) or not all(isinstance(each, int) for each in value):
-            raise ModelUnreadable(f"config.json: {key} is not a list of whole numbers")
+            raise ModelUnreadable(f"config.json: {key} must be a list of whole numbers")
         return tuple(value)
 
     def part(self, key: str) -> "ConfigValues | None":
@@ -61,7 +61,7 @@ class ConfigValues:
         if value is None:
             return None
         if not isinstance(value, dict):
-            raise ModelUnreadable(f"config.json: {key} is not an object")
+            raise ModelUnreadable(f"config.json: {key} must be an object")
         return ConfigValues(value)
 
     def parts(self) -> "tuple[ConfigValues, ...]":
@@ -72,5 +72,5 @@ class ConfigValues:
         """Return a list of strings, empty if the key is missing. Raises ModelUnreadable for any other value."""
         value = self._config.get(key, [])
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            raise ModelUnreadable(f"config.json: {key} is not a list of texts")
+            raise ModelUnreadable(f"config.json: {key} must be a list of strings")
         return tuple(value)

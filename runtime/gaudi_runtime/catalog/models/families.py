@@ -32,7 +32,9 @@ def _attention(
     heads = values.whole("num_attention_heads")
     kv_heads = values.whole("num_key_value_heads", heads)
     if heads % kv_heads:
-        raise ModelUnreadable(f"config.json: {heads} attention heads cannot share {kv_heads} key-value heads")
+        raise ModelUnreadable(
+            f"config.json: num_attention_heads is {heads}, but must be a multiple of num_key_value_heads ({kv_heads})"
+        )
     return Attention(
         heads=heads,
         kv_heads=kv_heads,

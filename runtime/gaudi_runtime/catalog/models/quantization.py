@@ -65,7 +65,7 @@ def read_quantization(outer: ConfigValues) -> Quantization | None:
     method = values.text("quant_method", "")
     if method not in _READERS:
         raise UnsupportedModel(
-            f"config.json has quant_method {method!r}; memory is calculated for {', '.join(_READERS)}"
+            f"config.json has quant_method {method!r}, but memory can only be calculated for {', '.join(_READERS)}"
         )
     return _READERS[method](values)
 
@@ -117,7 +117,10 @@ def _compressed(values: ConfigValues) -> Quantization:
 def _modelopt(values: ConfigValues) -> Quantization:
     algorithm = values.text("quant_algo", "")
     if algorithm != "FP8":
-        raise UnsupportedModel(f"config.json has quant_algo {algorithm!r} of modelopt; memory is calculated for FP8")
+        raise UnsupportedModel(
+            f"config.json has quant_method modelopt with quant_algo {algorithm!r}, but memory can only be calculated "
+            "for FP8"
+        )
     return Quantization(Method.MODELOPT, bits=8)
 
 

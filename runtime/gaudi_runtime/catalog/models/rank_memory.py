@@ -52,12 +52,12 @@ def check_ranks(shape: ModelShape, tensor: int, pipeline: int) -> None:
     uneven = [layer.attention.heads for layer in shape.layers if layer.attention.heads % tensor]
     if uneven:
         raise PlanImpossible(
-            f"the model's {uneven[0]} attention heads cannot be divided over parallelism.tensor = {tensor}; "
-            "choose a divisor"
+            f"parallelism.tensor is {tensor}, but must be a divisor of the model's number of attention heads, "
+            f"{uneven[0]}"
         )
     if pipeline > len(shape.layers):
         raise PlanImpossible(
-            f"parallelism.pipeline = {pipeline} is more than the model's {len(shape.layers)} layers; lower it"
+            f"parallelism.pipeline is {pipeline}, but must be at most the model's number of layers, {len(shape.layers)}"
         )
 
 

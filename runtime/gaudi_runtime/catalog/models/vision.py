@@ -26,7 +26,7 @@ def vision_parameters(outer: ConfigValues, text_hidden: int) -> int:
     kind = tower.text("model_type", outer.text("model_type", ""))
     if kind not in TOWERS:
         raise UnsupportedModel(
-            f"config.json has a vision tower {kind!r}; memory is calculated for {', '.join(sorted(TOWERS))}"
+            f"config.json has vision tower {kind!r}, but memory can only be calculated for {', '.join(sorted(TOWERS))}"
         )
     return TOWERS[kind](tower, text_hidden)
 

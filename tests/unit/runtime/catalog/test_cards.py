@@ -49,7 +49,7 @@ def test_card_is_found_in_any_case() -> None:
 
 
 def test_unknown_card_is_refused_with_the_known_cards() -> None:
-    with pytest.raises(ConfigError, match=r"card 'h100' is not described; choose one of gaudi2, gaudi3, none$"):
+    with pytest.raises(ConfigError, match=r"card 'h100' is unknown\. Choose one of gaudi2, gaudi3, none$"):
         card_named("h100")
 
 

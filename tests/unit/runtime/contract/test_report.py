@@ -42,5 +42,5 @@ def test_vision_bucket_is_serialized_as_modality_and_sizes() -> None:
 
 
 def test_no_more_vision_buckets_are_warm_than_planned() -> None:
-    with pytest.raises(ValidationError, match="more vision buckets"):
+    with pytest.raises(ValidationError, match="count of warm vision buckets exceeds the 1 planned"):
         VisionProgress(planned=1, warmed=2)

@@ -64,10 +64,10 @@ async def test_refused_rank_ends_with_the_reason() -> None:
 @pytest.mark.parametrize(
     ("end", "why"),
     [
-        (End.close, "The leader of this group is gone: its process has ended."),
-        (End.reset, "The connection to the leader of this group broke: "),
-        (lambda leader: leader.send_bytes(b"no json\n"), "The connection to the leader of this group broke: "),
-        (lambda leader: leader.send(Update(moved=True)), "The connection to the leader of this group broke: "),
+        (End.close, "The leader process of this group has ended."),
+        (End.reset, "The connection to the leader of this group was lost: "),
+        (lambda leader: leader.send_bytes(b"no json\n"), "The connection to the leader of this group was lost: "),
+        (lambda leader: leader.send(Update(moved=True)), "The connection to the leader of this group was lost: "),
     ],
 )
 async def test_lost_leader_ends_the_rank_with_the_reason(end: Callable[[End], None], why: str) -> None:
@@ -100,7 +100,7 @@ async def test_farewell_ends_the_rank_without_an_error(caplog: pytest.LogCapture
         await rank.leader.hello()
         rank.leader.send(LeaderMessage(farewell=True))
         await rank.following
-    assert "The leader has sent its farewell." in caplog.messages
+    assert "The leader has ended this group." in caplog.messages
 
 
 async def test_terminating_rank_works_until_the_farewell() -> None:

@@ -28,12 +28,15 @@ async def test_joined_ranks_are_logged_with_their_count(caplog: pytest.LogCaptur
     lead = Lead(size=3)
     async with lead.peers.listening(), lead.rank(2):
         await lead.wait_until_missing(1)
-    assert "Rank 2 has joined, 2 of 3 are here" in caplog.messages
+    assert "Rank 2 has joined: 2 of 3 ranks are connected" in caplog.messages
 
 
 @pytest.mark.parametrize(
     ("number", "config", "why"),
-    [(2, DIGEST, "there is no such rank"), (1, "another", "its configuration is another one")],
+    [
+        (2, DIGEST, "the group has only 2 ranks, counted from 0"),
+        (1, "another", "its configuration differs from the leader's configuration"),
+    ],
 )
 async def test_refused_rank_gets_the_reason(number: int, config: str, why: str) -> None:
     lead = Lead(size=2)
@@ -68,7 +71,7 @@ async def test_rank_may_rejoin_an_incomplete_group(caplog: pytest.LogCaptureFixt
         await lead.wait_until_missing(1, 2)
         async with lead.rank(1), lead.rank(2):
             await lead.wait_until_complete()
-    assert "Rank 1 has left: its process has ended" in caplog.messages
+    assert "Rank 1 has left the group: its process has ended" in caplog.messages
 
 
 async def test_reconnected_rank_replaces_its_earlier_connection() -> None:
@@ -93,7 +96,7 @@ async def test_rank_that_restarts_in_a_complete_group_is_lost() -> None:
 async def test_rank_of_a_joined_pod_is_refused_to_another_address() -> None:
     async with group() as (lead, (rank,)):
         async with connect_rank(lead.port, Hello(rank=1, config=DIGEST), source="127.0.0.3") as stranger:
-            why = "Rank 1 may not join this group: a pod at another address has this rank."
+            why = "Rank 1 may not join this group: a pod at another address already has this rank."
             assert (await stranger.order()).refused == why
             assert await stranger.is_closed()
         lead.peers.serve()
@@ -103,7 +106,7 @@ async def test_rank_of_a_joined_pod_is_refused_to_another_address() -> None:
 async def test_port_in_use_is_reported_with_its_number() -> None:
     lead = Lead()
     async with await asyncio.start_server(lambda reader, writer: None, port=lead.port):
-        with pytest.raises(PortUnavailable, match=rf"^Port {lead.port} for the ranks of this group is taken: .*in use"):
+        with pytest.raises(PortUnavailable, match=rf"^Port {lead.port} for the ranks of this group is in use:"):
             async with lead.peers.listening():
                 pass
 

@@ -19,9 +19,9 @@ pytestmark = QUICK
     ("end", "why"),
     [
         (End.close, "its process has ended"),
-        (End.reset, "its connection broke: "),
-        (lambda rank: rank.send_bytes(b"no json\n"), "what it sends cannot be read: "),
-        (lambda rank: rank.send(LeaderMessage(farewell=True)), "what it sends cannot be read: "),
+        (End.reset, "its connection was lost: "),
+        (lambda rank: rank.send_bytes(b"no json\n"), "its message cannot be parsed: "),
+        (lambda rank: rank.send(LeaderMessage(farewell=True)), "its message cannot be parsed: "),
     ],
 )
 async def test_lost_rank_is_reported_with_the_reason(end: Callable[[End], None], why: str) -> None:

@@ -33,8 +33,8 @@ async def test_leader_reports_the_missing_ranks() -> None:
         await in_worker_thread(lambda: lead.peers.gather(progress))
         assert lead.board.report().warnings == ()
     assert reported == [
-        ("The group waits for the pods of rank 1, 2, 3.",),
-        ("The group waits for the pods of rank 2, 3.",),
+        ("The group waits for the pods of ranks 1, 2, 3.",),
+        ("The group waits for the pods of ranks 2, 3.",),
         ("The group waits for the pod of rank 3.",),
     ]
 

@@ -27,10 +27,10 @@ def test_missing_variable_of_the_group_is_reported(missing: str) -> None:
 
 
 def test_group_size_that_differs_from_the_configured_nodes_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"parallelism\.nodes is 4, and this is pod 1 of a group of 2"):
+    with pytest.raises(ConfigError, match=r"parallelism\.nodes is 4, but this pod has rank 1 in a group of 2 pods"):
         read_topology(4, SECOND)
 
 
 def test_rank_beyond_the_group_is_refused() -> None:
-    with pytest.raises(ConfigError, match="pod 2 of a group of 2"):
+    with pytest.raises(ConfigError, match="this pod has rank 2 in a group of 2 pods"):
         read_topology(2, SECOND | {"LWS_WORKER_INDEX": "2"})

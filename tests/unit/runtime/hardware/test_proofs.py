@@ -109,7 +109,7 @@ def test_missing_optional_name_is_only_reported() -> None:
 def test_port_open_before_serving_disproves_the_gate() -> None:
     early = Poll(seconds=2.0, ready=False, open=True, phase=Phase.CAPTURING)
     values = evidence("gate", starts=(start(early=(early,)),))
-    assert values == "first was open 2.0 s after its start, in phase Capturing."
+    assert values == "The first instance was open 2.0 s after its start, but it was still in phase Capturing."
 
 
 def test_graph_missing_without_a_reason_disproves_capture() -> None:
@@ -181,7 +181,7 @@ def test_second_start_without_recipes_disproves_the_recipe_cache() -> None:
 
 def test_evidence_of_recipes_has_the_seconds_of_both_warm_ups() -> None:
     quick = start("second", phases={Phase.COMPILING: 1.5})
-    assert "6.0 s without recipes and 1.5 s with them" in evidence("recipes", starts=(start(), quick))
+    assert "6.0 s without recipes and 1.5 s with recipes" in evidence("recipes", starts=(start(), quick))
 
 
 def test_failed_request_disproves_the_upgrade() -> None:

@@ -273,7 +273,7 @@ def test_threshold_0_is_a_remedy_if_graphs_are_unknown() -> None:
 def test_indivisible_attention_heads_are_refused() -> None:
     uneven = card(parallelism={"tensor": 3})
     assert verdict_and_exit_code(uneven) == ("REFUSED", 4)
-    assert "32 attention heads cannot be divided over parallelism.tensor = 3" in asked(uneven)["why"][0]
+    assert "parallelism.tensor is 3, but must be a divisor" in asked(uneven)["why"][0]
 
 
 def test_shapes_without_a_bucket_cause_a_warning() -> None:

@@ -40,7 +40,7 @@ def test_disabled_sliding_window_is_none() -> None:
     assert shape.layers[0].attention.window is None  # type: ignore[union-attr]
 
 
-NO_COUNT = "not a whole number from 1 to"
+NO_COUNT = "but must be a whole number from 1 to"
 
 
 @pytest.mark.parametrize(
@@ -52,11 +52,14 @@ NO_COUNT = "not a whole number from 1 to"
         ({"hidden_size": True}, f"config.json: hidden_size is True, {NO_COUNT} 16777216"),
         ({"hidden_size": float("nan")}, f"config.json: hidden_size is nan, {NO_COUNT} 16777216"),
         ({"num_hidden_layers": 10**9}, f"config.json: num_hidden_layers is 1000000000, {NO_COUNT} 1024"),
-        ({"vocab_size": None}, "config.json has no vocab_size; its memory cannot be calculated without it"),
-        ({"num_key_value_heads": 7}, "config.json: 32 attention heads cannot share 7 key-value heads"),
-        ({"tie_word_embeddings": "yes"}, "config.json: tie_word_embeddings is 'yes', neither true nor false"),
-        ({"model_type": 5}, "config.json: model_type is 5, not a text"),
-        ({"quantization_config": "fp8"}, "config.json: quantization_config is not an object"),
+        ({"vocab_size": None}, "config.json has no vocab_size, so the memory of the model cannot be calculated"),
+        (
+            {"num_key_value_heads": 7},
+            "config.json: num_attention_heads is 32, but must be a multiple of num_key_value_heads (7)",
+        ),
+        ({"tie_word_embeddings": "yes"}, "config.json: tie_word_embeddings is 'yes', but must be true or false"),
+        ({"model_type": 5}, "config.json: model_type is 5, but must be a string"),
+        ({"quantization_config": "fp8"}, "config.json: quantization_config must be an object"),
     ],
 )
 def test_wrong_value_is_refused_with_a_message(change: dict[str, Any], sentence: str) -> None:
@@ -68,9 +71,9 @@ def test_wrong_value_is_refused_with_a_message(change: dict[str, Any], sentence:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[]", "is not an object"),
-        ("{", "is not JSON"),
-        ("[" * 100_000, "is not JSON"),
+        ("[]", "must contain a JSON object"),
+        ("{", "is not valid JSON"),
+        ("[" * 100_000, "is not valid JSON"),
         (" " * 5_000_000, "is larger than"),
     ],
 )
@@ -80,7 +83,9 @@ def test_text_that_is_no_config_is_refused(text: str, words: str) -> None:
 
 
 def test_unknown_family_is_refused_with_the_known_families() -> None:
-    with pytest.raises(UnsupportedModel, match="model_type 'bert'; memory is calculated for deepseek_v2, deepseek_v3"):
+    with pytest.raises(
+        UnsupportedModel, match="model_type 'bert', but memory can only be calculated for deepseek_v2, deepseek_v3"
+    ):
         read_config({"model_type": "bert"})
 
 
@@ -144,7 +149,9 @@ def test_quantization_config_of_each_method_is_read(config: dict[str, Any], expe
 
 
 def test_unknown_quantization_is_refused_with_the_known_methods() -> None:
-    with pytest.raises(UnsupportedModel, match="quant_method 'bitsandbytes'; memory is calculated for gptq, awq"):
+    with pytest.raises(
+        UnsupportedModel, match="quant_method 'bitsandbytes', but memory can only be calculated for gptq, awq"
+    ):
         read_config({**LLAMA, "quantization_config": {"quant_method": "bitsandbytes"}})
 
 

@@ -133,13 +133,15 @@ def test_tied_embeddings_are_on_the_first_and_on_last_stage() -> None:
 
 def test_heads_that_cannot_be_divided_are_refused() -> None:
     with pytest.raises(
-        PlanImpossible, match=r"32 attention heads cannot be divided over parallelism.tensor = 3; choose a d"
+        PlanImpossible, match=r"parallelism.tensor is 3, but must be a divisor of the model's .* attention heads, 32"
     ):
         stage_memory(LLAMA, spread(3), 128)
 
 
 def test_more_stages_than_layers_are_refused() -> None:
-    with pytest.raises(PlanImpossible, match=r"parallelism.pipeline = 33 is more than the model's 32 layers"):
+    with pytest.raises(
+        PlanImpossible, match=r"parallelism.pipeline is 33, but must be at most the model's number of layers, 32"
+    ):
         stage_memory(LLAMA, spread(pipeline=33), 128)
 
 

@@ -122,12 +122,12 @@ def test_override_with_the_value_0_keeps_the_check() -> None:
 
 def test_report_names_the_pair_and_its_status() -> None:
     assert installed_on_card("0.30.0+empty", "0.30.0").describe_support() == (
-        "The card is driven by vLLM 0.30.0 with vllm-gaudi 0.30.0 (untested on hardware): it is known from release "
-        "notes and source text, and the plugin was never run by this project."
+        "The card is driven by vLLM 0.30.0 with vllm-gaudi 0.30.0 (untested on hardware): this project has never run "
+        "the plugin and relies on its release notes and source text."
     )
     assert installed_on_card("0.26.0", "0.26.0").describe_support() == (
-        "The card is driven by vLLM 0.26.0 with vllm-gaudi 0.26.0 (tested on an emulated card): the plugin's own code "
-        "runs in this project's tests, on a card that a CPU emulates."
+        "The card is driven by vLLM 0.26.0 with vllm-gaudi 0.26.0 (tested on an emulated card): this project's "
+        "tests run the plugin's own code on a card that a CPU emulates."
     )
 
 
