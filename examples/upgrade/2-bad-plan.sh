@@ -13,7 +13,7 @@ spec:
       query: {min: 32, step: 32}
 YAML
 expect_rollback CapturedBelowThreshold "of 16 prompt graphs"
-expect_contains "$(condition Stalled message)" "was the first bucket without a graph: it needs about"
+expect_contains "$(condition Stalled message)" "was the first bucket without a graph: this graph needs about"
 
 show_result
 finish

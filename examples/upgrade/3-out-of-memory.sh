@@ -12,7 +12,7 @@ spec:
     simulation:
       oomAtBucket: prompt:2
 YAML
-expect_rollback CapturedBelowThreshold "the device ran out of memory while its graph was captured"
+expect_rollback CapturedBelowThreshold "the device ran out of memory while this graph was captured"
 
 step "The memory limit of the container is 24 MiB, and the kernel kills the container (not simulated)"
 patch_spec <<'YAML'

@@ -50,8 +50,8 @@ def serve(
     """Run the command `gaudi-runtime serve`, which warms up the model and serves it until SIGTERM."""
     if not config.is_file():
         typer.echo(
-            f"gaudi-runtime serve: there is no configuration at {config}. The operator mounts it into its pods; name "
-            "another file with --config.",
+            f"gaudi-runtime serve: there is no configuration at {config}. The operator mounts the configuration into "
+            "its pods. Pass another file with --config.",
             err=True,
         )
         raise typer.Exit(2)

@@ -44,8 +44,8 @@ def kv_blocks(kv_cache: int, bytes_per_block: int) -> int:
     blocks = kv_cache // bytes_per_block
     if blocks < 1:
         raise PlanImpossible(
-            f"{kv_cache} bytes are left for the KV cache and one block takes {bytes_per_block}; "
-            "raise engine.deviceMemoryUtilizationPercent, lower warmup.graphMemoryPercent or use more cards"
+            f"only {kv_cache} bytes are left for the KV cache, but one block takes {bytes_per_block} bytes. "
+            "Raise engine.deviceMemoryUtilizationPercent, lower warmup.graphMemoryPercent or use more cards"
         )
     return blocks
 

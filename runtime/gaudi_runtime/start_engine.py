@@ -112,8 +112,8 @@ def _memory(config: RuntimeConfig, engine: Engine, board: ReportBoard) -> tuple[
         own.allocate(blocks.count)
     except DeviceOutOfMemory as error:
         raise PlanImpossible(
-            f"The KV cache of {plural(blocks.count, 'block')} ({size(split.kv_cache)}) does not fit the device: "
-            f"{error}; lower engine.deviceMemoryUtilizationPercent."
+            f"The KV cache of {plural(blocks.count, 'block')} ({size(split.kv_cache)}) does not fit into the device "
+            f"memory: {error}. Lower engine.deviceMemoryUtilizationPercent."
         ) from error
     return split, blocks
 

@@ -56,9 +56,11 @@ def test_report_lists_skipped_buckets_with_reasons(facts: Facts, case: str) -> N
     left = skipped_shapes(facts)
     if case == "budget":
         assert set(left) == {"prompt 1x384x0", "prompt 1x512x0"}
-        assert all("it needs about" in reason for reason in left.values())
+        assert all("this graph needs about" in reason for reason in left.values())
     else:
-        assert f"ran out of memory while {'it was compiled' if case == 'compiling' else 'its graph'}" in left[SHAPE]
+        assert (
+            f"ran out of memory while this {'bucket was compiled' if case == 'compiling' else 'graph'}" in left[SHAPE]
+        )
     (rank,) = facts["before"]
     assert rank["captures"].get("HpuModelAdapter", 0) + len(left) == len(planned_shapes(facts))
 

@@ -46,7 +46,7 @@ class Certificate:
         # The contents are stored only after they are loaded. If the files are of two different pairs, the server reads
         # the files at the next check.
         self._seen, self._complaint = contents, ""
-        log.info("New connections use the certificate that is now in %s.", self._folder)
+        log.info("New connections use the new certificate in %s.", self._folder)
 
     def _hand_out(self, connection: ssl.SSLObject | ssl.SSLSocket, _: str | None, __: ssl.SSLContext) -> None:
         connection.context = self._now
@@ -69,12 +69,12 @@ class Certificate:
             why = error.reason or "no PEM"
             raise _unusable(f"{CERTIFICATE} and {KEY} are not a usable pair ({why})") from error
         except OSError as error:
-            raise _unusable(f"its files cannot be read ({error.strerror})") from error
+            raise _unusable(f"{CERTIFICATE} or {KEY} cannot be read ({error.strerror})") from error
         return context
 
 
 def _unusable(why: str) -> CertificateUnusable:
     return CertificateUnusable(
-        f"The Secret of spec.server.tlsSecretName cannot be used: {why}. It needs a certificate chain in {CERTIFICATE} "
-        f"and its private key, without a password, in {KEY}, as Secrets of type kubernetes.io/tls have them."
+        f"The Secret of spec.server.tlsSecretName cannot be used: {why}. The Secret must have a certificate chain in "
+        f"{CERTIFICATE} and its private key, without a password, in {KEY}, like a Secret of type kubernetes.io/tls."
     )

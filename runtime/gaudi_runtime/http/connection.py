@@ -89,7 +89,7 @@ class Connection(HttpToolsProtocol):
         self.rests_since = self.loop.time()
         self._wait_for(Part.HEAD)
         if not make_room(self.connections, self.limits.connections, self):
-            self._refuse(503, "This server has too many connections; try again.")
+            self._refuse(503, "This server has too many connections. Try again later.")
 
     def evict(self) -> None:
         """Close the connection immediately and free its place without waiting for `connection_lost`."""
@@ -111,7 +111,7 @@ class Connection(HttpToolsProtocol):
         if self.transport.is_closing():
             self._wait_for(None)
         elif self._unread > self.limits.header_bytes:
-            self.send_400_response(f"The head of a request may have {self.limits.header_bytes} bytes.")
+            self.send_400_response(f"The head of a request may have at most {self.limits.header_bytes} bytes.")
         else:
             self._time_what_is_missing()
 
@@ -124,7 +124,7 @@ class Connection(HttpToolsProtocol):
         """Count the header, and ignore it if it is a trailer."""
         self._head_bytes += len(name) + len(value)
         if self._head_bytes > self.limits.header_bytes:
-            self._reject(f"headers have more than {self.limits.header_bytes} bytes")
+            self._reject(f"the headers have more than {self.limits.header_bytes} bytes")
         # Headers after the body (trailers) are dropped, because the proxy in front of the server has not checked these
         # headers.
         if not self._in_body:
@@ -199,15 +199,15 @@ class Connection(HttpToolsProtocol):
         names = Counter(name for name, _ in self.headers)
         encodings = [value for name, value in self.headers if name == b"transfer-encoding"]
         if version not in VERSIONS:
-            self._reject("the version of HTTP must be 1.0 or 1.1")
+            self._reject("the HTTP version must be 1.0 or 1.1")
         if self.parser.should_upgrade():
             # The parser treats everything after an upgrade as another protocol, including the body. Other servers read
             # the body as HTTP.
-            self._reject("other protocols are not supported: send no Upgrade (Java: HttpClient.Version.HTTP_1_1)")
+            self._reject("the Upgrade header is not supported. Remove it (Java: HttpClient.Version.HTTP_1_1)")
         if names[b"host"] > 1 or (version == "1.1" and not names[b"host"]):
             self._reject("a request must have exactly one Host header")
         if encodings and (version == "1.0" or [each.strip().lower() for each in encodings] != [b"chunked"]):
-            self._reject("Transfer-Encoding must be chunked, or absent in HTTP/1.0")
+            self._reject("Transfer-Encoding must be chunked, and must be absent in HTTP/1.0")
 
     def _reject(self, why: str) -> None:
         """Answer this request with status 400."""
@@ -250,7 +250,7 @@ class Connection(HttpToolsProtocol):
         if (due := self._due(part)) > self.loop.time():
             self._part_timer = self.loop.call_at(due, self._part_is_due)
         elif part is Part.BODY:
-            self._refuse(408, "The body of this request came too slowly.")
+            self._refuse(408, "The body of this request arrived too slowly.")
         else:
             self._drop()
 

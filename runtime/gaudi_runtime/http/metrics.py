@@ -47,7 +47,7 @@ class RequestMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.requests = Counter("gaudi_requests", "Requests answered.", ["endpoint", "code"], registry=registry)
-        self.prompt_tokens = Counter("gaudi_prompt_tokens", "Prompt tokens taken in.", registry=registry)
+        self.prompt_tokens = Counter("gaudi_prompt_tokens", "Prompt tokens received.", registry=registry)
         self.generated_tokens = Counter("gaudi_generated_tokens", "Tokens generated.", registry=registry)
         self.first_token = Histogram(
             "gaudi_time_to_first_token_seconds",
@@ -131,7 +131,7 @@ def _buckets(report: WarmupReport) -> Iterator[Metric]:
         buckets.add_metric(["vision", "warmed"], report.vision.warmed)
     yield buckets
     yield graph_bytes
-    yield GaugeMetricFamily("gaudi_warmup_seconds", "Time that start-up took or takes.", value=report.elapsed_seconds)
+    yield GaugeMetricFamily("gaudi_warmup_seconds", "Duration of start-up so far.", value=report.elapsed_seconds)
 
 
 def _recipes(report: WarmupReport) -> Iterator[Metric]:
@@ -139,10 +139,10 @@ def _recipes(report: WarmupReport) -> Iterator[Metric]:
     found.add_metric(["prompt"], report.prompt.cached)
     found.add_metric(["decode"], report.decode.cached)
     yield found
-    saved = "Compile seconds that recipes at hand have spared."
+    saved = "Compile seconds saved by existing recipes."
     yield GaugeMetricFamily("gaudi_recipe_saved_seconds", saved, value=report.recipe_seconds_saved)
     if report.shared_recipes:
-        shared = GaugeMetricFamily("gaudi_shared_recipes", "1 for what shared recipes are here.", labels=["outcome"])
+        shared = GaugeMetricFamily("gaudi_shared_recipes", "1 for the outcome of shared recipes.", labels=["outcome"])
         for outcome in RecipeOutcome:
             shared.add_metric([outcome], float(outcome is report.shared_recipes.outcome))
         yield shared

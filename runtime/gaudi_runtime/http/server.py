@@ -70,7 +70,7 @@ def bind(port: int) -> socket.socket:
         listener = socket.create_server(("", port), family=family, dualstack_ipv6=both, backlog=1024)
     except OSError as error:
         raise PortUnavailable(
-            f"Port {port} cannot be opened: {error.strerror}. Free it, or choose another port in serving."
+            f"Port {port} cannot be opened: {error.strerror}. Free the port, or choose another port in serving."
         ) from error
     # Connections inherit this option, which asyncio sets on its own sockets only. Without the option, the body of an
     # answer waits 40 ms until the client acknowledges the head.

@@ -42,7 +42,7 @@ HEARTBEAT_LIMIT_SECONDS = 60.0
 
 PAGE = (files("gaudi_runtime.http") / "page.html").read_bytes()
 
-TRAFFIC_HEAD = "# Shapes since this instance serves: phase, batch size, query tokens, KV blocks, batches\n"
+TRAFFIC_HEAD = "# Shapes since this instance began to serve: phase, batch size, query tokens, KV blocks, batches\n"
 
 
 class Poll(BaseModel):
@@ -161,10 +161,11 @@ def why_not_alive(report: WarmupReport, stall_timeout: float, heartbeat: float) 
     if not report.phase.is_settled and report.since_progress_seconds > stall_timeout:
         return (
             f"Start-up has made no progress in phase {report.phase}{_at(report)} for "
-            f"{report.since_progress_seconds:.0f} s; the stall timeout is {stall_timeout:.0f} s."
+            f"{report.since_progress_seconds:.0f} s, but the stall timeout is {stall_timeout:.0f} s."
         )
     if report.phase in (Phase.SERVING, Phase.DRAINING) and heartbeat > HEARTBEAT_LIMIT_SECONDS:
-        return f"The engine's loop has not run for {heartbeat:.0f} s; the limit is {HEARTBEAT_LIMIT_SECONDS:.0f} s."
+        limit = f"{HEARTBEAT_LIMIT_SECONDS:.0f} s"
+        return f"The engine's loop has not run for {heartbeat:.0f} s, but the limit is {limit}."
     return None
 
 
@@ -184,7 +185,7 @@ def why_not_ready(report: WarmupReport, closing: bool) -> str | None:
     if report.failure is not None:
         return f"Start-up failed ({report.failure.reason}): {report.failure.message}"
     if report.phase is not Phase.SERVING:
-        return f"Phase {report.phase}: the model port is open only while serving."
+        return f"This instance is in phase {report.phase}. The model port is open only in phase Serving."
     if closing:
         return "This instance is about to end. It still answers, but should get no new traffic."
     return None

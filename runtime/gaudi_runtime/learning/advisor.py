@@ -57,7 +57,7 @@ async def advise_now_and_then(
         try:
             _publish(await _advice(question, traffic(), schedule.ask), board)
         except Exception as error:  # no error here may end serving
-            log.warning("A learned plan was not compared with the one that serves: %s", error)
+            log.warning("The learned plan could not be compared with the serving plan: %s", error)
         await asyncio.sleep(max(0.0, schedule.every - schedule.look))
 
 
@@ -78,8 +78,8 @@ def _publish(advice: PlanAdvice | None, board: ReportBoard) -> None:
     board.update(advice=advice)
     if advice:
         log.info(
-            "A plan learned from the traffic so far needs %d graphs instead of %d, and warms up in about %.0f instead "
-            "of %.0f s",
+            "A plan learned from the traffic so far needs %d graphs instead of %d, and warms up in about %.0f s "
+            "instead of %.0f s",
             advice.learned.graphs,
             advice.now.graphs,
             advice.learned.warmup_seconds,

@@ -37,7 +37,7 @@ def learned_policy(policy: BucketPolicy, traffic: Traffic, budget: OptimalSettin
     """
     text = write_traffic(traffic)
     if len(text) > MOST_TEXT:
-        raise ConfigError(f"this traffic takes more than {MOST_TEXT} bytes however its sizes are rounded")
+        raise ConfigError(f"the traffic takes more than {MOST_TEXT} bytes, even with rounded sizes")
     kept = budget or policy.optimal or OptimalSettings()
     optimal = kept.model_copy(update={"traffic": text})
     return policy.model_copy(update={"strategy": Strategy.OPTIMAL, "optimal": optimal, "file": None})

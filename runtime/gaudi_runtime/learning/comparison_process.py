@@ -53,10 +53,10 @@ def _answer(process: "subprocess.Popen[bytes]", text: bytes, seconds: float) -> 
     except subprocess.TimeoutExpired as error:
         process.kill()
         process.communicate()  # only this closes the pipes
-        raise ComparisonFailed(f"it took more than {seconds:g} s") from error
+        raise ComparisonFailed(f"the comparison took more than {seconds:g} s") from error
     if process.returncode:
         last = errors.decode(errors="replace").strip().rpartition("\n")[2][-MOST_ERROR:]
-        raise ComparisonFailed(f"exit code {process.returncode}: {last}")
+        raise ComparisonFailed(f"the comparison ended with exit code {process.returncode}: {last}")
     return answer
 
 

@@ -149,4 +149,4 @@ class _SeldomLogged(logging.Handler):
         now = self._clock()
         if now - self._said.get(record.msg, -REPEAT_SECONDS) >= REPEAT_SECONDS and len(self._said) < MOST_SENTENCES:
             self._said[record.msg] = now
-            log.warning("%s (repeated after ten minutes at the earliest)", record.getMessage())
+            log.warning("%s (logged at most once every 10 minutes)", record.getMessage())

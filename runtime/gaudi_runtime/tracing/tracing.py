@@ -74,16 +74,16 @@ async def tracing(
         yield NO_TRACING
         return
     if not found.is_understood:
-        log.warning("No traces are sent: the OTLP protocol is %s, and must be %s or %s.", found.protocol, HTTP, GRPC)
+        log.warning("Traces are not sent: the OTLP protocol is %s, but must be %s or %s.", found.protocol, HTTP, GRPC)
         yield NO_TRACING
         return
     try:
         made = await in_worker_thread(lambda: _made(found, config, report))
     except Exception as error:  # missing packages or an unreadable header must not prevent serving
-        log.warning("No traces are sent to %s: %s", found.endpoint, error)
+        log.warning("Traces are not sent to %s: %s", found.endpoint, error)
         yield NO_TRACING
         return
-    log.info("Traces go to %s (%s)", found.endpoint, found.protocol)
+    log.info("Traces are sent to %s (%s)", found.endpoint, found.protocol)
     try:
         yield made
     finally:

@@ -48,7 +48,7 @@ def read_traffic(text: str, name: str = "bucketing.optimal.traffic") -> Traffic:
         try:
             phase, shape, weight = _read_line(content)
         except ValueError as error:
-            raise PlanImpossible(f"line {number}: {error}: {line[:200]!r}; a line is {FORM}", name) from error
+            raise PlanImpossible(f"line {number}: {error}: {line[:200]!r}. A line has {FORM}", name) from error
         shapes[phase][shape] = shapes[phase].get(shape, 0.0) + weight
     return Traffic(shapes[BucketPhase.PROMPT], shapes[BucketPhase.DECODE])
 
@@ -84,13 +84,13 @@ def total_weight(weights: Weights) -> float:
 
 def _read_line(content: list[str]) -> tuple[BucketPhase, Bucket, float]:
     if len(content) != 5:
-        raise ValueError(f"{len(content)} fields instead of 5")
+        raise ValueError(f"the line has {len(content)} fields instead of 5")
     if content[0] not in list(BucketPhase):
-        raise ValueError(f"{quoted(content[0])} is neither prompt nor decode")
+        raise ValueError(f"the phase {quoted(content[0])} is neither prompt nor decode")
     phase = BucketPhase(content[0])
     batch, query, blocks = (_whole(word) for word in content[1:4])
     if not batch or not query or (phase is BucketPhase.DECODE and (query != 1 or not blocks)):
-        raise ValueError("no batch has this shape")
+        raise ValueError("batch size and query must be above 0, and a decode shape needs query 1 and blocks above 0")
     return phase, Bucket(batch, query, blocks), _weight(content[4])
 
 
@@ -106,7 +106,7 @@ def _weight(word: str) -> float:
     except ValueError:
         raise ValueError(f"weight {quoted(word)} is not a number") from None
     if not (isfinite(weight) and 0 < weight <= MOST_WEIGHT):
-        raise ValueError(f"weight {quoted(word)} is not above 0 and at most {MOST_WEIGHT:g}")
+        raise ValueError(f"weight {quoted(word)} must be above 0 and at most {MOST_WEIGHT:g}")
     return weight
 
 

@@ -102,7 +102,7 @@ class VisionTally:
             try:
                 inputs, warm, runs, compiles = row
             except (TypeError, ValueError) as error:
-                raise ValueError(f"{row} is not a row of inputs, warm, runs and compiles") from error
+                raise ValueError(f"{row} is not a row with inputs, warm, runs and compiles") from error
             self.compiles += _count(compiles)
             if warm:
                 self.hits += _count(runs)
@@ -228,7 +228,7 @@ def _read(row: Row) -> tuple[BucketPhase, Bucket, Padded | None, int, int]:
         padded = None if ran is None else Padded(_shape(*ran[:3]), bool(ran[3]))
         return BucketPhase(phase), _shape(*real), padded, _count(batches), _count(compiles)
     except (TypeError, IndexError, ValueError) as error:
-        raise ValueError(f"{list(row)} is not a row of phase, shape, padded shape, batches and compiles") from error
+        raise ValueError(f"{list(row)} is not a row with phase, shape, padded shape, batches and compiles") from error
 
 
 def _sum(first: CompileTimes, second: CompileTimes) -> CompileTimes:
@@ -249,7 +249,7 @@ def _compile_times(row: Row) -> CompileTimes:
         bounded = tuple(min(_count(each), MOST_COUNT) for each in counts)
         return CompileTimes(stage=stage, recipes=recipes, seconds=seconds, counts=bounded)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{list(row)} is not a row of stage, recipes, seconds and counts") from error
+        raise ValueError(f"{list(row)} is not a row with stage, recipes, seconds and counts") from error
 
 
 def _shape(size: Any, query: Any, blocks: Any) -> Bucket:

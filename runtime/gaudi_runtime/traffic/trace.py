@@ -84,7 +84,7 @@ def read_trace(lines: Iterable[bytes], names: ColumnNames = FOUND_BY_NAME) -> It
     try:
         header = next(rows, None)
         if header is None:
-            raise TraceUnreadable("is empty; its first line names the columns")
+            raise TraceUnreadable("is empty, but the first line must name the columns")
         columns = find_columns(header, names)
         empty = True
         for row in rows:
@@ -94,7 +94,7 @@ def read_trace(lines: Iterable[bytes], names: ColumnNames = FOUND_BY_NAME) -> It
         if empty:
             raise TraceUnreadable("has a header but no requests")
     except csv.Error as error:
-        raise _at(rows.line_num, f"is not CSV: {error}") from error
+        raise _at(rows.line_num, f"is not valid CSV: {error}") from error
 
 
 def _decoded(lines: Iterable[bytes]) -> Iterator[str]:
@@ -110,17 +110,17 @@ def _decoded(lines: Iterable[bytes]) -> Iterator[str]:
 
 def _request(row: list[str], columns: Columns, line: int) -> Request:
     if len(row) < columns.count:
-        raise _at(line, f"has {len(row)} cells, the header has {columns.count}")
+        raise _at(line, f"has {len(row)} cells, but the header has {columns.count}")
     context = _tokens(row[columns.context], line, "context")
     if context == 0:
-        raise _at(line, "has 0 context tokens; a request has at least one")
+        raise _at(line, "has 0 context tokens, but a request needs at least 1")
     return Request(_seconds(row[columns.arrival], line), context, _tokens(row[columns.generated], line, "generated"))
 
 
 def _tokens(cell: str, line: int, what: str) -> int:
     text = cell.strip()
     if not (text.isascii() and text.isdigit() and len(text) <= 8 and int(text) <= MAX_TOKENS):
-        raise _at(line, f"has {cell[:40]!r} {what} tokens, which is not a whole number from 0 to {MAX_TOKENS}")
+        raise _at(line, f"has {cell[:40]!r} {what} tokens, but must have a whole number from 0 to {MAX_TOKENS}")
     return int(text)
 
 
@@ -132,11 +132,13 @@ def _seconds(cell: str, line: int) -> float:
         try:
             moment = datetime.fromisoformat(cell.strip())
         except ValueError:
-            raise _at(line, f"has the arrival time {cell[:40]!r}, neither seconds nor a date with time") from None
+            raise _at(
+                line, f"has the arrival time {cell[:40]!r}, which is neither seconds nor a date with time"
+            ) from None
         # A time without a time zone is read as UTC. The zone does not matter, because only differences are used.
         seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     if not isfinite(seconds):
-        raise _at(line, f"has the arrival time {cell[:40]!r}, which is not finite")
+        raise _at(line, f"has the arrival time {cell[:40]!r}, which is not a finite number")
     return seconds
 
 
@@ -161,7 +163,7 @@ def _find(header: Sequence[str], given: str | None, known: Sequence[str], what: 
             return plain.index(name)
     missing = f"has no column {given!r}" if given is not None else f"has no column for {what}"
     there = ", ".join(cell[:40] for cell in header[:20])
-    raise TraceUnreadable(f"{missing}; its columns are {there}: name one with {flag}")
+    raise TraceUnreadable(f"{missing}. Choose one of its columns with {flag}: {there}")
 
 
 def _plain(name: str) -> str:
@@ -186,7 +188,7 @@ def sort_by_arrival(requests: Iterable[Request], window: int = WINDOW) -> Iterat
             heappush(held, request)
             continue
         if request.arrival < last:
-            raise TraceUnreadable(f"has a request more than {window} rows after its place in time; sort it by arrival")
+            raise TraceUnreadable(f"has a request more than {window} rows too late. Sort the requests by arrival")
         first = heapreplace(held, request) if held[0] <= request else request
         last = first.arrival
         yield first
@@ -200,7 +202,7 @@ def count_requests(requests: Iterable[Request]) -> int:
     # them into halves.
     count = sum(1 for _ in requests)
     if count < 2:
-        raise TraceUnreadable("has a single request; at least two are needed to learn from one half")
+        raise TraceUnreadable("has only 1 request, but at least 2 are needed to learn from one half")
     return count
 
 

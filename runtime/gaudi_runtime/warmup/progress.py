@@ -149,7 +149,7 @@ class Progress:
         for phase, progress in self._phases.items():
             self._phases[phase] = progress.model_copy(update=_IDLE)
         if buckets and len(self._skipped) > MAX_SKIPPED:
-            log.warning("%d buckets in all were left out; the first %d are named.", len(self._skipped), MAX_SKIPPED)
+            log.warning("%d buckets were left out. Only the first %d are logged.", len(self._skipped), MAX_SKIPPED)
         self._board.update(
             skipped=tuple(self._skipped[:MAX_SKIPPED]),
             skipped_total=len(self._skipped),

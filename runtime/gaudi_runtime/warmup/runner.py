@@ -40,7 +40,10 @@ log = logging.getLogger("gaudi_runtime.warmup")
 EAGER_MODES = (ExecutionMode.LAZY, ExecutionMode.EAGER)
 MAX_REASON = 2048
 
-COLD_ROW = "it is not used: a larger bucket of its batch size is cold, and lookups of contiguous blocks need that one"
+COLD_ROW = (
+    "this bucket is not used, because a larger bucket with the same batch size is cold, and lookups of contiguous "
+    "blocks need the larger bucket"
+)
 
 Cold = frozenset[tuple[BucketPhase, Bucket]]
 """The buckets that were not compiled, and so get no graph either."""
@@ -127,7 +130,7 @@ def warm_up(
 def _run_stages(job: Job, split: Split, kv_blocks: int) -> None:
     _announce(job)
     if not job.config.warmup.enabled:
-        log.warning("Warm-up is disabled: the first request of every shape waits for its compile.")
+        log.warning("Warm-up is disabled, so the first request of every shape waits for a compile.")
         job.board.update(warmup_skipped=True)
         return
     free = job.engine.memory().free
@@ -214,7 +217,9 @@ def _warm_vision_again(job: Job, buckets: Sequence[VisionBucket]) -> None:
         try:
             cast("SeesImages", job.engine).warm_vision(bucket)
         except (ShapeRefused, DeviceOutOfMemory) as error:
-            log.warning("The vision tower did not run %s again, so a request may wait for it: %s", bucket, error)
+            log.warning(
+                "The second run of vision bucket %s failed, so a request may wait for a compile: %s", bucket, error
+            )
             return
 
 
@@ -263,7 +268,7 @@ def _compile(job: Job, phase: BucketPhase, bucket: Bucket, position: int) -> Ski
             job.engine.warm(phase, bucket)
     except DeviceOutOfMemory as error:
         # The next bucket is still tried, because it may be smaller and fit into the memory.
-        return _left_out(phase, bucket, f"the device ran out of memory while it was compiled: {error}")
+        return _left_out(phase, bucket, f"the device ran out of memory while this bucket was compiled: {error}")
     except ShapeRefused as error:
         return _left_out(phase, bucket, str(error))
     seconds = job.clock() - started
@@ -296,7 +301,7 @@ def _pad_to_warm(job: Job, cold: Cold) -> Cold:
     )
     unused = sorted(set(planned) - cold - set(used))
     job.progress.skipped([_left_out(*each, COLD_ROW) for each in unused])
-    padded = "Requests are padded to larger warm buckets that hold them."
+    padded = "Requests are padded to larger warm buckets."
     log.warning("%d of %d buckets stayed cold. %s", len(cold), len(planned), padded)
     return cold.union(unused)
 
@@ -315,7 +320,7 @@ def _warm_sampler(job: Job) -> None:
 
 def _warm_defragmenter(job: Job, kv_blocks: int) -> None:
     if kv_blocks < MIN_BLOCKS:
-        log.warning("The defragmenter is not warmed up: with %d KV blocks there is no pair to swap.", kv_blocks)
+        log.warning("The defragmenter is not warmed up, because %d KV blocks contain no pair to swap.", kv_blocks)
         return
     job.moved()
     job.board.update(phase=Phase.DEFRAGMENTER)

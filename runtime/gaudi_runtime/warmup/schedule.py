@@ -200,7 +200,7 @@ class PhaseBudget:
             if estimate < self.share:
                 return CaptureStep(self.phase, bucket, len(self.captured) + 1)
             room = size(max(0, self.share))
-            self._leave(f"it needs about {size(estimate)} and {room} are left for {self.phase} graphs")
+            self._leave(f"this graph needs about {size(estimate)}, but only {room} are left for {self.phase} graphs")
         return None
 
     def take(self, graph_bytes: int) -> None:
@@ -217,7 +217,7 @@ class PhaseBudget:
     def fail(self, reason: str) -> None:
         """End the phase, because the graph of the current step did not fit into the device memory."""
         failed = self._queue[0]
-        self._leave(f"the device ran out of memory while its graph was captured ({reason})")
+        self._leave(f"the device ran out of memory while this graph was captured ({reason})")
         self.end(f"capture of {self.phase} graphs ended when the device ran out of memory at {tuple(failed)}")
 
     def refuse(self, reason: str) -> None:
@@ -353,4 +353,4 @@ class TimeBudget:
     @property
     def reason(self) -> str:
         """Return the reason for a bucket that was left out because the time budget was spent."""
-        return f"the time budget of {self._seconds:g} s was spent before its turn"
+        return f"the time budget of {self._seconds:g} s was spent before this bucket was started"

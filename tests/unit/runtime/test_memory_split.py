@@ -47,7 +47,9 @@ def test_latent_block_has_one_vector_per_token() -> None:
 
 
 def test_cache_smaller_than_a_block_is_refused() -> None:
-    with pytest.raises(PlanImpossible, match="1023 bytes are left for the KV cache and one block takes 1024"):
+    with pytest.raises(
+        PlanImpossible, match="only 1023 bytes are left for the KV cache, but one block takes 1024 bytes"
+    ):
         kv_blocks(1023, 1024)
 
 

@@ -28,11 +28,14 @@ class Admission:
         """
         if sequences > self.capacity:
             raise InvalidRequest(
-                f"The request asks for {sequences} completions, but this server accepts at most {self.capacity}.", "n"
+                f"The request needs {sequences} completions, but this server accepts at most {self.capacity}.", "n"
             )
         more = sequences - held
         if self.inside + more > self.capacity:
-            raise Overloaded(f"All {self.capacity} places (queue included) are taken. Try again.", code="queue_full")
+            raise Overloaded(
+                f"The queue is full: {self.capacity} sequences are running or waiting. Try again later.",
+                code="queue_full",
+            )
         self.inside += more
         ticket = ExitStack()
         ticket.callback(self._leave, more)

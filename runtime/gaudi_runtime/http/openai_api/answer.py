@@ -120,9 +120,11 @@ async def events(generation: Generation, envelope: Envelope, include_usage: bool
                 delta = envelope.shape.delta(index, chunk.text, chunk.finish_reason)
                 yield _event(envelope.chunk(delta, **usage))
     except Exception:
-        log.exception("A streamed answer failed after its beginning.")
+        log.exception("A streamed answer failed after its first event.")
         generation.broke_off()
-        yield _event(error_body("The server failed during this answer. Its log has the reason.", "server_error"))
+        yield _event(
+            error_body("The server failed during this answer. The log of the server has the reason.", "server_error")
+        )
         return
     if include_usage:
         yield _event(envelope.chunk(usage=generation.usage.body()))

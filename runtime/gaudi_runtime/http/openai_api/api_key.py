@@ -28,8 +28,8 @@ def asked_key(environment: Mapping[str, str] = os.environ) -> str | None:
         return key
     # A blank key is an error: a user who configures a key does not want a public server.
     raise ApiKeyBlank(
-        f"The API key of this server is blank ({API_KEY_VARIABLE}, which spec.server.apiKeySecretRef fills), so "
-        "anyone could use the model. Write a key into the Secret and restart the pods, or leave apiKeySecretRef out."
+        f"The API key from spec.server.apiKeySecretRef ({API_KEY_VARIABLE}) is blank, so anyone could use the model. "
+        "Write a key into the Secret and restart the pods, or remove apiKeySecretRef."
     )
 
 

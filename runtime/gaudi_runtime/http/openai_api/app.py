@@ -120,7 +120,9 @@ class Api:
     def _check_model(self, name: str) -> None:
         if name not in self._names:
             served = ", ".join(self._names)
-            raise NotFound(f"Model {name} is not served here; this server has {served}.", "model", "model_not_found")
+            raise NotFound(
+                f"Model {name} does not exist on this server. Use one of: {served}.", "model", "model_not_found"
+            )
 
 
 def _echoes(body: CompletionRequest) -> list[str]:

@@ -120,7 +120,7 @@ def _refuse_media_options(document: dict[str, Any]) -> None:
     for name in MEDIA_OPTIONS:
         if document.get(name):
             raise InvalidRequest(
-                f"{name} is not allowed in requests to this server. Leave it out, or set it for the server in "
+                f"{name} is not allowed in requests to this server. Remove {name}, or set it for the server in "
                 "spec.engine.settings.",
                 name,
             )
@@ -180,7 +180,7 @@ def _takes_form(scope: Scope) -> bool:
     if _media_type(scope) != expected:
         # The check reads a body as JSON. An application that reads another type from the same body could bypass the
         # check.
-        raise HTTPException(415, f"{scope['path']} takes Content-Type {expected}. Send the body in this type.")
+        raise HTTPException(415, f"{scope['path']} requires Content-Type {expected}. Send a body of this type.")
     return form
 
 

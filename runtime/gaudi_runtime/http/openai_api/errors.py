@@ -65,7 +65,9 @@ async def _no_route(_: Request, error: HTTPException) -> Response:
 async def _crashed(_: Request, __: Exception) -> Response:
     # The client does not receive the text of the exception, because the text may contain files and addresses of this
     # pod.
-    return JSONResponse(error_body("The server failed to answer. Its log has the reason.", "server_error"), 500)
+    return JSONResponse(
+        error_body("The server failed to answer. The log of the server has the reason.", "server_error"), 500
+    )
 
 
 async def _left(_: Request, __: Exception) -> Response:

@@ -33,11 +33,11 @@ def check_media(document: Any, most: int) -> None:
     pixels = 0
     for found, data in enumerate(_media(document), start=1):
         if found > MOST_MEDIA:
-            raise InvalidRequest(f"The request has more than {MOST_MEDIA} images, frames and clips; send fewer.")
+            raise InvalidRequest(f"The request has more than {MOST_MEDIA} images, frames and clips. Send fewer.")
         pixels += _pixels(data)
         if pixels > most:
             raise InvalidRequest(
-                f"The images of the request have more than {most} pixels together; send fewer or smaller ones."
+                f"The images of the request have more than {most} pixels in total. Send fewer or smaller images."
             )
 
 

@@ -68,5 +68,5 @@ def _method(path: str) -> str | None:
 
 
 async def _no_such_path(scope: Scope, receive: Receive, send: Send) -> None:
-    sentence = "This path does not exist. The page OpenAI API of the manual lists the paths of this server."
+    sentence = 'This path does not exist. The page "OpenAI API" of the manual lists the paths of this server.'
     await JSONResponse(error_body(sentence, "invalid_request_error"), 404)(scope, receive, send)

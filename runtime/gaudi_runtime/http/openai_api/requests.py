@@ -74,7 +74,7 @@ class GenerationRequest(BaseModel):
             # different meanings in a request.
             if not any(type(value) is type(same) and value == same for same in harmless):
                 raise PydanticCustomError(
-                    "unsupported", "{param} is not supported by this server. Leave it out.", {"param": name}
+                    "unsupported", "{param} is not supported by this server. Remove {param}.", {"param": name}
                 )
         return data
 

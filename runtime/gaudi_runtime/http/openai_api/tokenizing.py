@@ -49,8 +49,8 @@ class Tokenizing:
         # seconds.
         if characters > self._most:
             raise InvalidRequest(
-                f"{characters} characters cannot fit into the model's length of {self._max_model_len} tokens. "
-                "Shorten the prompt.",
+                f"The prompt has {characters} characters, which cannot fit into the model length of "
+                f"{self._max_model_len} tokens. Shorten the prompt.",
                 code="context_length_exceeded",
             )
 
@@ -60,6 +60,6 @@ class Tokenizing:
                 return await asyncio.get_running_loop().run_in_executor(self._thread, tokenize, text)
         except TimeoutError as error:
             raise Overloaded(
-                f"This request was not tokenized within {self._seconds:.0f} s. Shorten it, or try again.",
+                f"The prompt was not tokenized within {self._seconds:.0f} s. Shorten the prompt, or try again later.",
                 code="tokenizing_too_slow",
             ) from error

@@ -172,7 +172,7 @@ def test_start_without_a_pair_is_refused(mounted: Mounted, make: object, why: st
     with pytest.raises(CertificateUnusable) as refused:
         Certificate(mounted.folder)
     assert str(refused.value).startswith(f"The Secret of spec.server.tlsSecretName cannot be used: {why}")
-    assert str(refused.value).endswith("as Secrets of type kubernetes.io/tls have them.")
+    assert str(refused.value).endswith("like a Secret of type kubernetes.io/tls.")
 
 
 async def test_unfinished_handshake_ends_after_head_seconds(mounted: Mounted) -> None:

@@ -23,7 +23,7 @@ def test_progress_within_the_stall_timeout_is_alive() -> None:
 
 def test_stall_beyond_the_timeout_is_not_alive() -> None:
     assert why_not_alive(report(Phase.COMPILING, 31), stall_timeout=30, heartbeat=0) == (
-        "Start-up has made no progress in phase Compiling for 31 s; the stall timeout is 30 s."
+        "Start-up has made no progress in phase Compiling for 31 s, but the stall timeout is 30 s."
     )
 
 
@@ -41,7 +41,7 @@ def test_failed_start_is_alive() -> None:
 @pytest.mark.parametrize("phase", [Phase.SERVING, Phase.DRAINING])
 def test_stalled_engine_is_not_alive(phase: Phase) -> None:
     assert why_not_alive(report(phase), stall_timeout=1, heartbeat=61) == (
-        "The engine's loop has not run for 61 s; the limit is 60 s."
+        "The engine's loop has not run for 61 s, but the limit is 60 s."
     )
 
 

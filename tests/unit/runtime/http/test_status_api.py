@@ -155,7 +155,9 @@ async def test_poller_beyond_the_limit_gets_retry_after(status: StatusPort) -> N
 async def test_not_ready_is_503_with_a_message(status: StatusPort) -> None:
     answer = await status.http.get("/readyz")
     assert answer.status_code == 503
-    assert answer.json()["message"] == "Phase Starting: the model port is open only while serving."
+    assert (
+        answer.json()["message"] == "This instance is in phase Starting. The model port is open only in phase Serving."
+    )
 
 
 async def test_serving_is_ready_and_alive(status: StatusPort) -> None:

@@ -50,17 +50,17 @@ def test_rounding_never_reduces_sizes() -> None:
     assert sum(shape.query_len * weight for shape, weight in merged.items()) >= sum(range(1, 9000))
 
 
-NO_SHAPE = "no batch has this shape"
+NO_SHAPE = "batch size and query must be above 0, and a decode shape needs"
 NO_NUMBER = "is not a number"
-NOT_ABOVE = "is not above 0"
+NOT_ABOVE = "must be above 0"
 NO_COUNT = "is not a whole number from 0 to"
 
 
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("prompt 1 412 0", "4 fields instead of 5"),
-        ("prefill 1 412 0 1", "prefill is neither prompt nor decode"),
+        ("prompt 1 412 0", "the line has 4 fields instead of 5"),
+        ("prefill 1 412 0 1", "the phase prefill is neither prompt nor decode"),
         ("prompt 0 412 0 1", NO_SHAPE),
         ("decode 1 2 5 1", NO_SHAPE),
         ("decode 1 1 0 1", NO_SHAPE),

@@ -100,7 +100,7 @@ def test_absorbed_row_is_counted_under_the_executed_shape() -> None:
     ],
 )
 def test_malformed_row_is_refused(row: list[object]) -> None:
-    with pytest.raises(ValueError, match="is not a row of phase"):
+    with pytest.raises(ValueError, match="is not a row with phase"):
         served_by_plan().absorb([row])
 
 
@@ -119,7 +119,7 @@ def test_compile_times_of_several_polls_are_added() -> None:
     "row", [["warm", 1, 0.5], ["warm", 1, 0.5, [1]], ["warm", 1, "long", [0] * 10], [[], 1, 1, [0] * 10]]
 )
 def test_malformed_row_of_compile_times_is_refused(row: list[object]) -> None:
-    with pytest.raises(ValueError, match="is not a row of stage"):
+    with pytest.raises(ValueError, match="is not a row with stage"):
         unpadded().absorb([], compile_times=[row])
 
 

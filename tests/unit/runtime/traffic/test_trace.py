@@ -71,22 +71,25 @@ def test_request_without_generated_tokens_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (b"", "is empty; its first line names the columns"),
+        (b"", "is empty, but the first line must name the columns"),
         (HEADER, "has a header but no requests"),
-        (b"ContextTokens,GeneratedTokens\n1,2\n", "has no column for the arrival time; its columns are ContextTokens"),
-        (b"TIMESTAMP,GeneratedTokens\n1,2\n", "name one with --context-column"),
+        (
+            b"ContextTokens,GeneratedTokens\n1,2\n",
+            "has no column for the arrival time. Choose one of its columns with --arrival-column: ContextTokens",
+        ),
+        (b"TIMESTAMP,GeneratedTokens\n1,2\n", "Choose one of its columns with --context-column"),
         (b"TIMESTAMP,ContextTokens\n1,2\n", "has no column for the generated tokens"),
-        (HEADER + b"1,0,5\n", "line 2 has 0 context tokens; a request has at least one"),
-        (HEADER + b"1,5,5\n1,five,5\n", "line 3 has 'five' context tokens, which is not a whole number"),
+        (HEADER + b"1,0,5\n", "line 2 has 0 context tokens, but a request needs at least 1"),
+        (HEADER + b"1,5,5\n1,five,5\n", "line 3 has 'five' context tokens, but must have a whole number"),
         (HEADER + b"1,-5,5\n", "line 2 has '-5' context tokens"),
         (HEADER + b"1,5.5,5\n", "line 2 has '5.5' context tokens"),
         (HEADER + b"1,5,nan\n", "line 2 has 'nan' generated tokens"),
         (HEADER + b"1,999999999,5\n", "line 2 has '999999999' context tokens"),
-        (HEADER + b"nan,5,5\n", "line 2 has the arrival time 'nan', which is not finite"),
-        (HEADER + b"soon,5,5\n", "line 2 has the arrival time 'soon', neither seconds nor a date with time"),
-        (HEADER + b"1,5\n", "line 2 has 2 cells, the header has 3"),
+        (HEADER + b"nan,5,5\n", "line 2 has the arrival time 'nan', which is not a finite number"),
+        (HEADER + b"soon,5,5\n", "line 2 has the arrival time 'soon', which is neither seconds nor a date with time"),
+        (HEADER + b"1,5\n", "line 2 has 2 cells, but the header has 3"),
         (HEADER + b"1,5,5\n\xff\xfe,5,5\n", "line 3 is not UTF-8 text: invalid start byte"),
-        (HEADER + b'1,"5,5\n', "line 2 is not CSV"),
+        (HEADER + b'1,"5,5\n', "line 2 is not valid CSV"),
         (HEADER + b"1," + b"9" * 70_000 + b",5\n", "line 2 is longer than 65536 bytes"),
     ],
 )
@@ -145,7 +148,7 @@ def test_request_within_the_window_is_sorted() -> None:
 
 
 def test_request_outside_of_the_window_is_refused() -> None:
-    with pytest.raises(TraceUnreadable, match="more than 2 rows after its place in time; sort it by arrival"):
+    with pytest.raises(TraceUnreadable, match=r"more than 2 rows too late\. Sort the requests by arrival"):
         list(sort_by_arrival(at(5, 6, 7, 8, 1), window=2))
 
 
@@ -161,5 +164,5 @@ def test_halves_are_the_earlier_and_the_later_requests() -> None:
 
 
 def test_single_request_has_no_halves() -> None:
-    with pytest.raises(TraceUnreadable, match="has a single request"):
+    with pytest.raises(TraceUnreadable, match="has only 1 request"):
         count_requests(at(1))

@@ -126,7 +126,7 @@ def test_empty_pool_skips_every_bucket_with_a_reason() -> None:
     budget = small_budget(0, 0)
     assert run(budget, by_weight) == []
     assert len(budget.skipped()) == 7
-    assert budget.skipped()[0].reason == "it needs about 0 B and 0 B are left for prompt graphs"
+    assert budget.skipped()[0].reason == "this graph needs about 0 B, but only 0 B are left for prompt graphs"
 
 
 def test_prompt_uses_unused_bytes_of_both_incomplete_phases() -> None:
@@ -151,7 +151,7 @@ def test_out_of_memory_ends_its_phase_and_names_the_bucket() -> None:
     assert budget.phase_budget(PROMPT).captured == [Bucket(1, 128, 0)]
     after = "capture of prompt graphs ended when the device ran out of memory at (1, 256, 0)"
     assert [(skipped.bucket, skipped.reason) for skipped in budget.skipped()] == [
-        ((1, 256, 0), "the device ran out of memory while its graph was captured (no memory is left)"),
+        ((1, 256, 0), "the device ran out of memory while this graph was captured (no memory is left)"),
         ((1, 384, 0), after),
         ((1, 512, 0), after),
     ]
@@ -262,4 +262,4 @@ def test_time_budget_is_exhausted_after_its_seconds() -> None:
 
 
 def test_reason_names_the_seconds_of_the_time_budget() -> None:
-    assert TimeBudget(60, lambda: 0.0).reason == "the time budget of 60 s was spent before its turn"
+    assert TimeBudget(60, lambda: 0.0).reason == "the time budget of 60 s was spent before this bucket was started"

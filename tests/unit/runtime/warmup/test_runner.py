@@ -259,7 +259,7 @@ async def test_skipped_buckets_are_counted_and_listed_up_to_a_limit(
     assert report.prompt.planned > 1000
     assert report.skipped_total == report.prompt.planned - report.prompt.captured
     assert len(report.skipped) == len([line for line in caplog.messages if " was left out: " in line]) == MAX_SKIPPED
-    assert f"{report.skipped_total} buckets in all were left out; the first {MAX_SKIPPED} are named." in caplog.messages
+    assert f"{report.skipped_total} buckets were left out. Only the first {MAX_SKIPPED} are logged." in caplog.messages
     assert len(report.model_dump_json(by_alias=True)) < MAX_REPORT_BYTES
 
 

@@ -136,10 +136,14 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "arguments", "sentence"),
     [
-        (b"a,b\n1,2\n", (), "has no column for the arrival time; its columns are a, b: name one with --arrival-column"),
+        (
+            b"a,b\n1,2\n",
+            (),
+            "has no column for the arrival time. Choose one of its columns with --arrival-column: a, b",
+        ),
         (b"", (), "is empty"),
         (HEADER.encode() + b"1,0,3\n2,4,4\n", (), "line 2 has 0 context tokens"),
-        (HEADER.encode() + b"1,2,3\n", (), "has a single request"),
+        (HEADER.encode() + b"1,2,3\n", (), "has only 1 request"),
         (HEADER.encode() + b"1,\xff,3\n", (), "line 2 is not UTF-8 text"),
         (HEADER.encode() + b"1,9,3\n2,9,3\n", ("--warmup-seconds", "1"), "--warmup-seconds: 1 is too small"),
         (HEADER.encode() + b"1,9,3\n2,9,3\n", ("--graphs", "1", "--graph-bytes", "9"), "give one budget"),

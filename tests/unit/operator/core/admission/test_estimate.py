@@ -207,8 +207,8 @@ def test_ranks_that_do_not_divide_the_heads_are_refused() -> None:
     found = refused(from_the_hub("meta-llama/Llama-3.1-70B", parallelism={"tensor": 7}))
     assert found is not None
     assert found.reason == "ParallelismImpossible"
-    assert found.message.startswith("The model does not fit these ranks: the model's 64 attention heads ")
-    assert "parallelism.tensor = 7; " in found.message
+    assert found.message.startswith("The model does not fit these ranks: parallelism.tensor is 7, ")
+    assert "the model's number of attention heads, 64" in found.message
 
 
 def test_large_weights_of_a_recognized_model_cause_a_warning() -> None:

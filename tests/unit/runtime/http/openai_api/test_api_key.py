@@ -140,9 +140,7 @@ def test_key_is_read_without_its_newline() -> None:
 
 @pytest.mark.parametrize("value", ["", " \n", "\t"])
 def test_blank_key_is_refused(value: str) -> None:
-    wrong = (
-        r"^The API key of this server is blank \(VLLM_API_KEY, .*\), so anyone could .* leave apiKeySecretRef out\.$"
-    )
+    wrong = r"^The API key from spec\.server\.apiKeySecretRef \(VLLM_API_KEY\) is blank, .* remove apiKeySecretRef\.$"
     with pytest.raises(ApiKeyBlank, match=wrong):
         asked_key({"VLLM_API_KEY": value})
 

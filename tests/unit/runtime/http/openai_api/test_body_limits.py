@@ -218,7 +218,7 @@ async def test_content_types_other_than_json_are_refused(kind: str | None) -> No
     answer = await send_body(GENERATING, kind, b"[]," * MANY)
     assert (answer.status_code, answer.json()["error"]["message"]) == (
         415,
-        "/v1/completions takes Content-Type application/json. Send the body in this type.",
+        "/v1/completions requires Content-Type application/json. Send a body of this type.",
     )
 
 

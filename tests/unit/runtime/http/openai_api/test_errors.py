@@ -49,7 +49,12 @@ async def test_overloaded_server_sends_retry_after() -> None:
     ("error", "status", "message", "kind"),
     [
         (HTTPException(405, "Use POST"), 405, "Use POST", "invalid_request_error"),
-        (ValueError("/secret/file"), 500, "The server failed to answer. Its log has the reason.", "server_error"),
+        (
+            ValueError("/secret/file"),
+            500,
+            "The server failed to answer. The log of the server has the reason.",
+            "server_error",
+        ),
     ],
     ids=["a wrong method keeps its detail", "a crash shows nothing of the exception"],
 )
@@ -78,7 +83,7 @@ async def test_unknown_model_is_not_found(api: Served) -> None:
     with pytest.raises(openai.NotFoundError) as refused:
         await api.openai.completions.create(model="gpt-4", prompt="a")
     assert (refused.value.code, refused.value.param) == ("model_not_found", "model")
-    assert "Model gpt-4 is not served here; this server has echo, echo-alias." in str(refused.value)
+    assert "Model gpt-4 does not exist on this server. Use one of: echo, echo-alias." in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +102,7 @@ async def test_unknown_model_is_not_found(api: Served) -> None:
 async def test_unsupported_field_that_changes_answers_is_refused(api: Served, field: str, value: object) -> None:
     status, error = await refusal(api, **{field: value})
     assert (status, error["type"], error["param"]) == (400, "invalid_request_error", field)
-    assert error["message"] == f"{field} is not supported by this server. Leave it out."
+    assert error["message"] == f"{field} is not supported by this server. Remove {field}."
 
 
 @pytest.mark.parametrize(
@@ -164,7 +169,7 @@ async def test_request_may_have_as_many_choices_as_places() -> None:
     async with served(sim_config(max_num_seqs=2, serving={"max_queued_requests": 1})) as api:
         answer = await api.openai.completions.create(model="echo", prompt="a", n=3)
         assert len(answer.choices) == 3
-        with pytest.raises(openai.BadRequestError, match="asks for 4 completions, but this server accepts at most 3"):
+        with pytest.raises(openai.BadRequestError, match="needs 4 completions, but this server accepts at most 3"):
             await api.openai.completions.create(model="echo", prompt="a", n=4)
 
 
@@ -199,7 +204,7 @@ async def test_error_of_the_template_names_the_messages_parameter(api: Served) -
 async def test_refusal_has_every_field_of_openai(api: Served) -> None:
     body = (await api.http.get("/v1/models/other")).json()
     assert body["error"] == {
-        "message": "Model other is not served here; this server has echo, echo-alias.",
+        "message": "Model other does not exist on this server. Use one of: echo, echo-alias.",
         "type": "invalid_request_error",
         "param": "model",
         "code": "model_not_found",
@@ -209,7 +214,7 @@ async def test_refusal_has_every_field_of_openai(api: Served) -> None:
 async def test_unknown_path_has_an_openai_error_body(api: Served) -> None:
     body = (await api.http.get("/v1/engines")).json()
     assert body["error"] == {
-        "message": "This path does not exist. The page OpenAI API of the manual lists the paths of this server.",
+        "message": 'This path does not exist. The page "OpenAI API" of the manual lists the paths of this server.',
         "type": "invalid_request_error",
         "param": None,
         "code": None,

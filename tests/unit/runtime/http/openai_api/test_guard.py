@@ -69,7 +69,7 @@ async def test_request_beyond_capacity_is_refused_until_one_ends() -> None:
     refused = await server.client.post(GENERATING, json={})
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
     assert refused.json()["error"] == {
-        "message": "All 1 places (queue included) are taken. Try again.",
+        "message": "The queue is full: 1 sequences are running or waiting. Try again later.",
         "type": "rate_limit_error",
         "param": None,
         "code": "queue_full",

@@ -139,7 +139,7 @@ async def test_every_answer_ends_its_connection_while_closing(api: Served) -> No
 async def test_failing_engine_is_a_server_error_and_frees_its_place() -> None:
     async with served(sim_config({"failAtToken": 3}, max_num_seqs=1, serving={"max_queued_requests": 0})) as api:
         for _ in range(2):
-            with pytest.raises(openai.InternalServerError, match="Its log has the reason"):
+            with pytest.raises(openai.InternalServerError, match="The log of the server has the reason"):
                 await api.openai.completions.create(model="echo", prompt="abc")
         assert api.metrics.report() == Requests(answered=2, failed=2)
         assert api.metric("gaudi_requests_total", endpoint="/v1/completions", code="500") == 2
@@ -173,18 +173,22 @@ async def test_failed_stream_ends_with_an_error_event_and_is_logged(caplog: pyte
         answer = await api.http.post("/v1/completions", json=body)
     [*_, last] = answer.text.rstrip().split("\n\n")
     error = {
-        "message": "The server failed during this answer. Its log has the reason.",
+        "message": "The server failed during this answer. The log of the server has the reason.",
         "type": "server_error",
         "param": None,
     }
     assert json.loads(last.removeprefix("data: ")) == {"error": error | {"code": None}}
-    assert "A streamed answer failed after its beginning." in caplog.messages
+    assert "A streamed answer failed after its first event." in caplog.messages
 
 
 async def test_failed_answer_does_not_contain_the_reason() -> None:
     async with served(sim_config({"failAtToken": 1})) as api:
         answer = await api.http.post("/v1/completions", json={"model": "echo", "prompt": "abc"})
-    error = {"message": "The server failed to answer. Its log has the reason.", "type": "server_error", "param": None}
+    error = {
+        "message": "The server failed to answer. The log of the server has the reason.",
+        "type": "server_error",
+        "param": None,
+    }
     assert (answer.status_code, answer.json()) == (500, {"error": error | {"code": None}})
 
 

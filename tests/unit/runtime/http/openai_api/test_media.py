@@ -123,7 +123,7 @@ async def test_small_file_of_many_pixels_does_not_reach_vllm() -> None:
         answer = await client.post(CHAT, json=chat(image(b64encode(bomb).decode())))
         assert (answer.status_code, answer.json()["error"]["message"]) == (
             400,
-            "The images of the request have more than 67108864 pixels together; send fewer or smaller ones.",
+            "The images of the request have more than 67108864 pixels in total. Send fewer or smaller images.",
         )
         assert (await client.post(CHAT, json=chat(*[image(picture(1024, 1024))] * 4))).text == "theirs"
 

@@ -78,7 +78,7 @@ async def test_tokenizing_ends_at_its_timeout() -> None:
     tokenizer = BlockedTokenizer()
     slow, waiting = Tokenizing(tokenizer, 512, seconds=0.2), "does not wait for the first"
     try:
-        with pytest.raises(Overloaded, match=r"not tokenized within 0 s\. Shorten it, or try again\.$"):
+        with pytest.raises(Overloaded, match=r"not tokenized within 0 s\. Shorten the prompt, or try again later\.$"):
             await slow.prompts(["long"])
         with pytest.raises(Overloaded) as refused:
             await slow.prompts([waiting])
@@ -94,7 +94,7 @@ async def test_text_longer_than_the_model_length_is_not_tokenized(prompts: Seque
     tokenizer = BlockedTokenizer()
     tokenizer.end.set()
     with pytest.raises(
-        InvalidRequest, match=r"^65 characters cannot fit into the model's length of 64 tokens"
+        InvalidRequest, match=r"^The prompt has 65 characters, which cannot fit into the model length of 64 tokens"
     ) as refused:
         await Tokenizing(tokenizer, 64).prompts(prompts)
     assert refused.value.code == "context_length_exceeded"
@@ -102,5 +102,5 @@ async def test_text_longer_than_the_model_length_is_not_tokenized(prompts: Seque
 
 
 async def test_characters_of_all_messages_are_added() -> None:
-    with pytest.raises(InvalidRequest, match=r"^66 characters"):
+    with pytest.raises(InvalidRequest, match=r"^The prompt has 66 characters"):
         await Tokenizing(ByteTokenizer(), 64).chat([{"role": "user", "content": "x" * 33}] * 2)
