@@ -85,7 +85,7 @@ def parse_manifest(text: str, key: RecipeKey) -> Manifest:
     except ValidationError as error:
         raise EntryUnusable(f"the manifest has an unknown format ({error.errors()[0]['msg']})") from error
     if found.key != asdict(key):
-        raise EntryUnusable("the manifest is for another software, card, model, dtype or parallelism")
+        raise EntryUnusable("the manifest is for other software or for another card, model, dtype or parallelism")
     if outside := [path for path in found.files if not _is_inside(path)]:
         raise EntryUnusable(f"the manifest lists a file outside the folder of the recipes: {outside[0][:80]!r}")
     try:

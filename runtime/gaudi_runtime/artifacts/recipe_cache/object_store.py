@@ -90,7 +90,8 @@ def http_store(store: RecipeStore, environment: Mapping[str, str]) -> HttpStore:
     key_id, secret = given.get(STORE_KEY_ID_VARIABLE), given.get(STORE_SECRET_VARIABLE)
     if not store.url.startswith("https://") and not store.insecure:
         raise EntryUnusable(
-            "recipes are code, but objectStore.url does not start with https://. Use https://, or set insecure: true"
+            "the URL of the store does not start with https://, but recipes are code that pods run. Use https://, or "
+            "set insecure: true"
         )
     if any(each and not (each.isascii() and each.isprintable()) for each in (token, session, key_id)):
         raise EntryUnusable(

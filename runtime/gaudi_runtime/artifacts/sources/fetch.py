@@ -189,7 +189,7 @@ class Fetch:
             return self._source.listing()
         except (HubUnreachable, ConfigError) as error:
             revision = self._source.revision
-            self._warn(f"{error} Commit {known.name} is used for revision {revision}, because it was fetched earlier.")
+            self._warn(f"{error} Commit {known.name}, which was fetched earlier, is used for revision {revision}.")
             return known
 
     def _snapshot(self, listing: Listing) -> str:

@@ -63,7 +63,9 @@ def _named_by_index(folder: Path) -> dict[str, set[str]]:
         for tensor, name in found.items():
             named.setdefault(_inside(str(name)), set()).add(tensor)
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-        raise ModelUnreadable(f"{file} is not an index of safetensors files. Download a new copy of it.") from error
+        raise ModelUnreadable(
+            f"{file} is not an index of safetensors files. Download a new copy of the file."
+        ) from error
     return named
 
 
@@ -111,4 +113,4 @@ def _header(text: bytes, file: Path) -> Mapping[str, Any]:
 
 
 def _damaged(file: Path, why: str) -> ModelUnreadable:
-    return ModelUnreadable(f"{file} is damaged: {why}. Download a new copy of it.")
+    return ModelUnreadable(f"{file} is damaged: {why}. Download a new copy of the file.")

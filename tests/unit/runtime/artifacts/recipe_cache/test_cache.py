@@ -122,7 +122,7 @@ def swap_entries(site: Site) -> None:
         (lose_content, " is missing."),
         (damage_manifest, "the manifest does not match its checksum"),
         (garble_manifest, "the manifest does not match its checksum"),
-        (swap_entries, "another software"),
+        (swap_entries, "for other software"),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )

@@ -48,7 +48,7 @@ def test_manifest_reads_back_as_written(files: dict[str, StoredFile]) -> None:
 def test_manifest_with_another_key_is_refused(field: str) -> None:
     text = manifest_text(manifest(), replace(KEY, **{field: "another"}))
     with pytest.raises(
-        EntryUnusable, match=r"^the manifest is for another software, card, model, dtype or parallelism$"
+        EntryUnusable, match=r"^the manifest is for other software or for another card, model, dtype or parallelism$"
     ):
         parse_manifest(text, KEY)
 

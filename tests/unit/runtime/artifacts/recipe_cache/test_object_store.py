@@ -92,7 +92,7 @@ async def test_manifest_of_another_key_under_our_digest_is_ignored(site: Site, s
     (mine / "manifest").write_bytes((foreign.folder / "manifest").read_bytes())
     second = start(site, store)
     assert (shared_recipes(second).outcome, cached(second)) == (SEEDED, 0)
-    assert "another software" in (shared_recipes(second).reason or "")
+    assert "for other software" in (shared_recipes(second).reason or "")
 
 
 async def test_refusal_by_the_store_is_reported_without_secrets(
@@ -249,7 +249,7 @@ async def test_store_without_tls_is_not_contacted(site: Site, store: StoreState)
     second = start(site, store, insecure=None)
     assert shared_recipes(second).outcome is SEEDED
     assert (
-        f"The recipes in {store.url} are ignored: recipes are code, but objectStore.url does not start with https://. "
-        "Use https://, or set insecure: true."
+        f"The recipes in {store.url} are ignored: the URL of the store does not start with https://, but recipes are "
+        "code that pods run. Use https://, or set insecure: true."
     ) in (shared_recipes(second).reason or "")
     assert store.requests == []

@@ -156,6 +156,6 @@ def test_branch_is_served_from_disk_with_warning_without_hub(site: Site) -> None
     site.hub.statuses = [503]
     assert site.fetch("main") == folder
     assert site.warnings == [
-        f"The hub {site.endpoint} answers with HTTP 503. Commit {COMMIT} is used for revision main, because it was "
-        "fetched earlier."
+        f"The hub {site.endpoint} answers with HTTP 503. Commit {COMMIT}, which was fetched earlier, is used "
+        "for revision main."
     ]

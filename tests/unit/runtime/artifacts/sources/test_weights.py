@@ -41,7 +41,7 @@ def test_file_missing_from_the_index_listing_is_reported(folder: Path) -> None:
 
 
 def damaged(file: Path, why: str) -> str:
-    return f"{file} is damaged: {why}. Download a new copy of it."
+    return f"{file} is damaged: {why}. Download a new copy of the file."
 
 
 def cut_off(here: str, stated: int) -> str:
