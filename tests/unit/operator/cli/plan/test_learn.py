@@ -111,7 +111,9 @@ def test_empty_traffic_is_refused(tmp_path: Path) -> None:
 def test_invalid_traffic_line_is_named_with_its_file(tmp_path: Path) -> None:
     path = tmp_path / "t"
     path.write_text("prompt 1 2\n")
-    assert f"{path}: line 1: 3 fields instead of 5" in refusal(inference(), "--traffic", str(path), command="learn")
+    assert f"{path}: line 1: the line has 3 fields instead of 5" in refusal(
+        inference(), "--traffic", str(path), command="learn"
+    )
 
 
 def test_plan_larger_than_a_bucket_file_is_refused() -> None:
