@@ -38,7 +38,7 @@ def test_model_above_the_memory_is_refused_before_it_is_loaded(tmp_path: Path) -
 
 
 def test_cache_without_a_block_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PlanImpossible, match=f"one block takes {BLOCK}; "):
+    with pytest.raises(PlanImpossible, match=f"one block takes {BLOCK} bytes"):
         forecast(cpu_config(checkpoint(tmp_path), memory=2 * PARAMETERS + BLOCK))
 
 
