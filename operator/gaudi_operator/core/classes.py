@@ -91,8 +91,8 @@ def resolve_class(inference: Inference, observed: Observed, defaults: Installati
             says,
             Problem(
                 FORBIDDEN,
-                f"{where} {name} is not for namespace {namespace}: its spec.namespaces does not select it. Name a "
-                "class that does.",
+                f"{where} {name} is not for namespace {namespace}, because spec.namespaces of the class does not "
+                "select this namespace. Use another class.",
             ),
         )
     return Platform(name, says)
@@ -100,12 +100,12 @@ def resolve_class(inference: Inference, observed: Observed, defaults: Installati
 
 _REQUIRED = Problem(
     "ClassRequired",
-    "spec.className is left out, there is no default class, and this installation requires a class: name one (kubectl"
-    " get gic).",
+    "spec.className is left out and there is no default class, but this installation requires a class. Set "
+    "spec.className to a class listed by `kubectl get gic`.",
 )
 _UNREADABLE = (
-    "Class {} has fields or values that this operator does not know, so its limits are unknown: install the same"
-    " release of operator and CustomResourceDefinitions."
+    "Class {} has fields or values that this operator does not know, so the limits of the class are unknown. Install "
+    "the same release of the operator and the CustomResourceDefinitions."
 )
 
 
@@ -118,8 +118,8 @@ def _named(name: str, observed: Observed) -> Manifest | Problem:
     found = next((each for each in observed.classes if each["metadata"]["name"] == name), None)
     return found or Problem(
         "ClassMissing",
-        f"spec.className is {name}, but no GaudiInferenceClass has that name: create it, or name another class "
-        "(kubectl get gic).",
+        f"spec.className is {name}, but no GaudiInferenceClass has this name. Create the class, or set "
+        "spec.className to a class listed by `kubectl get gic`.",
     )
 
 
@@ -130,8 +130,8 @@ def _default(observed: Observed) -> Manifest | Problem | None:
     names = ", ".join(sorted(each["metadata"]["name"] for each in found))
     return Problem(
         "ClassAmbiguous",
-        f"spec.className is left out, and several classes are the default ({names}): set spec.className, or keep one "
-        "default class.",
+        f"spec.className is left out, but several classes are the default ({names}). Set spec.className, or keep "
+        "only one default class.",
     )
 
 

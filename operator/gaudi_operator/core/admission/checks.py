@@ -42,8 +42,8 @@ def simulation_is_not_allowed(inference: Inference, defaults: InstallationDefaul
         return None
     return Problem(
         "SimulationNotAllowed",
-        "spec.engine.name is sim, which answers without a model, and this installation does not allow that: use vllm "
-        "or torch, or install the operator with allowSimulation.",
+        "spec.engine.name: sim is not allowed by this installation, because the sim engine answers without a model. "
+        "Use vllm or torch, or install the operator with allowSimulation.",
     )
 
 
@@ -65,16 +65,16 @@ def revision_is_not_allowed(revision: Revision, policy: PodPolicy, defaults: Ins
     if revision.simulated and not defaults.allow_simulation:
         return Problem(
             "SimulationNotAllowed",
-            f"Revision {revision.name} has the sim engine, which this installation does not allow: no more pods are "
-            "created for it. Change the spec, or spec.rollout.revision if it is set, or install the operator with "
-            "allowSimulation.",
+            f"Revision {revision.name} has the sim engine, which this installation does not allow. The operator "
+            "creates no more pods of this revision. Change the spec (or spec.rollout.revision, if it is set), or "
+            "install the operator with allowSimulation.",
         )
     found = policy.why_not(revision)
     if found is None:
         return None
     return replace(
         found,
-        message=f"Revision {revision.name} gets no more pods: {found.message} Change the spec, or "
+        message=f"The operator creates no more pods of revision {revision.name}: {found.message} Change the spec, or "
         "spec.rollout.revision if it is set.",
     )
 
@@ -97,38 +97,39 @@ def text_is_missing(inference: Inference, _: InstallationDefaults) -> Problem | 
             named = source.config_map_key_ref
             return Problem(
                 "ConfigMapKeyMissing",
-                f"spec.bucketing.{field}From: this namespace has no ConfigMap {named.name} with a key {named.key} of "
-                f"{MOST_TEXT} characters at most: create it, or write the text into spec.bucketing.{field}.",
+                f"spec.bucketing.{field}From names key {named.key} of ConfigMap {named.name}, but this namespace has "
+                f"no such key with at most {MOST_TEXT} characters. Create the key, or write the text into "
+                f"spec.bucketing.{field}.",
             )
     return None
 
 
 def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
     release = " is not implemented in this release"
-    unsimulated = " is not implemented for the sim engine: leave it out, or use engine vllm."
+    unsimulated = " is not implemented for the sim engine. Remove the field, or use engine vllm."
     simulated = spec.engine.name is EngineName.SIM
-    several = f"{release}: use the same Secret and key everywhere."
+    several = f"{release}. Use the same Secret and key everywhere."
     ranks = spec.parallelism
     on_card = spec.engine.name is EngineName.VLLM and not on_cpu(spec.accelerator)
     return (
         (
             "spec.parallelism.nodes above 1 for engine vllm on a card",
-            f"{release}, because it is untested: use 1, or generation none.",
+            f"{release}, because it is untested. Set nodes to 1, or use accelerator.generation: none.",
             on_card and ranks.nodes > 1,
         ),
         (
             "spec.parallelism.pipeline above 1 for engine vllm on a card",
-            " does not exist in vLLM's plugin for Gaudi: use tensor.",
+            " does not exist in vLLM's plugin for Gaudi. Use spec.parallelism.tensor instead.",
             on_card and ranks.pipeline > 1,
         ),
         (
             "spec.parallelism.data above 1 over several nodes with engine vllm",
-            f"{release}: use tensor or pipeline, or more replicas.",
+            f"{release}. Use tensor or pipeline instead, or raise spec.replicas.",
             spec.engine.name is EngineName.VLLM and ranks.nodes > 1 and ranks.data > 1,
         ),
         ("spec.model.quantization", unsimulated, simulated and spec.model.quantization is not None),
         ("spec.model.adapters", unsimulated, simulated and bool(spec.model.adapters)),
-        ("more than one tokenSecretRef in spec.model", several, len(tokens(spec.model)) > 1),
+        ("More than one tokenSecretRef in spec.model", several, len(tokens(spec.model)) > 1),
     )
 
 
@@ -139,7 +140,7 @@ def no_image_is_known(inference: Inference, defaults: InstallationDefaults) -> P
     kind = "the CPU" if on_cpu(inference.spec.accelerator) else "cards"
     return Problem(
         "NoRuntimeImage",
-        f"spec.server.image is left out and this installation has no default image for {kind}: name an image.",
+        f"spec.server.image is left out, but this installation has no default image for {kind}. Set spec.server.image.",
     )
 
 
@@ -153,7 +154,7 @@ def memory_is_above_all_devices(inference: Inference, _: InstallationDefaults) -
         return None
     return Problem(
         "PlanImpossible",
-        f"spec.accelerator.deviceMemory {memory} is more than 1Ei, which no device has: lower it.",
+        f"spec.accelerator.deviceMemory {memory} is above 1Ei, but no device has that much memory. Lower the value.",
     )
 
 
@@ -164,8 +165,8 @@ def shared_memory_takes_all(inference: Inference, _: InstallationDefaults) -> Pr
         return None
     return Problem(
         "MemoryTooSmall",
-        f"spec.pod.resources.limits.memory {memory} must be above the {shared} of /dev/shm, which counts as memory of "
-        "the container: raise it, or lower spec.pod.sharedMemorySize.",
+        f"spec.pod.resources.limits.memory {memory} must be above {shared}, the size of /dev/shm, which counts as "
+        "memory of the container. Raise the limit, or lower spec.pod.sharedMemorySize.",
     )
 
 
@@ -175,13 +176,14 @@ def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem
     if spec.warmup.graph_memory_percent == 100:
         return Problem(
             "PlanImpossible",
-            "spec.warmup.graphMemoryPercent is 100, so no memory is left for a single KV block: lower it.",
+            "spec.warmup.graphMemoryPercent is 100, so no memory is left for KV blocks. Lower the percentage.",
         )
     if most_kv_blocks(spec) < 1:
         return Problem(
             "PlanImpossible",
-            f"spec.accelerator.deviceMemory {spec.accelerator.device_memory} is too small for a single KV block: "
-            f"raise it to {format_memory(least_memory(spec))}, or lower engine.blockSize or warmup.graphMemoryPercent.",
+            f"spec.accelerator.deviceMemory {spec.accelerator.device_memory} is too small for a single KV block. "
+            f"Raise deviceMemory to {format_memory(least_memory(spec))}, or lower spec.engine.blockSize or "
+            "spec.warmup.graphMemoryPercent.",
         )
     try:
         admission_figures(inference)
@@ -193,8 +195,8 @@ def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem
     except PlanTooExpensive as error:
         return Problem(
             "PlanTooExpensive",
-            f"spec.bucketing: computing this plan {error} and was stopped: choose larger steps, fewer buckets or "
-            "another strategy. The operator retries when the spec changes.",
+            f"spec.bucketing: the computation of this plan {error} and was stopped. Choose larger steps, fewer "
+            "buckets or another strategy. The operator retries when the spec changes.",
         )
     return None
 
@@ -205,9 +207,9 @@ def groups_are_not_served(inference: Inference, observed: Observed) -> Problem |
         return None
     return Problem(
         "LeaderWorkerSetMissing",
-        f"spec.parallelism.nodes is {inference.spec.parallelism.nodes}, and this cluster has no LeaderWorkerSets: "
-        "install the LeaderWorkerSet controller (lws.sigs.k8s.io) in version 0.9 or newer. The operator detects it "
-        "within seconds.",
+        f"spec.parallelism.nodes is {inference.spec.parallelism.nodes}, but this cluster has no LeaderWorkerSet API. "
+        "Install the LeaderWorkerSet controller (lws.sigs.k8s.io), version 0.9 or newer. The operator detects the "
+        "API within seconds.",
     )
 
 
@@ -224,7 +226,8 @@ def thresholds_are_unreachable(inference: Inference, _: InstallationDefaults) ->
         return Problem(
             "ThresholdsUnreachable",
             "spec.warmup.graphMemoryPercent is 0, so no memory is reserved for graphs, but spec.readiness requires "
-            f"{prompt} % of prompt and {decode} % of decode graphs: raise it or lower the percentages.",
+            f"{prompt} % of prompt and {decode} % of decode graphs. Raise graphMemoryPercent, or lower the "
+            "percentages in spec.readiness.",
         )
     limit = spec.warmup.max_graph_tokens
     sentence = (limit and why_too_few_graphs(inference, str(limit))) or _why_too_large(inference, prompt, decode)
@@ -242,9 +245,10 @@ def _why_too_large(inference: Inference, prompt: int, decode: int) -> str | None
     if least <= budget:
         return None
     return (
-        f"spec.readiness requires {prompt} % of {plan.prompt} prompt and {decode} % of {plan.decode} decode "
-        f"graphs, whose inputs alone take {plural(least, 'byte')}; spec.accelerator.deviceMemory leaves {budget}: "
-        f"raise it to {format_memory(ceil(100 * least / utilization))}, plan fewer buckets or lower the percentages."
+        f"spec.readiness requires {prompt} % of {plan.prompt} prompt and {decode} % of {plan.decode} decode graphs. "
+        f"The inputs of these graphs alone take {plural(least, 'byte')}, but spec.accelerator.deviceMemory leaves "
+        f"only {budget}. Raise deviceMemory to {format_memory(ceil(100 * least / utilization))}, plan fewer buckets, "
+        "or lower the percentages."
     )
 
 

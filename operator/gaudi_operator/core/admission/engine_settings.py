@@ -47,7 +47,7 @@ def _wrong(inference: Inference) -> Iterator[str]:
     yield from (f"engine.extraArgs: {each}" for each in wrong_arguments(engine.extra_args))
     yield from (f"engine.env: {each}" for each in wrong_variables(variables))
     for name in sorted(engine.settings.keys() & set(variables)):
-        yield f"engine.env: {name} is also in engine.settings: set it in one place"
+        yield f"engine.env: {name} is also in engine.settings: remove one of the two entries"
 
 
 def _text(sentences: list[str]) -> str | None:

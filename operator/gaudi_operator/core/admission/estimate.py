@@ -56,10 +56,10 @@ def forecast_target(spec: GaudiInferenceSpec) -> ForecastTarget | None:
 def why_not_estimated(spec: GaudiInferenceSpec) -> str:
     """Return why a spec has no estimate, as the end of a sentence."""
     if spec.engine.name is EngineName.SIM:
-        return "the simulation has no known card and model, or sets sizes, times or faults itself"
+        return "spec.engine.simulation has no known card and model, or sets sizes, times or faults of its own"
     if on_cpu(spec.accelerator):
         return "the memory of graphs on a CPU is unknown"
-    return "the model is unknown; a public repository in spec.model.servedNames gives an estimate"
+    return "the model is unknown. For an estimate, add its public repository to spec.model.servedNames"
 
 
 def _simulated(script: dict[str, str]) -> ForecastTarget | None:

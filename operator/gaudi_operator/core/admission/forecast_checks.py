@@ -41,8 +41,8 @@ def plan_has_gaps(inference: Inference) -> Problem | None:
         return None
     return Problem(
         "BucketsMissing",
-        f"{gaps}. A request with such a batch would wait for a compile. Add buckets for them to spec.bucketing, or set "
-        "spec.bucketing.allowGaps to true.",
+        f"{gaps}. A request with such a batch would wait for a compile. Add buckets for these batches to "
+        "spec.bucketing, or set spec.bucketing.allowGaps to true.",
     )
 
 
@@ -83,9 +83,9 @@ def _estimate(inference: Inference) -> Estimate | None:
 
 def _no_room(verb: str, problem: Problem, inference: Inference) -> str:
     if problem.reason is Reason.PARALLELISM:
-        return f"The model {verb} not fit these ranks: {problem.message}."
+        return f"The model {verb} not fit the ranks of spec.parallelism: {problem.message}."
     advice = "use more cards, a smaller model or quantization"
-    return f"The model {verb} not fit: {problem.message}. To free memory, {advice}; {_advisor(inference)}."
+    return f"The model {verb} not fit: {problem.message}. To free memory, {advice}. {_advisor(inference)}."
 
 
 def _shortfalls(inference: Inference, found: Estimate, *, at_best: bool) -> str | None:
@@ -102,8 +102,8 @@ def _shortfalls(inference: Inference, found: Estimate, *, at_best: bool) -> str 
     ]
     if not short:
         return None
-    advice = "raise spec.warmup.graphMemoryPercent, plan fewer buckets or lower the percentages"
-    return f"spec.readiness {' and '.join(short)}. To make it fit, {advice}; {_advisor(inference)}."
+    advice = "raise spec.warmup.graphMemoryPercent, plan fewer buckets, or lower the percentages in spec.readiness"
+    return f"spec.readiness {' and '.join(short)}. To make the graphs fit, {advice}. {_advisor(inference)}."
 
 
 def _advisor(inference: Inference) -> str:

@@ -43,26 +43,25 @@ def _changed_default(inference: Inference) -> Iterator[str]:
     if kept is not None and inference.spec.engine.execution_mode is None and kept is not coming:
         runs = as_in_spec(kept)
         yield (
-            f"spec.engine.executionMode is left out and its pods run in {runs}, the default when their revision was "
-            f"created: the next revision uses {as_in_spec(coming)}. To keep {runs}, set it, which restarts nothing."
+            f"spec.engine.executionMode is left out. The pods use {runs}, the default when their revision was "
+            f"created, but the next revision uses {as_in_spec(coming)}. To keep {runs}, set "
+            f"spec.engine.executionMode to {runs}. This restarts no pods."
         )
 
 
 def _drafts(spec: GaudiInferenceSpec) -> Iterator[str]:
     if speculation(spec.engine.settings):
         yield (
-            "Speculative decoding serves greedy requests only: requests with a temperature, logprobs or a grammar "
-            "are "
-            "answered "
-            "with status 400."
+            "With speculative decoding, only greedy requests are served. Requests with a temperature, logprobs or a "
+            "grammar get status 400."
         )
 
 
 def _vision(spec: GaudiInferenceSpec) -> Iterator[str]:
     if spec.model.items_per_prompt.image or spec.model.items_per_prompt.video:
         yield (
-            "Vision buckets are known after a pod has loaded the model: until then plans and estimates do not contain "
-            "them."
+            "Vision buckets are unknown until a pod has loaded the model. Until then, plans and estimates contain no "
+            "vision buckets."
         )
 
 
@@ -78,8 +77,8 @@ def _validation(inference: Inference) -> Iterator[str]:
     if card in published:
         yield from _differences(inference, published[card])
     else:
-        elsewhere = f"{', '.join(published)} and not on {card}" if published else "no card"
-        yield f"{model} is published as validated on {elsewhere}; it may also work here."
+        elsewhere = f"{', '.join(published)}, but not on {card}" if published else "no card"
+        yield f"{model} is published as validated on {elsewhere}. The model may still work on this card."
 
 
 def _model(spec: GaudiInferenceSpec) -> str | None:
@@ -95,14 +94,14 @@ def _differences(inference: Inference, published: Validated) -> Iterator[str]:
     about = f"{published.model} is published as validated on {published.card}{by} with"
     if spec.parallelism.tensor not in published.tensor:
         sizes = " or ".join(map(str, published.tensor))
-        yield f"{about} tensor parallel {sizes}; spec.parallelism.tensor is {spec.parallelism.tensor}."
+        yield f"{about} tensor parallel {sizes}, but spec.parallelism.tensor is {spec.parallelism.tensor}."
     datatype = _datatype(spec)
     if datatype is not None and datatype not in published.datatypes:
-        yield f"{about} {' or '.join(published.datatypes)}, not {datatype}."
+        yield f"{about} {' or '.join(published.datatypes)}, but this spec uses {datatype}."
     if execution_mode(inference) in (ExecutionMode.HPU_GRAPHS, ExecutionMode.LAZY):
         for name, value in published.settings.items():
             if name not in spec.engine.settings:
-                yield f'{about} the setting {name}: "{value}", which spec.engine.settings leaves out.'
+                yield f'{about} {name}: "{value}", but spec.engine.settings does not contain this setting.'
 
 
 def _datatype(spec: GaudiInferenceSpec) -> str | None:

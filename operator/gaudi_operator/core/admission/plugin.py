@@ -35,14 +35,15 @@ def attention_cannot_be_sliced(inference: Inference) -> Problem | None:
         where = f"spec.engine.settings {SLICES_FROM}" if said else "spec.engine.maxNumBatchedTokens"
         return Problem(
             "PlanImpossible",
-            f"{where} is {threshold}: with strategy PaddingAware vLLM's plugin splits attention from that length on, "
-            f"and requires at least {least}. Raise it, {switch}.",
+            f"{where} is {threshold}, but must be at least {least}. With strategy PaddingAware, vLLM's plugin splits "
+            f"attention from this length on. Raise the value, {switch}.",
         )
     if (ceil(tokens / 4) if padding is None else padding) < limits.block_size:
         return Problem(
             "PlanImpossible",
-            "spec.bucketing.prompt.query.padMax, a quarter of maxNumBatchedTokens when left out, is below blockSize "
-            f"{limits.block_size}: vLLM's plugin, which splits attention by it, does not load. Raise it, {switch}.",
+            "spec.bucketing.prompt.query.padMax (default: a quarter of maxNumBatchedTokens) is below blockSize "
+            f"{limits.block_size}. vLLM's plugin splits attention by padMax and would not load. Raise padMax, "
+            f"{switch}.",
         )
     return None
 
@@ -61,9 +62,9 @@ def ignored_by_the_plugin(inference: Inference) -> Iterator[str]:
     engine = inference.spec.engine
     if runs_the_plugin(inference) and engine.prefix_caching and engine.contiguous_paged_attention:
         yield (
-            "engine.prefixCaching has no effect with contiguousPagedAttention, because vLLM's plugin ignores it: "
-            "prompts reuse no KV blocks, and only the contexts of split prompts are used. Set "
-            "contiguousPagedAttention to false, or prefixCaching if no prompt is split"
+            "engine.prefixCaching has no effect with engine.contiguousPagedAttention, because vLLM's plugin then "
+            "reuses no KV blocks. Only split prompts have a context. Set contiguousPagedAttention to false, or set "
+            "prefixCaching to false if no prompt is split"
         )
 
 
@@ -74,7 +75,7 @@ def graphs_of_contexts_are_too_few(inference: Inference) -> Problem | None:
     if not asked or spec.warmup.max_graph_tokens is not None:
         return None
     limit = plan_limits(spec).max_num_batched_tokens
-    sentence = why_too_few_graphs(inference, f"is left out, so maxNumBatchedTokens {limit} counts, which")
+    sentence = why_too_few_graphs(inference, f"is left out, so the limit is maxNumBatchedTokens {limit}, which")
     return Problem("ThresholdsUnreachable", sentence) if sentence else None
 
 
@@ -94,8 +95,8 @@ def why_too_few_graphs(inference: Inference, said: str) -> str | None:
         return None
     return (
         f"spec.warmup.maxGraphTokens {said} leaves {plan.prompt - plan.within} of "
-        f"{plural(plan.prompt, 'prompt bucket')} without a graph, but spec.readiness requires "
-        f"{percent} % of prompt graphs: raise maxGraphTokens, or lower minCapturedPromptPercent to {most}."
+        f"{plural(plan.prompt, 'prompt bucket')} without a graph, but spec.readiness requires {percent} % of prompt "
+        f"graphs. Raise maxGraphTokens, or lower spec.readiness.minCapturedPromptPercent to {most}."
     )
 
 

@@ -72,18 +72,18 @@ class PodPolicy:
         for view in views:
             yield from _wrong_host_paths(view, self)
         for where, why in revision_beyond_limits(self.spec, revision, views, limits, self.account):
-            yield Problem(FORBIDDEN, f"{where} {why}, as class {name} requires: change it, or use another class.")
+            yield Problem(FORBIDDEN, f"{where} {why}, a limit of class {name}. Change the field, or use another class.")
         for view in views:
             for where, why in _unsafe(view, self.platform.permissions):
                 if self.platform.says:
-                    advice = f"class {name} does not allow it. Leave it out, or use another class"
-                    yield Problem(FORBIDDEN, f"{where} {why}, and {advice}.")
+                    advice = f"class {name} does not allow this. Remove the setting, or use another class"
+                    yield Problem(FORBIDDEN, f"{where} {why}, but {advice}.")
                 else:
-                    yield Problem("NeedsClass", f"{where} {why}: leave it out, or use a class that allows it.")
+                    yield Problem("NeedsClass", f"{where} {why}. Remove the setting, or use a class that allows it.")
 
 
 REFUSED_TEMPLATE = "PodTemplateNotAllowed"
-_DELETE = "Delete its ControllerRevision, so that it is rendered again."
+_DELETE = "Delete its ControllerRevision, so that the operator renders a new template."
 
 
 def _wrong_host_paths(view: PodView, policy: PodPolicy) -> Iterator[Problem]:
@@ -95,17 +95,18 @@ def _wrong_host_paths(view: PodView, policy: PodPolicy) -> Iterator[Problem]:
         if not leave:
             yield Problem(
                 "HostPathNotAllowed",
-                f"{where} {path} is not allowed by this installation in namespace {policy.namespace}: use "
-                "persistentVolumeClaim or ociImage, or install the operator with an entry of allowHostPath for it.",
+                f"{where} {path} is not allowed by this installation in namespace {policy.namespace}. Use "
+                "persistentVolumeClaim or ociImage, or install the operator with an entry for this path in "
+                "allowHostPath.",
             )
         groups |= {group for each in leave for group in each.groups}
     if mounted and (wrong := _wrong_group(view.spec.security_context, groups)):
-        yield Problem("HostPathNotAllowed", f"spec.pod: {wrong} in a pod that mounts a folder of the node: {_FIXED}.")
+        yield Problem("HostPathNotAllowed", f"spec.pod: {wrong} in a pod that mounts a folder of the node. {_FIXED}.")
 
 
 _FIXED = (
-    f"such pods run with group {DEFAULT_USER}, so that they cannot read the files of others. Remove the setting, or "
-    "install the operator with that group in allowHostPath"
+    f"Such pods run with group {DEFAULT_USER}, so that they cannot read the files of other users. Remove the "
+    "setting, or install the operator with the group in allowHostPath"
 )
 
 

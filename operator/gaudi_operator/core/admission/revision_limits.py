@@ -63,7 +63,7 @@ def beyond_limits(view: PodView, inputs: Mapping[str, Any], limits: ClassLimits,
             yield f"spec.pod.{field} {name}", _listed(limit, allowed)
     for label, value in limits.node_selector.items():
         if spec.node_selector.get(label) != value:
-            yield f"spec.pod.nodeSelector {label}", f"must be {value} (limits.nodeSelector)"
+            yield f"spec.pod.nodeSelector {label}", f'must have the value "{value}" (limits.nodeSelector)'
     for toleration in spec.tolerations:
         if limits.tolerations is not None and toleration.key not in limits.tolerations:
             yield f"spec.pod.tolerations {toleration.key}", _listed("tolerations", limits.tolerations)
@@ -75,7 +75,7 @@ def beyond_limits(view: PodView, inputs: Mapping[str, Any], limits: ClassLimits,
             if not any(is_named(name, each) for each in limits.environment_variables):
                 yield f"{where} {name}", _listed("environmentVariables", limits.environment_variables)
     if limits.api_key_required and not _has_key(view):
-        yield "spec.server.apiKeySecretRef", "is needed (limits.apiKeyRequired)"
+        yield "spec.server.apiKeySecretRef", "must be set (limits.apiKeyRequired)"
 
 
 def _listed(limit: str, allowed: Iterable[str]) -> str:
@@ -224,7 +224,7 @@ def beyond_counts(
         if limits.max_cards is not None and replicas * cards > limits.max_cards:
             yield (
                 f"{where} {replicas}",
-                f"needs {replicas * cards} cards, above {limits.max_cards} (limits.maxCards)",
+                f"needs {replicas * cards} cards, but the maximum is {limits.max_cards} (limits.maxCards)",
             )
 
 

@@ -44,9 +44,10 @@ def first_limit_violation(spec: GaudiInferenceSpec, platform: Platform) -> Probl
     if found is None:
         return None
     if platform.says is None:
-        return Problem("NeedsClass", f"{found.where} {found.why}: leave it out, or use a class that allows it.")
+        return Problem("NeedsClass", f"{found.where} {found.why}. Remove the setting, or use a class that allows it.")
     return Problem(
-        FORBIDDEN, f"{found.where} {found.why}, as class {platform.name} requires: change it, or use another class."
+        FORBIDDEN,
+        f"{found.where} {found.why}, a limit of class {platform.name}. Change the field, or use another class.",
     )
 
 

@@ -24,13 +24,13 @@ def drafts_cannot_be_verified(inference: Inference, _: InstallationDefaults) -> 
     if on_cpu(spec.accelerator):
         return Problem(
             "NotBuilt",
-            f"{_SETTING} is not implemented in this release for spec.accelerator.generation none: leave it out.",
+            f"{_SETTING} is not implemented in this release for spec.accelerator.generation: none. Remove the setting.",
         )
     if asked.method != NGRAM:
         return Problem(
             "NotBuilt",
             f"{_SETTING}: method {asked.method} is not implemented in this release, because "
-            f"{why_refused(asked.method)}; use method {NGRAM}.",
+            f"{why_refused(asked.method)}. Use method {NGRAM}.",
         )
     wrong = _wrong(inference, asked)
     return Problem("SettingsWrong", f"{_SETTING}: {wrong}") if wrong else None
@@ -41,13 +41,17 @@ def _wrong(inference: Inference, asked: Speculation) -> str | None:
         return f"num_speculative_tokens must be a whole number from 1 to {MOST_DRAFTS}."
     limits = plan_limits(inference.spec)
     if limits.contiguous_paged_attention:
-        return "vLLM's plugin then answers wrongly; set spec.engine.contiguousPagedAttention to false."
+        return (
+            "vLLM's plugin gives wrong answers with contiguous paged attention. Set "
+            "spec.engine.contiguousPagedAttention to false."
+        )
     # One step must have room for a full prompt and for the draft tokens of all sequences. Otherwise the batch is
     # shortened and has shapes without a graph, and a step with a part of a prompt crashes the plugin's model runner.
     least = limits.max_model_len + limits.max_num_seqs * (1 + asked.tokens)
     if limits.max_num_batched_tokens < least:
         return (
-            f"spec.engine.maxNumBatchedTokens is {limits.max_num_batched_tokens} and must be at least {least}, a "
-            f"prompt of maxModelLen and {1 + asked.tokens} tokens of maxNumSeqs sequences."
+            f"spec.engine.maxNumBatchedTokens is {limits.max_num_batched_tokens}, but must be at least {least}. A "
+            f"step needs room for a prompt of maxModelLen tokens and for {1 + asked.tokens} tokens of each of "
+            "maxNumSeqs sequences."
         )
     return None

@@ -55,8 +55,8 @@ def test_missing_class_is_reported() -> None:
         "gold",
         problem=Problem(
             "ClassMissing",
-            "spec.className is gold, but no GaudiInferenceClass has that name: create it, or name another class "
-            "(kubectl get gic).",
+            "spec.className is gold, but no GaudiInferenceClass has this name. Create the class, or set "
+            "spec.className to a class listed by `kubectl get gic`.",
         ),
     )
 
@@ -64,8 +64,8 @@ def test_missing_class_is_reported() -> None:
 def test_two_default_classes_are_reported() -> None:
     assert platform(DEFAULT, gaudi_class("other", default=True)).problem == Problem(
         "ClassAmbiguous",
-        "spec.className is left out, and several classes are the default (other, usual): set spec.className, or keep "
-        "one default class.",
+        "spec.className is left out, but several classes are the default (other, usual). Set spec.className, or keep "
+        "only one default class.",
     )
 
 
@@ -77,8 +77,8 @@ def test_missing_class_name_is_refused_if_a_class_is_required() -> None:
     assert required(gaudi_class("gold")) == Platform(
         problem=Problem(
             "ClassRequired",
-            "spec.className is left out, there is no default class, and this installation requires a class: name one "
-            "(kubectl get gic).",
+            "spec.className is left out and there is no default class, but this installation requires a class. Set "
+            "spec.className to a class listed by `kubectl get gic`.",
         )
     )
 
@@ -96,8 +96,8 @@ def test_class_of_another_namespace_is_refused() -> None:
     assert found is not None
     assert (found.reason, found.message) == (
         "ForbiddenByClass",
-        "spec.className chat is not for namespace models: its spec.namespaces does not select it. Name a class that "
-        "does.",
+        "spec.className chat is not for namespace models, because spec.namespaces of the class does not select this "
+        "namespace. Use another class.",
     )
 
 
@@ -109,8 +109,8 @@ def test_default_class_of_another_namespace_is_refused() -> None:
     default = gaudi_class("chat", default=True, namespaces=FOR_CHAT["spec"]["namespaces"])
     assert platform(default).problem == Problem(
         "ForbiddenByClass",
-        "spec.className is left out, and the default class chat is not for namespace models: its spec.namespaces does "
-        "not select it. Name a class that does.",
+        "spec.className is left out, and the default class chat is not for namespace models, because spec.namespaces "
+        "of the class does not select this namespace. Use another class.",
     )
 
 
@@ -132,8 +132,8 @@ def test_class_of_a_newer_release_is_refused() -> None:
     assert platform_found.name == "gold"
     assert found == Problem(
         "ClassUnreadable",
-        "Class gold has fields or values that this operator does not know, so its limits are unknown: install the "
-        "same release of operator and CustomResourceDefinitions.",
+        "Class gold has fields or values that this operator does not know, so the limits of the class are unknown. "
+        "Install the same release of the operator and the CustomResourceDefinitions.",
     )
 
 

@@ -157,8 +157,8 @@ def test_too_expensive_plan_is_refused_with_a_message() -> None:
     assert condition(cluster, "PlanAccepted") == ("False", "PlanTooExpensive")
     [accepted] = [each for each in status(cluster)["conditions"] if each["type"] == "PlanAccepted"]
     assert accepted["message"] == (
-        "spec.bucketing: computing this plan took more than 1 s of processor time and was stopped: choose larger "
-        "steps, fewer buckets or another strategy. The operator retries when the spec changes."
+        "spec.bucketing: the computation of this plan took more than 1 s of processor time and was stopped. Choose "
+        "larger steps, fewer buckets or another strategy. The operator retries when the spec changes."
     )
     assert not cluster.kind("ReplicaSet")
 

@@ -37,8 +37,8 @@ NOT_SIMULATED = "is not implemented for the sim engine: leave it out, or use eng
 
 def no_room(memory: str, least: str) -> str:
     return (
-        f"spec.accelerator.deviceMemory {memory} is too small for a single KV block: raise it to {least}, "
-        "or lower engine.blockSize or warmup.graphMemoryPercent."
+        f"spec.accelerator.deviceMemory {memory} is too small for a single KV block. Raise deviceMemory to {least}, "
+        "or lower spec.engine.blockSize or spec.warmup.graphMemoryPercent."
     )
 
 
@@ -46,19 +46,19 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
     "buckets_that_no_config_map_holds": (
         {"bucketing": {"strategy": "File", "fileFrom": named("buckets", "list")}},
         "ConfigMapKeyMissing",
-        "spec.bucketing.fileFrom: this namespace has no ConfigMap buckets with a key list of 65536 characters at most: "
-        "create it, or write the text into spec.bucketing.file.",
+        "spec.bucketing.fileFrom names key list of ConfigMap buckets, but this namespace has no such key with at "
+        "most 65536 characters. Create the key, or write the text into spec.bucketing.file.",
     ),
     "traffic_that_no_config_map_holds": (
         {"bucketing": {"strategy": "Optimal", "optimal": {"trafficFrom": named("traffic", "week")}}},
         "ConfigMapKeyMissing",
-        "spec.bucketing.optimal.trafficFrom: this namespace has no ConfigMap traffic with a key week of 65536 "
-        "characters at most: create it, or write the text into spec.bucketing.optimal.traffic.",
+        "spec.bucketing.optimal.trafficFrom names key week of ConfigMap traffic, but this namespace has no such key "
+        "with at most 65536 characters. Create the key, or write the text into spec.bucketing.optimal.traffic.",
     ),
     "exabytes": (
         {"accelerator": {"deviceMemory": "1025Pi"}},
         "PlanImpossible",
-        "spec.accelerator.deviceMemory 1025Pi is more than 1Ei, which no device has: lower it.",
+        "spec.accelerator.deviceMemory 1025Pi is above 1Ei, but no device has that much memory. Lower the value.",
     ),
     "next_to_nothing_may_be_used": (
         {"engine": {"deviceMemoryUtilizationPercent": 1}, "accelerator": {"deviceMemory": "2Ki"}},
@@ -68,14 +68,14 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
     "nodes": (
         {"accelerator": CARD, "engine": {"name": "vllm"}, "parallelism": {"tensor": 16, "nodes": 2}},
         "NotBuilt",
-        f"spec.parallelism.nodes above 1 for engine vllm on a card {NOT_BUILT}, because it is untested: use 1, or "
-        "generation none.",
+        f"spec.parallelism.nodes above 1 for engine vllm on a card {NOT_BUILT}, because it is untested. Set nodes to "
+        "1, or use accelerator.generation: none.",
     ),
     "several_engines_on_several_nodes": (
         {"engine": {"name": "vllm"}, "parallelism": {"data": 2, "nodes": 2}},
         "NotBuilt",
-        f"spec.parallelism.data above 1 over several nodes with engine vllm {NOT_BUILT}: "
-        "use tensor or pipeline, or more replicas.",
+        f"spec.parallelism.data above 1 over several nodes with engine vllm {NOT_BUILT}. Use tensor or pipeline "
+        "instead, or raise spec.replicas.",
     ),
     "quantization": (
         {"engine": {"name": "sim"}, "model": {"quantization": {"method": "fp8"}}},
@@ -85,7 +85,7 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
     "several_tokens": (
         {"engine": {"name": "vllm"}, "model": {"adapters": [hub_adapter("sql", "one"), hub_adapter("code", "two")]}},
         "NotBuilt",
-        f"more than one tokenSecretRef in spec.model {NOT_BUILT}: use the same Secret and key everywhere.",
+        f"More than one tokenSecretRef in spec.model {NOT_BUILT}. Use the same Secret and key everywhere.",
     ),
     "adapters_that_nobody_simulates": (
         {"engine": {"name": "sim"}, "model": {"adapters": [{"name": "sql", "source": {"hostPath": {"path": "/a"}}}]}},
@@ -107,8 +107,8 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
     "shared_memory_as_large_as_the_memory": (
         {"pod": {"resources": {"limits": {"memory": "1Gi"}}}},
         "MemoryTooSmall",
-        "spec.pod.resources.limits.memory 1Gi must be above the 1024Mi of /dev/shm, which counts as memory of the "
-        "container: raise it, or lower spec.pod.sharedMemorySize.",
+        "spec.pod.resources.limits.memory 1Gi must be above 1024Mi, the size of /dev/shm, which counts as memory of "
+        "the container. Raise the limit, or lower spec.pod.sharedMemorySize.",
     ),
     "prompts_without_a_graph": (
         {
@@ -118,14 +118,14 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
             "warmup": {"maxGraphTokens": 128},
         },
         "ThresholdsUnreachable",
-        "spec.warmup.maxGraphTokens 128 leaves 2 of 4 prompt buckets without a graph, but spec.readiness requires 100 "
-        "% of prompt graphs: raise maxGraphTokens, or lower minCapturedPromptPercent to 50.",
+        "spec.warmup.maxGraphTokens 128 leaves 2 of 4 prompt buckets without a graph, but spec.readiness requires "
+        "100 % of prompt graphs. Raise maxGraphTokens, or lower spec.readiness.minCapturedPromptPercent to 50.",
     ),
     "a_pipeline_on_cards": (
         {"accelerator": CARD, "engine": {"name": "vllm"}, "parallelism": {"pipeline": 2}},
         "NotBuilt",
-        "spec.parallelism.pipeline above 1 for engine vllm on a card does not exist in vLLM's plugin for Gaudi: use "
-        "tensor.",
+        "spec.parallelism.pipeline above 1 for engine vllm on a card does not exist in vLLM's plugin for Gaudi. Use "
+        "spec.parallelism.tensor instead.",
     ),
     "no_kv_block": (
         {"accelerator": {"deviceMemory": "32"}},
@@ -140,25 +140,26 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
     "no_kv_block_for_graphs_take_all": (
         {"warmup": {"graphMemoryPercent": 100}},
         "PlanImpossible",
-        "spec.warmup.graphMemoryPercent is 100, so no memory is left for a single KV block: lower it.",
+        "spec.warmup.graphMemoryPercent is 100, so no memory is left for KV blocks. Lower the percentage.",
     ),
     "no_memory_for_graphs": (
         {"warmup": {"graphMemoryPercent": 0}},
         "ThresholdsUnreachable",
-        "spec.warmup.graphMemoryPercent is 0, so no memory is reserved for graphs, but spec.readiness requires "
-        "100 % of prompt and 100 % of decode graphs: raise it or lower the percentages.",
+        "spec.warmup.graphMemoryPercent is 0, so no memory is reserved for graphs, but spec.readiness requires 100 % "
+        "of prompt and 100 % of decode graphs. Raise graphMemoryPercent, or lower the percentages in spec.readiness.",
     ),
     "no_memory_for_decode_graphs_alone": (
         {"warmup": {"graphMemoryPercent": 0}, "readiness": {"minCapturedPromptPercent": 0}},
         "ThresholdsUnreachable",
-        "spec.warmup.graphMemoryPercent is 0, so no memory is reserved for graphs, but spec.readiness requires "
-        "0 % of prompt and 100 % of decode graphs: raise it or lower the percentages.",
+        "spec.warmup.graphMemoryPercent is 0, so no memory is reserved for graphs, but spec.readiness requires 0 % "
+        "of prompt and 100 % of decode graphs. Raise graphMemoryPercent, or lower the percentages in spec.readiness.",
     ),
     "graphs_larger_than_the_memory": (
         {"accelerator": {"deviceMemory": "2Ki"}},
         "ThresholdsUnreachable",
-        "spec.readiness requires 100 % of 8 prompt and 100 % of 24 decode graphs, whose inputs alone take 3424 bytes; "
-        "spec.accelerator.deviceMemory leaves 1843: raise it to 3805, plan fewer buckets or lower the percentages.",
+        "spec.readiness requires 100 % of 8 prompt and 100 % of 24 decode graphs. The inputs of these graphs alone "
+        "take 3424 bytes, but spec.accelerator.deviceMemory leaves only 1843. Raise deviceMemory to 3805, plan fewer "
+        "buckets, or lower the percentages.",
     ),
 }
 
@@ -232,7 +233,7 @@ def test_other_engines_need_no_simulation_permission() -> None:
 def test_pods_without_an_image_are_refused(missing: str, spec: dict[str, Any], kind: str) -> None:
     assert refused(replace(DEFAULTS, **{missing: ""}), **spec) == Problem(
         "NoRuntimeImage",
-        f"spec.server.image is left out and this installation has no default image for {kind}: name an image.",
+        f"spec.server.image is left out, but this installation has no default image for {kind}. Set spec.server.image.",
     )
 
 

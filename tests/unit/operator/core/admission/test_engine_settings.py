@@ -52,7 +52,7 @@ def test_argument_or_variable_owned_by_a_field_is_refused() -> None:
 def test_name_in_settings_and_env_is_refused() -> None:
     engine = {"settings": {"LOG_LEVEL_ALL": 4}, "env": [{"name": "LOG_LEVEL_ALL", "value": "5"}]}
     assert why_settings_are_wrong(inference(engine=engine)) == (
-        "spec.engine.env: LOG_LEVEL_ALL is also in engine.settings: set it in one place."
+        "spec.engine.env: LOG_LEVEL_ALL is also in engine.settings: remove one of the two entries."
     )
 
 

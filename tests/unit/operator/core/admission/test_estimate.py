@@ -18,7 +18,7 @@ PASSES = {"minCapturedPromptPercent": 62}
 ADVISOR = "`gaudi-plan forecast --from-cluster tiny -n models` finds the smallest change"
 SHORT = (
     "spec.readiness requires 100 % of the prompt graphs, but {} 15 of 24 (62 %) fit. To make it fit, raise "
-    "spec.warmup.graphMemoryPercent, plan fewer buckets or lower the percentages; " + ADVISOR + "."
+    "spec.warmup.graphMemoryPercent, plan fewer buckets, or lower the percentages in spec.readiness; " + ADVISOR + "."
 )
 MAYBE_SHORT = SHORT.format("about")
 
@@ -148,8 +148,8 @@ def test_shortfalls_of_both_phases_are_in_one_message() -> None:
     found = warnings_of(seed(warmup={"graphMemoryPercent": 0}))
     assert found == (
         "spec.readiness requires 100 % of the prompt graphs, but about 1 of 24 (4 %) fit and requires 100 % of the "
-        "decode graphs, but about 1 of 48 (2 %) fit. To make it fit, raise spec.warmup.graphMemoryPercent, plan fewer "
-        f"buckets or lower the percentages; {ADVISOR}."
+        "decode graphs, but about 1 of 48 (2 %) fit. To make the graphs fit, raise spec.warmup.graphMemoryPercent, "
+        f"plan fewer buckets, or lower the percentages in spec.readiness. {ADVISOR}."
     )
 
 
@@ -170,7 +170,7 @@ def test_weights_too_large_for_any_workspace_are_refused() -> None:
     assert found is not None
     assert found.reason == "WeightsTooLarge"
     assert found.message.startswith("The model does not fit: the weights (about 131.42 GiB) ")
-    assert found.message.endswith(f" To free memory, use more cards, a smaller model or quantization; {ADVISOR}.")
+    assert found.message.endswith(f" To free memory, use more cards, a smaller model or quantization. {ADVISOR}.")
 
 
 def resource_with_block_size(size: int) -> Object:
@@ -267,12 +267,12 @@ def test_source_names_card_model_and_origin_of_the_rates(spec: Object, source: s
     [
         (
             {"engine": {"name": "sim"}},
-            "the simulation has no known card and model, or sets sizes, times or faults itself",
+            "spec.engine.simulation has no known card and model, or sets sizes, times or faults of its own",
         ),
         ({"engine": {"name": "vllm"}}, "the memory of graphs on a CPU is unknown"),
         (
             {"engine": {"name": "vllm"}, "accelerator": {"generation": "gaudi3"}},
-            "the model is unknown; a public repository in spec.model.servedNames gives an estimate",
+            "the model is unknown. For an estimate, add its public repository to spec.model.servedNames",
         ),
     ],
     ids=["simulation", "CPU", "model"],

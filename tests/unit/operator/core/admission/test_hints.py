@@ -31,8 +31,9 @@ def test_earlier_default_mode_gets_a_hint(engine: str) -> None:
     model = repository("meta-llama/Llama-3.1-8B", dtype="bfloat16")
     asked = inference(engine={"name": engine}, accelerator=CARD, model=model)
     assert plan_hints(replace(asked, kept_mode=ExecutionMode.HPU_GRAPHS)) == (
-        "spec.engine.executionMode is left out and its pods run in HpuGraphs, the default when their revision was "
-        "created: the next revision uses TorchCompile. To keep HpuGraphs, set it, which restarts nothing.",
+        "spec.engine.executionMode is left out. The pods use HpuGraphs, the default when their revision was created, "
+        "but the next revision uses TorchCompile. To keep HpuGraphs, set spec.engine.executionMode to HpuGraphs. "
+        "This restarts no pods.",
     )
     assert plan_hints(replace(asked, kept_mode=ExecutionMode.TORCH_COMPILE)) == ()
 
@@ -47,7 +48,7 @@ def test_renamed_model_is_recognized() -> None:
 
 def test_other_tensor_parallelism_gets_a_hint() -> None:
     assert hints_of(model=repository("meta-llama/Llama-3.3-70B-Instruct"), parallelism={"tensor": 2}) == (
-        f"meta-llama/Llama-3.3-70B-Instruct {PUBLISHED} gaudi3 with tensor parallel 4 or 8; "
+        f"meta-llama/Llama-3.3-70B-Instruct {PUBLISHED} gaudi3 with tensor parallel 4 or 8, but "
         "spec.parallelism.tensor is 2.",
     )
 
@@ -59,8 +60,8 @@ def test_one_card_needs_no_hint_for_qwen_vl() -> None:
 def test_older_validation_list_is_marked_as_older() -> None:
     (found,) = hints_of(model=repository("Qwen/Qwen3-32B"), parallelism={"tensor": 4})
     assert found == (
-        f"Qwen/Qwen3-32B {PUBLISHED} gaudi3, by a release before vLLM's plugin for Gaudi, with tensor parallel 8; "
-        "spec.parallelism.tensor is 4."
+        f"Qwen/Qwen3-32B {PUBLISHED} gaudi3, by a release before vLLM's plugin for Gaudi, with tensor parallel 8, "
+        "but spec.parallelism.tensor is 4."
     )
 
 
@@ -128,8 +129,8 @@ def test_hint_is_in_the_condition_and_spec_is_accepted() -> None:
 def test_speculation_gets_a_hint_about_greedy_requests() -> None:
     drafting = {**VLLM, "settings": {"--speculative-config": '{"method": "ngram", "num_speculative_tokens": 2}'}}
     assert hints_of(engine=drafting, model=repository("meta-llama/Llama-3.1-8B", dtype="bfloat16")) == (
-        "Speculative decoding serves greedy requests only: requests with a temperature, logprobs or a grammar are "
-        "answered with status 400.",
+        "With speculative decoding, only greedy requests are served. Requests with a temperature, logprobs or a "
+        "grammar get status 400.",
     )
 
 
@@ -137,6 +138,6 @@ def test_speculation_gets_a_hint_about_greedy_requests() -> None:
 def test_vision_model_gets_a_hint_about_unplanned_buckets(items: dict[str, int]) -> None:
     model = repository("meta-llama/Llama-3.1-8B", dtype="bfloat16", itemsPerPrompt=items)
     assert hints_of(model=model) == (
-        "Vision buckets are known after a pod has loaded the model: until then plans and estimates do not contain "
-        "them.",
+        "Vision buckets are unknown until a pod has loaded the model. Until then, plans and estimates contain no "
+        "vision buckets.",
     )

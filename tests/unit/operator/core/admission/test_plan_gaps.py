@@ -23,7 +23,7 @@ def test_batches_without_a_bucket_are_refused_with_an_example() -> None:
     assert refused(GAPS) == Problem(
         "BucketsMissing",
         "50.0 % of the prompt shapes that the limits admit have no bucket: 1 gap from (1, 129, 0) to (1, 256, 0). A "
-        "request with such a batch would wait for a compile. Add buckets for them to spec.bucketing, or set "
+        "request with such a batch would wait for a compile. Add buckets for these batches to spec.bucketing, or set "
         "spec.bucketing.allowGaps to true.",
     )
 

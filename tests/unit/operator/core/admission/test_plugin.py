@@ -41,9 +41,9 @@ def inference_with(base: Object, **change: Any) -> Inference:
 def test_contexts_above_the_plugins_limit_are_refused() -> None:
     assert plugin_violation(inference_with(CONTEXTS)) == Problem(
         "ThresholdsUnreachable",
-        "spec.warmup.maxGraphTokens is left out, so maxNumBatchedTokens 512 counts, which leaves 3 of 16 prompt "
-        "buckets without a graph, but spec.readiness requires 100 % of prompt graphs: raise maxGraphTokens, or lower "
-        "minCapturedPromptPercent to 81.",
+        "spec.warmup.maxGraphTokens is left out, so the limit is maxNumBatchedTokens 512, which leaves 3 of 16 "
+        "prompt buckets without a graph, but spec.readiness requires 100 % of prompt graphs. Raise maxGraphTokens, "
+        "or lower spec.readiness.minCapturedPromptPercent to 81.",
     )
 
 
@@ -202,9 +202,9 @@ BOTH: Object = {"accelerator": CARD, "engine": {"name": "vllm", "prefixCaching":
 
 def test_prefix_caching_disabled_by_contiguous_blocks_is_reported() -> None:
     assert why_settings_are_ignored(inference_with(BOTH)) == (
-        "spec.engine.prefixCaching has no effect with contiguousPagedAttention, because vLLM's plugin ignores it: "
-        "prompts reuse no KV blocks, and only the contexts of split prompts are used. Set contiguousPagedAttention to "
-        "false, or prefixCaching if no prompt is split."
+        "spec.engine.prefixCaching has no effect with engine.contiguousPagedAttention, because vLLM's plugin then "
+        "reuses no KV blocks. Only split prompts have a context. Set contiguousPagedAttention to false, or set "
+        "prefixCaching to false if no prompt is split."
     )
     assert first_violation(inference_with(BOTH), DEFAULTS) is None
 

@@ -179,9 +179,8 @@ def test_template_with_unrendered_fields_is_refused(case: str) -> None:
     assert found is not None
     assert found.reason == "PodTemplateNotAllowed"
     assert found.message == (
-        f"its pod template has {field} with a value that this operator does not write. Delete its ControllerRevision, "
-        "so that it"
-        " is rendered again."
+        f"its pod template has {field} with a value that this operator does not write. Delete its "
+        "ControllerRevision, so that the operator renders a new template."
     )
 
 

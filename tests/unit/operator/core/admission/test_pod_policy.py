@@ -35,8 +35,7 @@ def test_sentence_names_field_and_advice() -> None:
     assert violation_of(pod={"priorityClassName": "system-node-critical"}) == Problem(
         "NeedsClass",
         "spec.pod.priorityClassName system-node-critical is reserved for the cluster, whose components it could "
-        "evict: leave "
-        "it out, or use a class that allows it.",
+        "evict. Remove the setting, or use a class that allows it.",
     )
 
 
@@ -95,7 +94,9 @@ def side_container_pod(kind: str, name: str, variable: str) -> dict[str, Any]:
     ids=lambda each: each if isinstance(each, str) else "",
 )
 def test_field_reaching_beyond_the_namespace_is_refused(spec: dict[str, Any], field: str, why: str) -> None:
-    assert violation_of(**spec) == Problem("NeedsClass", f"{field} {why}: leave it out, or use a class that allows it.")
+    assert violation_of(**spec) == Problem(
+        "NeedsClass", f"{field} {why}. Remove the setting, or use a class that allows it."
+    )
 
 
 @pytest.mark.parametrize(
@@ -190,8 +191,8 @@ def test_host_path_of_an_adapter_is_checked() -> None:
     found = violation_of(engine={"name": "vllm"}, model={"adapters": adapters})
     assert found is not None
     assert found.message == (
-        "spec.model.adapters.source.hostPath /adapters/sql is not allowed by this installation in namespace models: "
-        "use persistentVolumeClaim or ociImage, or install the operator with an entry of allowHostPath for it."
+        "spec.model.adapters.source.hostPath /adapters/sql is not allowed by this installation in namespace models. "
+        "Use persistentVolumeClaim or ociImage, or install the operator with an entry for this path in allowHostPath."
     )
 
 
@@ -217,9 +218,9 @@ def test_allowed_groups_are_those_of_the_host_path_entry(pod: dict[str, Any], re
 def test_cluster_assigned_group_is_refused_with_its_reason() -> None:
     assert violation_of(AllowedHostPath("/models"), model=MODELS, pod={"userFromCluster": True}) == Problem(
         "HostPathNotAllowed",
-        "spec.pod: userFromCluster is not allowed in a pod that mounts a folder of the node: such pods run with group "
-        "65532, so that they cannot read the files of others. Remove the setting, or install the operator with that "
-        "group in allowHostPath.",
+        "spec.pod: userFromCluster is not allowed in a pod that mounts a folder of the node. Such pods run with "
+        "group 65532, so that they cannot read the files of other users. Remove the setting, or install the operator "
+        "with the group in allowHostPath.",
     )
 
 
@@ -239,6 +240,6 @@ def test_unreadable_template_is_refused() -> None:
     found = PodPolicy("models", ()).why_not(stored({"spec": {"containers": "all"}}))
     assert found == Problem(
         "PodTemplateNotAllowed",
-        "its pod template was not written by this operator. Delete its ControllerRevision, so that it is rendered "
-        "again.",
+        "its pod template was not written by this operator. Delete its ControllerRevision, so that the operator "
+        "renders a new template.",
     )

@@ -24,9 +24,9 @@ def test_simulated_revision_is_refused_after_simulation_is_disallowed() -> None:
     revision = desired_revision(SIMULATED, (), DEFAULTS)
     assert revision_is_not_allowed(revision, policy(NO_CLASS), WITHOUT_SIMULATION) == Problem(
         "SimulationNotAllowed",
-        f"Revision {revision.name} has the sim engine, which this installation does not allow: no more pods are "
-        "created for it. Change the spec, or spec.rollout.revision if it is set, or install the operator with "
-        "allowSimulation.",
+        f"Revision {revision.name} has the sim engine, which this installation does not allow. The operator creates "
+        "no more pods of this revision. Change the spec (or spec.rollout.revision, if it is set), or install the "
+        "operator with allowSimulation.",
     )
 
 
@@ -37,7 +37,7 @@ def test_refusal_by_a_class_names_the_remedy() -> None:
     assert cause is not None
     assert found == Problem(
         cause.reason,
-        f"Revision {revision.name} gets no more pods: {cause.message} Change the spec, or "
+        f"The operator creates no more pods of revision {revision.name}: {cause.message} Change the spec, or "
         "spec.rollout.revision if it is set.",
     )
 
@@ -47,8 +47,8 @@ def test_group_without_its_controller_names_the_missing_component() -> None:
     observed = Observed(resource(**spec), groups_served=False)
     assert groups_are_not_served(inference(**spec), observed) == Problem(
         "LeaderWorkerSetMissing",
-        "spec.parallelism.nodes is 2, and this cluster has no LeaderWorkerSets: install the LeaderWorkerSet controller "
-        "(lws.sigs.k8s.io) in version 0.9 or newer. The operator detects it within seconds.",
+        "spec.parallelism.nodes is 2, but this cluster has no LeaderWorkerSet API. Install the LeaderWorkerSet "
+        "controller (lws.sigs.k8s.io), version 0.9 or newer. The operator detects the API within seconds.",
     )
 
 
@@ -62,6 +62,6 @@ def test_spec_is_checked_again_after_an_installation_change() -> None:
     assert first_violation(asked, DEFAULTS) is None
     assert first_violation(asked, WITHOUT_SIMULATION) == Problem(
         "SimulationNotAllowed",
-        "spec.engine.name is sim, which answers without a model, and this installation does not allow that: use vllm "
-        "or torch, or install the operator with allowSimulation.",
+        "spec.engine.name: sim is not allowed by this installation, because the sim engine answers without a model. "
+        "Use vllm or torch, or install the operator with allowSimulation.",
     )

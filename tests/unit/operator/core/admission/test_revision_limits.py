@@ -32,8 +32,8 @@ def named(limits: dict[str, Any]) -> str:
 def test_sentence_names_field_limit_and_class() -> None:
     assert found({"priorityClasses": ["low", "usual"]}, pod={"priorityClassName": "high"}) == Problem(
         "ForbiddenByClass",
-        "spec.pod.priorityClassName high is not an allowed value (limits.priorityClasses: low, usual), as class "
-        "gold requires: change it, or use another class.",
+        "spec.pod.priorityClassName high is not an allowed value (limits.priorityClasses: low, usual), a limit of "
+        "class gold. Change the field, or use another class.",
     )
 
 
@@ -183,8 +183,7 @@ def test_class_without_a_list_still_requires_permissions() -> None:
     assert found({}, pod={"annotations": {SAFE_TO_EVICT: "false"}}) == Problem(
         "ForbiddenByClass",
         f"spec.pod.annotations {SAFE_TO_EVICT} controls how the pod runs or connects, and class gold does not allow "
-        "it. "
-        "Leave it out, or use another class.",
+        "this. Remove the setting, or use another class.",
     )
 
 

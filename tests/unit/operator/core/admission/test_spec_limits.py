@@ -130,13 +130,13 @@ def test_message_names_the_class_that_forbids_a_field() -> None:
     gold = Platform("gold", GaudiInferenceClassSpec(limits=read({"serviceTypes": []})))
     assert refused(gold, **SPEC) == Problem(
         "ForbiddenByClass",
-        "spec.service.type LoadBalancer is not an allowed value (limits.serviceTypes: none), as class gold "
-        "requires: change it, or use another class.",
+        "spec.service.type LoadBalancer is not an allowed value (limits.serviceTypes: none), a limit of class gold. "
+        "Change the field, or use another class.",
     )
 
 
 def test_spec_without_a_class_is_refused_only_for_permissions() -> None:
     assert refused(NO_CLASS, **SPEC) is None
     assert refused(NO_CLASS, networkAccess={"enabled": False}) == Problem(
-        "NeedsClass", f"spec.networkAccess.enabled false {OPENS}: leave it out, or use a class that allows it."
+        "NeedsClass", f"spec.networkAccess.enabled false {OPENS}. Remove the setting, or use a class that allows it."
     )

@@ -40,7 +40,8 @@ def test_other_methods_than_ngram_are_refused(method: str, why: str) -> None:
 
 def test_drafts_without_a_card_are_refused() -> None:
     assert refused(ngram(2), card=False) == Problem(
-        "NotBuilt", f"{SETTING} is not implemented in this release for spec.accelerator.generation none: leave it out."
+        "NotBuilt",
+        f"{SETTING} is not implemented in this release for spec.accelerator.generation: none. Remove the setting.",
     )
 
 
@@ -64,5 +65,6 @@ def test_steps_must_hold_a_prompt_and_all_drafts(tokens: int, least: int) -> Non
 def test_drafts_with_contiguous_attention_are_refused() -> None:
     assert refused({"model": "ngram", "num_speculative_tokens": 2}, maxNumBatchedTokens=268) == Problem(
         "SettingsWrong",
-        f"{SETTING}: vLLM's plugin then answers wrongly; set spec.engine.contiguousPagedAttention to false.",
+        f"{SETTING}: vLLM's plugin gives wrong answers with contiguous paged attention. Set "
+        "spec.engine.contiguousPagedAttention to false.",
     )

@@ -48,8 +48,8 @@ def test_open_clients_need_a_class() -> None:
     assert clients(cluster) == OWN_NAMESPACE
     assert condition(cluster, "PlanAccepted") == ("False", "NeedsClass")
     assert [each["message"] for each in status(cluster)["conditions"] if each["type"] == "PlanAccepted"] == [
-        "spec.networkAccess.allowAllClients true lets every namespace reach the model port (limits.allowAllClients): "
-        "leave it out, or use a class that allows it."
+        "spec.networkAccess.allowAllClients true lets every namespace reach the model port (limits.allowAllClients). "
+        "Remove the setting, or use a class that allows it."
     ]
     assert (pod_names(cluster), condition(cluster, "Available")[0]) == (before, "True")
 
