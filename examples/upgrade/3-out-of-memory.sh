@@ -25,7 +25,7 @@ spec:
       limits: {memory: 24Mi}
     sharedMemorySize: 1Mi
 YAML
-expect_rollback HostOutOfMemory "Its memory limit is 24Mi: raise spec.pod.resources.limits.memory."
+expect_rollback HostOutOfMemory "The memory limit of the container is 24Mi. Raise spec.pod.resources.limits.memory."
 
 show_result
 finish

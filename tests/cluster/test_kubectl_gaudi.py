@@ -167,8 +167,8 @@ async def test_savings_of_a_learned_plan_are_in_status_and_top(
     kubelet.runtime(pod).update(advice=PlanAdvice(now=now, learned=learned))
     found = await until(partial(advice, api), "the advice")
     assert (found["pod"], found["graphs"], found["graphsNow"]) == (pod, 24, 84)
-    savings = "24 graphs instead of 84 and warms up in about 4 instead of 13 minutes, at no more padding."
-    command = f"Run: kubectl gaudi plan learn tiny -n {namespace} --apply"
+    savings = "24 graphs instead of 84 and warms up in about 4 instead of 13 minutes, with no more padding."
+    command = f"To apply it, run: kubectl gaudi plan learn tiny -n {namespace} --apply"
     for arguments in (("status", "tiny"), ("top", "--seconds=1")):
         assert f"{savings} {command}" in " ".join((await gaudi(*arguments)).out.split())
     kubelet.runtime(pod).update(advice=None)
@@ -200,7 +200,7 @@ async def test_learned_plan_with_more_padding_than_forecast_is_rolled_back(
         kubelet.runtime(canary).update(served=served)
         stopped = await until(partial(stalled, api, "RolledBack"), "the rollback to end", seconds=60)
     assert f"computed {served.prompt.padding:.3f} times the real tokens" in stopped["message"]
-    assert f"the forecast for batches of their sizes was {served.prompt.forecast_padding:.3f}" in stopped["message"]
+    assert f"the forecast for batches of these sizes was {served.prompt.forecast_padding:.3f}" in stopped["message"]
     assert min(seen.available) >= 2
     await until(partial(runs_alone, api, *good), "the canary to have ended")
     assert old == {each["metadata"]["name"] for each in await api.list("Pod", NAME_LABEL)}

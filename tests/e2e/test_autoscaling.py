@@ -57,7 +57,10 @@ def test_autoscaler_scales_by_running_requests_and_status_reports_it(
     serve_metrics()
     states = resource.states(PATIENCE)
     seeing = next(state for state in states if condition(state, "AutoscalerActive")["status"] == "True")
-    assert condition(seeing, "AutoscalerActive")["message"] == "The autoscaler requests 1 of 1 to 2 replicas."
+    assert (
+        condition(seeing, "AutoscalerActive")["message"]
+        == "The autoscaler requests spec.replicas: 1 (allowed: 1 to 2)."
+    )
 
     traffic = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
     traffic.start(NAME, NAME, workers=4, max_tokens=20)

@@ -59,19 +59,19 @@ class Shown:
 NUMBERS: tuple[tuple[str, str, Callable[[Shown], int]], ...] = (
     ("Ready", r"(\d+) of \d+ replicas serve revision", lambda s: _ready(s.current)),
     ("Ready", r"(\d+) replicas? serves? revision", lambda s: s.desired),
-    ("Ready", r"(\d+) of \d+ replicas serve in all", lambda s: s.serving),
-    ("Ready", r"\d+ of (\d+) replicas serve in all", lambda s: s.desired),
-    ("Ready", r", (\d+) left\.", lambda s: len(s.old)),
+    ("Ready", r"With older revisions, (\d+) of \d+ replicas serve", lambda s: s.serving),
+    ("Ready", r"With older revisions, \d+ of (\d+) replicas serve", lambda s: s.desired),
+    ("Ready", r"(\d+) old pods? (?:is|are) left\.", lambda s: len(s.old)),
     ("Ready", r"(\d+) pods? (?:is|are) not created yet", lambda s: s.desired - len(s.current)),
-    ("Ready", r"(\d+) pods run, and \d+", lambda s: len(s.rows)),
-    ("Ready", r"\d+ pods run, and (\d+)", lambda s: s.desired),
+    ("Ready", r"(\d+) pods run, but only \d+", lambda s: len(s.rows)),
+    ("Ready", r"\d+ pods run, but only (\d+)", lambda s: s.desired),
     ("Available", r"(\d+) pods? (?:is|are) ready", lambda s: s.serving),
     ("WarmedUp", r"^(\d+) of \d+ replicas", lambda s: sum(row["gate"] for row in s.current)),
     ("WarmedUp", r"^\d+ of (\d+) replicas", lambda s: s.desired),
     ("WarmedUp", r"(\d+) pods? (?:is|are) not created yet", lambda s: s.desired - len(s.current)),
     ("Degraded", r"(\d+) replicas? (?:is|are) ready", lambda s: s.serving),
     ("Degraded", r"(\d+) replicas? (?:was|were) lost", lambda s: s.expected - s.serving),
-    ("Degraded", r"and (\d+) were before", lambda s: s.expected),
+    ("Degraded", r"but (\d+) were ready before", lambda s: s.expected),
 )
 """(condition, pattern of a number in its message, function that returns this number from the fields)."""
 
@@ -110,14 +110,15 @@ def _numbers(s: Shown) -> Iterator[str]:
 def _counts_of_waiting(s: Shown) -> Iterator[str]:
     """Yield a sentence for each wrong count of pods that are not ready yet."""
     _, reason, message = s.says("Ready")
-    if "of the others" in message:
-        others, listed = [row for row in s.current if not row["ready"]], message.partition("of the others")[2]
-    elif reason == "RolloutPaused" and "replicas serve in all; " in message:
-        others, listed = [row for row in s.rows if not row["ready"]], message.partition("replicas serve in all; ")[2]
+    if "(details in status.pods)" in message:
+        others, listed = [row for row in s.current if not row["ready"]], message.partition("; ")[2]
+    elif reason == "RolloutPaused" and "With older revisions, " in message:
+        others, listed = [row for row in s.rows if not row["ready"]], message.partition("With older revisions, ")[2]
     else:
         return
     counts = {
-        what: int(number) for number, what in re.findall(r"(\d+) (?:is|are) (.+?)(?=, \d| and \d|\.| \()", listed)
+        what: int(number)
+        for number, what in re.findall(r"(\d+) pods? (?:is|are) (?!not created)(.+?)(?=, \d| and \d|\.| \()", listed)
     }
     if sum(counts.values()) != len(others):
         yield f"Ready counts {sum(counts.values())} pods that do not serve, and there are {len(others)}: {message}"
@@ -131,7 +132,7 @@ def _named_pods(s: Shown) -> Iterator[str]:
     """Yield a sentence for each pod whose row contradicts a message about its readiness."""
     _, _, ready = s.says("Ready")
     _, lost, degraded = s.says("Degraded")
-    cannot = re.findall(r"Pod (\S+) (?:is unschedulable|is held by|takes no traffic|cannot start|waits for)", ready)
+    cannot = re.findall(r"Pod (\S+) (?:is unschedulable|is held by|receives no traffic|cannot start|waits for)", ready)
     away = re.findall(r"Not ready: ([^.]+)\.", degraded)
     below = re.findall(r"requires: ([^.]+)\.", degraded) if lost == "BelowThresholds" else []
     rows = {row["name"]: row for row in s.rows}

@@ -137,6 +137,6 @@ def _sentence(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     path = ".".join(["spec", *map(str, first["loc"])])
     return (
-        f"{path} cannot be read by this operator: {first['msg']}. "
-        "The CRD and the operator may be of different releases; install the same release of both."
+        f"{path} cannot be read by this operator: {first['msg']}. The CRD and the operator may be of different "
+        "releases. Install the same release of both."
     )

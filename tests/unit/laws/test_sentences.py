@@ -8,7 +8,7 @@ from tests.laws import showing
 from tests.laws.sentences import disagreements
 from tests.unit.laws.records import NEW, OLD, history, moment
 
-READY = "1 of 2 replicas serve revision new; of the others 1 is held by scheduling gates (status.pods has each)."
+READY = "1 of 2 replicas serve revision new; 1 pod is held by scheduling gates (details in status.pods)."
 ROWS = [
     {"name": "a", "revision": NEW, "phase": "Serving", "gate": True, "ready": True},
     {"name": "b", "revision": NEW, "phase": "SchedulingGated", "gate": False, "ready": False},

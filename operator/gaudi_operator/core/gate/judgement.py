@@ -54,7 +54,7 @@ def _open(pod: PodView, record: JudgedInstance, readiness: Readiness) -> SetGate
     missing = shortfalls(pod.report, readiness)
     reason = BELOW_THRESHOLD if missing else WARMED_UP
     found = (
-        f"Serves below the thresholds, because onShortfall is ServeAndWarn: {'; '.join(missing)}"
+        f"Serves below the thresholds, because spec.readiness.onShortfall is ServeAndWarn: {'; '.join(missing)}"
         if missing
         else captured_counts(pod.report)
     )
@@ -73,11 +73,11 @@ def _lost_container(pod: PodView) -> tuple[str, str] | None:
         return None
     if not container.running:
         state = container.waiting_reason or str(container.last_exit or "not running")
-        return "ContainerNotRunning", f"The container is not running ({state}). It must warm up again."
+        return "ContainerNotRunning", f"The container is not running ({state}). The next container must warm up first."
     if record is not None and container.id != record.container:
         return (
             "ContainerRestarted",
-            f"Container {container.id} has replaced {record.container}. It must warm up again.",
+            f"Container {container.id} has replaced container {record.container} and must warm up first.",
         )
     return None
 

@@ -68,11 +68,13 @@ def _recent(pod: PodView) -> int:
 
 def _close(pod: PodView) -> SetGate:
     waited = f"Requests waited for {_recent(pod)} compiles within five minutes"
-    message = f"{waited}; the gate opens after five minutes without a compile."
+    message = f"{waited}. The gate opens after five minutes without a compile."
     return SetGate(pod.name, pod.uid, False, RECOMPILING, message)
 
 
-ADD_SIZES = "The log of the pod lists the image sizes: add them to VLLM_MULTIMODAL_RESOLUTIONS in spec.engine.settings."
+ADD_SIZES = (
+    "The log of the pod lists the image sizes. Add these sizes to VLLM_MULTIMODAL_RESOLUTIONS in spec.engine.settings."
+)
 
 
 def only_images_cold(report: WarmupReport) -> bool:

@@ -61,8 +61,8 @@ def _shortfall(phase: BucketPhase, progress: PhaseProgress, least: int) -> str |
         if progress.warmed >= planned:
             return None
         return (
-            f"{progress.warmed} of {planned} {phase} buckets are warm, and all must be in an execution mode "
-            "without graphs"
+            f"{progress.warmed} of {planned} {phase} buckets are warm, but an execution mode without graphs requires "
+            "all of them"
         )
     if meets(progress.captured, planned, least):
         return None

@@ -41,8 +41,8 @@ def slow_bucket(pod: PodView, deadlines: Deadlines) -> str | None:
     if at is None or pod.report is None or not deadlines.reached(at.since, at.limit):
         return None
     return (
-        f"{at.phase.capitalize()} bucket {at.bucket} takes more than {at.limit:.0f} s in phase {pod.report.phase}; "
-        f"similar buckets take {at.forecast:.1f} s (an estimate)."
+        f"{at.phase.capitalize()} bucket {at.bucket} takes more than {at.limit:.0f} s in phase {pod.report.phase}, "
+        f"but similar buckets take {at.forecast:.1f} s (an estimate)."
     )
 
 

@@ -95,6 +95,6 @@ def why_unprepared(pod: PodView, deadlines: Deadlines) -> str | None:
     if since is None or not deadlines.reached(since, UNPREPARED_SECONDS):
         return None
     return (
-        f"Pod {pod.name} has a node and has waited for its volumes or its network for more than {UNPREPARED_SECONDS} "
-        f"s. The events of `kubectl describe pod {pod.name}` name what is missing."
+        f"Pod {pod.name} has a node, but has waited for its volumes or its network for more than "
+        f"{UNPREPARED_SECONDS} s. The events of `kubectl describe pod {pod.name}` name the missing volume or network."
     )

@@ -47,7 +47,7 @@ class ContainerExit:
         if self.out_of_memory:
             # The kernel killed the container, so the last log line does not show the cause.
             last = f"; last log line: {self.message}" if self.message else ""
-            return f"{words}: the kernel killed the container for memory{last}"
+            return f"{words}: the kernel killed the container because memory ran out{last}"
         return f"{words}: {self.message}" if self.message else words
 
 
@@ -259,7 +259,7 @@ def _why_ended(status: Mapping[str, Any], container: ContainerState | None) -> s
     """Return the kubelet's reason for the end of a pod, such as "Evicted: The node was low on resource: memory."."""
     said = ": ".join(" ".join(part.split()) for part in (status.get("reason"), status.get("message")) if part)
     exit_ = container.last_exit if container else None
-    text = said or (str(exit_) if exit_ else "its node gives no reason")
+    text = said or (str(exit_) if exit_ else "its node reported no reason")
     return f"{text.rstrip('.')}."
 
 

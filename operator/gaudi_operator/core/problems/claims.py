@@ -25,14 +25,14 @@ def explain_unbound(pod: str, said: str, criteria: Criteria) -> str:
     claims = _awaited(said, criteria)
     found = f"Pod {pod} waits for {_describe(claims)}: {said}"
     if len(claims) == 1 and f'"{next(iter(claims))}" not found' in said:
-        return f"{found} Create it in this namespace, or correct the field."
+        return f"{found} Create the claim in this namespace, or correct the field."
     if not claims:
         return f"{found} Check the volumes of `kubectl describe pod {pod}`."
     subject, its, ends = ("it", "its", "s") if len(claims) == 1 else ("they", "their", "")
     return (
-        f"{found} Check that {subject} exist{ends} in this namespace, that {its} storage class can provide the volume, "
-        "and that the volume is reachable from a node with cards; "
-        f"`kubectl describe pvc {' '.join(claims)}` shows the events."
+        f"{found} Check that {subject} exist{ends} in this namespace, that {its} storage class can provide the "
+        f"volume, and that the volume is reachable from a node with cards. `kubectl describe pvc {' '.join(claims)}` "
+        "shows the events."
     )
 
 
@@ -64,6 +64,6 @@ def advise_on_locks(criteria: Criteria) -> str:
     if not claims:
         return ""
     return (
-        f" It mounts {_describe(claims).removeprefix('one of ')}. A ReadWriteOnce PVC serves the pods of one node "
-        "only: use ReadWriteMany, or spec.pod.nodeSelector."
+        f" The pod mounts {_describe(claims).removeprefix('one of ')}. A ReadWriteOnce PVC serves only the pods of "
+        "one node. Use ReadWriteMany, or select one node with spec.pod.nodeSelector."
     )

@@ -20,7 +20,8 @@ _IMAGE = frozenset({"ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "In
 _WAITING = _IMAGE | {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 _CONTAINER = "Check that the objects named in spec.engine.env, spec.model.source and spec.pod exist in this namespace."
 _SIDE_CONTAINER = (
-    "Check that the objects named in its env and volumeMounts exist in this namespace, and that its user is not root."
+    "Check that the objects named in env and volumeMounts of the container exist in this namespace, and that "
+    "the container does not run as root."
 )
 
 CRASH_LOOP_RESTARTS = 2
@@ -119,6 +120,6 @@ def _kind_of_crash(last: LastTermination, criteria: Criteria) -> tuple[str, Sequ
         return "CrashLoopBackOff", ()
     # The sampler and the defragmenter have no buckets, so removing a bucket does not prevent their crashes.
     if last.phase in (Phase.SAMPLER, Phase.DEFRAGMENTER):
-        return "CompileCrashed", ("The failure is not caused by a bucket: try another image.",)
+        return "CompileCrashed", ("No bucket causes this failure. Try another image.",)
     bucket = "that bucket" if last.bucket else "the last bucket in its log"
     return "CompileCrashed", (f"Remove {bucket} from spec.bucketing, or try another image.",)

@@ -34,8 +34,9 @@ def _why_padded(phase: BucketPhase, served: ServedPhase, most_percent: int) -> s
     if seen is None or forecast is None or seen <= forecast * (1 + most_percent / 100):
         return None
     return (
-        f"{_batches(served)} {phase} batches computed {seen:.3f} times the real tokens; the forecast for batches of "
-        f"their sizes was {forecast:.3f}. spec.rollout.canary.maxPaddingPercent allows {most_percent} % more."
+        f"{_batches(served)} {phase} batches computed {seen:.3f} times the real tokens, but the forecast for batches "
+        f"of these sizes was {forecast:.3f}. spec.rollout.canary.maxPaddingPercent allows {most_percent} % more than "
+        "the forecast."
     )
 
 
@@ -51,15 +52,18 @@ def _why_cold(phase: BucketPhase, served: ServedPhase) -> str | None:
 
 def _how_to_pad_less(report: WarmupReport, name: str) -> str:
     if report.skipped_total:
-        return f"{_unprepared(report)}: give warm-up more time or memory, or plan fewer graphs."
-    learn = f"run `kubectl gaudi plan learn {name} --apply` under the usual load"
-    return f"The traffic differs from spec.bucketing.optimal.traffic: {learn}, or raise maxPaddingPercent."
+        return f"{_unprepared(report)}. Give warm-up more time or memory, or plan fewer graphs."
+    learn = f"Run `kubectl gaudi plan learn {name} --apply` under the usual load"
+    return f"The traffic differs from spec.bucketing.optimal.traffic. {learn}, or raise maxPaddingPercent."
 
 
 def _how_to_stay_warm(report: WarmupReport, name: str) -> str:
     if report.skipped_total:
-        return f"{_unprepared(report)}: raise spec.warmup.graphMemoryPercent, or plan fewer graphs."
-    return f"`kubectl gaudi buckets {name}` shows their shapes while the pod runs (spec.rollout.onFailure: Pause)."
+        return f"{_unprepared(report)}. Raise spec.warmup.graphMemoryPercent, or plan fewer graphs."
+    return (
+        f"`kubectl gaudi buckets {name}` shows the shapes of these batches while the pod runs. To keep the pod, "
+        "set spec.rollout.onFailure to Pause."
+    )
 
 
 def _unprepared(report: WarmupReport) -> str:

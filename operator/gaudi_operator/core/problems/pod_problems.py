@@ -129,7 +129,7 @@ def _remedies_on_nodes(said: str) -> list[str]:
     if "affinity/selector" in said:
         found.append("change spec.pod.nodeSelector or affinity, or label a node (`kubectl get nodes --show-labels`)")
     if "untolerated taint" in said:
-        found.append("tolerate the taint in spec.pod.tolerations, or remove it from a node")
+        found.append("tolerate the taint in spec.pod.tolerations, or remove the taint from a node")
     if "Insufficient" in said:
         found.append(_FREE)
     return found
@@ -141,8 +141,8 @@ def _gated(pod: PodView, since: datetime | None, criteria: Criteria) -> Problem:
     if criteria.room.unblock:
         return problem_since("UpgradeBlocked", f"{found} {criteria.room.unblock}", since)
     admits = (
-        "The pod starts after the quota system that set the gate, such as Kueue, admits it; "
-        f"`kubectl describe pod {pod.name}` shows its events."
+        "The pod starts after the quota system that set the gate, such as Kueue, admits the pod. `kubectl describe "
+        f"pod {pod.name}` shows the events of the pod."
     )
     soon = _in_place_soon("the gate stays", criteria)
     # Waiting for quota has no deadline. The problem therefore starts now, so that problems with a deadline precede it.
@@ -200,9 +200,9 @@ def _shortfall(pod: PodView, criteria: Criteria) -> Problem | None:
     reason, message = below
     why = (
         f"no traffic: {message} Raise spec.warmup.graphMemoryPercent, plan fewer buckets, lower the percentages in "
-        "spec.readiness, or set its onShortfall to ServeAndWarn."
+        "spec.readiness, or set spec.readiness.onShortfall to ServeAndWarn."
     )
-    return Problem(reason, f"Pod {pod.name} takes {why}", f"Pod {pod.name} took {why}")
+    return Problem(reason, f"Pod {pod.name} receives {why}", f"Pod {pod.name} received {why}")
 
 
 def _recompiles(pod: PodView, criteria: Criteria) -> Problem | None:
@@ -218,7 +218,7 @@ def _recompiles(pod: PodView, criteria: Criteria) -> Problem | None:
     advice = ADD_SIZES if only_images_cold(report) else change
     return Problem(
         "TooManyRecompiles",
-        f"Requests waited for {report.recompiles_since_ready} compiles in pod {pod.name}{shape}; "
+        f"Requests waited for {report.recompiles_since_ready} compiles in pod {pod.name}{shape}, but "
         f"spec.rollout.canary.maxRecompiles is {most}. {advice}",
     )
 
@@ -231,7 +231,7 @@ def _errors(pod: PodView, criteria: Criteria) -> Problem | None:
     if requests.failed * 100 <= requests.answered * most:
         return None
     found = (
-        f"{requests.failed} of {requests.answered} answers of pod {pod.name} failed; "
+        f"{requests.failed} of {requests.answered} answers of pod {pod.name} failed, but "
         f"spec.rollout.canary.maxErrorPercent is {most}."
     )
     return Problem("TooManyErrors", f"{found} Read its log with `kubectl logs {pod.name}`.", found)
@@ -306,8 +306,9 @@ def failed_pods_problem(pods: Iterable[PodView], revision: str) -> Problem | Non
     last = failed[-1]
     return problem_since(
         "PodsFail",
-        f"{len(failed)} pods of revision {revision} ended before they served, most recently {last.name}: {last.ended} "
-        f"Check its node and spec.pod.resources; `kubectl describe pod {last.name}` shows more.",
+        f"{len(failed)} pods of revision {revision} ended before they served, most recently {last.name}: "
+        f"{last.ended} Check the node of the pod and spec.pod.resources. `kubectl describe pod {last.name}` shows "
+        "more.",
         failed[0].ended_at,
     )
 

@@ -87,9 +87,11 @@ def advise_on_memory(template: Manifest, container: str) -> str:
         if found["name"] == container:
             resources = "spec.pod.resources" if field == _SERVER else f"{field}.resources"
             if limit := ((found.get("resources") or {}).get("limits") or {}).get("memory"):
-                return f"Its memory limit is {limit}: raise {resources}.limits.memory."
-            return f"It has no memory limit, and its node ran out of memory: set {resources}.requests.memory."
-    return "Raise its memory limit."
+                return f"The memory limit of the container is {limit}. Raise {resources}.limits.memory."
+            return (
+                f"The container has no memory limit, and its node ran out of memory. Set {resources}.requests.memory."
+            )
+    return "Raise the memory limit of the container."
 
 
 _SERVER = "spec.server"

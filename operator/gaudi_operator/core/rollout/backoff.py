@@ -102,12 +102,14 @@ def add_back_off(
         return problem
     tries = f"{pause.failures} attempts in a row ended before a pod served"
     if problem:
-        return replace(problem, message=f"{problem.message} {tries}: no new pod is made before {pause.until}.")
+        return replace(
+            problem, message=f"{problem.message} {tries}. The operator creates the next pod at {pause.until}."
+        )
     if active or error is None:
         return None
     said = f"{tries}, the last one with pod {error.pod}: {error.message.rstrip('.')}."
     since = parse_timestamp(pause.first or pause.since)
-    return problem_since("PodsFail", f"{said} The next pod is made at {pause.until}.", since)
+    return problem_since("PodsFail", f"{said} The operator creates the next pod at {pause.until}.", since)
 
 
 def _attempts(known: FailureRecord, pods: list[PodView], found: Mapping[str, LastTermination]) -> FailureRecord:

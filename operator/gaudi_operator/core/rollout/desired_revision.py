@@ -65,5 +65,7 @@ def missing_pin(inference: Inference, stored: tuple[Revision, ...]) -> str | Non
     pinned, kept = inference.spec.rollout.revision, ", ".join(revision.name for revision in stored)
     if pinned is None or any(revision.name == pinned for revision in stored):
         return None
-    others = f"name one of {kept}, or " if kept else ""
-    return f"spec.rollout.revision is {pinned}, which is not kept: {others}remove the field to run the spec."
+    others = f"set it to one of {kept}, or " if kept else ""
+    return (
+        f"spec.rollout.revision is {pinned}, but this revision is not kept: {others}remove the field to run the spec."
+    )

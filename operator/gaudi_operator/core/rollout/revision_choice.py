@@ -49,7 +49,7 @@ _ON_HOLD = (
     "POD`."
 )
 _NEXT = (
-    "Change the spec. If the cause was elsewhere and is fixed, set the annotation "
+    "Change the spec. If the cause was outside the spec and is fixed, set the annotation "
     "inference.gaudi.dev/restarted-at to a new value to retry."
 )
 

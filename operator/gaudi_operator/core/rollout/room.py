@@ -46,9 +46,9 @@ def why_in_place(
     seconds = rollout.surge_timeout_seconds
     for pod in pods:
         if pod.active and (said := why_unscheduled(pod, seconds, deadlines)):
-            return f"No room for pod {pod.name} next to the old pods for {seconds} s: {said}"[:_MAX_TEXT]
+            return f"Pod {pod.name} had no room next to the old pods for {seconds} s: {said}"[:_MAX_TEXT]
     if replica_set and (said := why_creation_refused(replica_set, seconds, deadlines)):
-        return f"No pod was allowed next to the old pods for {seconds} s: {said}"[:_MAX_TEXT]
+        return f"No new pod could be created next to the old pods for {seconds} s: {said}"[:_MAX_TEXT]
     return None
 
 
@@ -85,12 +85,12 @@ def unblock(rollout: Rollout, desired: int, owner: Identity) -> str:
     cause = _why_wait(rollout, desired)
     if desired > 1:
         return (
-            f"The old pods stay, because {cause}. Free or add cards; or replace pods in place, with one replica "
-            f"missing meanwhile: {command}"
+            f"The old pods stay, because {cause}. Free or add cards. To replace pods in place instead, with one "
+            f"replica missing meanwhile, run: {command}"
         )
     return (
         f"The old pod stays, because {cause}. Replacing it in place stops traffic until the new pod is warm. Free or "
-        f"add cards; or accept that outage: {command}"
+        f"add cards. To accept the outage, run: {command}"
     )
 
 

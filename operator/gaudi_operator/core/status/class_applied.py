@@ -23,13 +23,13 @@ def judge_class_applied(s: State) -> Verdict | None:
     changed = _changed_defaults(s, current)
     if beyond := trial_violations(s.inference, current, s.platform):
         refusal = (
-            f"Class {s.platform.name} is in trial. When the trial ends, it will refuse this resource:"
-            f" {'; '.join(beyond)}. Change the resource, use another class, or have the limits changed."
+            f"Class {s.platform.name} is in trial. When the trial ends, the class will refuse this resource: "
+            f"{'; '.join(beyond)}. Change the resource, use another class, or change the limits of the class."
         )
         return Verdict(FALSE, "ClassWouldRefuse", f"{refusal} {changed}" if changed else refusal)
     if changed:
         return Verdict(FALSE, "ClassChanged", changed)
-    return Verdict(TRUE, "AsClassSays", f"Revision {current.name} has the present defaults of class {s.platform.name}.")
+    return Verdict(TRUE, "AsClassSays", f"Revision {current.name} has the current defaults of class {s.platform.name}.")
 
 
 def _changed_defaults(s: State, current: Revision) -> str | None:
@@ -39,10 +39,10 @@ def _changed_defaults(s: State, current: Revision) -> str | None:
     changed = sorted(path for path in {**before, **now} if before.get(path) != now.get(path))
     if not changed:
         return None
-    named = f"Class {s.platform.name}" if s.platform.name else "Without a class"
+    named = f"Class {s.platform.name}" if s.platform.name else "The removal of the class"
     identity = s.inference.identity
     return (
-        f"{named} would now change {', '.join(f'spec.{each}' for each in changed)}; revision "
-        f"{current.name} keeps its values. To apply the class: kubectl gaudi rollout restart {identity.name} "
-        f"-n {identity.namespace}"
+        f"{named} would now change {', '.join(f'spec.{each}' for each in changed)}, but revision {current.name} "
+        f"keeps its values. To apply the change, run: kubectl gaudi rollout restart {identity.name} -n "
+        f"{identity.namespace}"
     )

@@ -25,7 +25,10 @@ from gaudi_runtime.units import size
 MOST_MISSES = 200
 """The maximum number of shapes to compare, most frequent first, because 1,000 pods may report 20,000 shapes."""
 
-NO_GRAPH = "The buckets of these batches are planned, but have no graph: raise warmup.graphMemoryPercent or plan fewer."
+NO_GRAPH = (
+    "The buckets of these batches are planned, but have no graph. Raise spec.warmup.graphMemoryPercent, or plan "
+    "fewer buckets."
+)
 
 
 class ColdBatches(NamedTuple):
@@ -151,19 +154,19 @@ def _bucket_to_add(
     # Report a percentage. A count would change the status with every batch.
     held = f"{caught(best) * 100 // total} % of the batches"
     return (
-        f"One more {best.phase} bucket {tuple(best.bucket)} would hold {held} without a warm graph, and takes "
+        f"One more {best.phase} bucket {tuple(best.bucket)} would hold {held} without a warm graph, and would take "
         f"{_amounts(best, plan, limits, pod, report)}. `kubectl gaudi plan learn` plans for all observed batches."
     )
 
 
 def _amounts(miss: ColdBatches, plan: CoveredShapes, limits: Limits, pod: str, report: WarmupReport) -> str:
     progress = report.prompt if miss.phase is BucketPhase.PROMPT else report.decode
-    seconds = f"about {warmup_seconds(miss.phase, miss.bucket):.2g} s of warm-up (the rate of a Gaudi 2)"
+    seconds = f"about {warmup_seconds(miss.phase, miss.bucket):.2g} s of warm-up (at the rate of a Gaudi 2)"
     if not progress.capture_applies or not progress.captured:
         return seconds
     weights = plan.prompt if miss.phase is BucketPhase.PROMPT else plan.decode
     nbytes = _graph_bytes(miss, weights, limits, progress)
-    return f"about {size(nbytes)} of memory (the rate of pod {pod}) and {seconds}"
+    return f"about {size(nbytes)} of memory (at the rate of pod {pod}) and {seconds}"
 
 
 def _graph_bytes(miss: ColdBatches, planned: GraphWeights, limits: Limits, progress: PhaseProgress) -> int:

@@ -74,8 +74,8 @@ CONDITIONS = (
     ConditionKind(
         "ClassApplied",
         TRUE,
-        "The current revision has the present defaults of its class, and no trial of the class would refuse it. Only"
-        " there with a class.",
+        "The current revision has the current defaults of its class, and no trial of the class would refuse the "
+        "revision. Absent without a class.",
         judge_class_applied,
     ),
     ConditionKind(

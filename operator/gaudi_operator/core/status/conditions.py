@@ -88,22 +88,34 @@ def describe_progress(s: State) -> tuple[str, str]:
 
     The function ignores problems.
     """
-    serving = f"{len(s.serving_updated)} of {s.desired} replicas serve revision {s.current}"
+    serving = f"{_of_desired(len(s.serving_updated), s)} serve revision {s.current}"
     if s.rollout.step is not None and s.rollout.step.progress is RolloutProgress.PAUSED:
         others = count_waiting(s.active)
-        rest = f" {len(s.serving)} of {s.desired} replicas serve in all; {_waiting_sentence(others)}." if others else ""
-        return "RolloutPaused", f"{serving}; the rollout is paused (spec.rollout.paused).{rest}"
+        rest = (
+            f" With older revisions, {_of_desired(len(s.serving), s)} serve; {_waiting_sentence(others)}."
+            if others
+            else ""
+        )
+        return "RolloutPaused", f"{serving}. The rollout is paused (spec.rollout.paused: true).{rest}"
     if s.rollout.choice is not None and s.rollout.choice.rolled_back and s.rollout.choice.problem:
         return "RollingBack", f"{serving}. {s.rollout.choice.problem.message}"
     if s.old:
-        return "RollingOut", f"{serving}; {_pace(s)}, {len(s.old)} left."
+        return "RollingOut", f"{serving}; {_pace(s)}. {plural(len(s.old), 'old pod is', 'old pods are')} left."
     if len(s.active) > s.desired:
-        return "ScalingDown", f"{len(s.active)} pods run, and {s.desired} {'is' if s.desired == 1 else 'are'} desired."
+        return (
+            "ScalingDown",
+            f"{len(s.active)} pods run, but only {s.desired} {'is' if s.desired == 1 else 'are'} desired.",
+        )
     # Use another reason for pods that have not started than for pods that compile.
     waiting, missing = count_waiting(s.updated), s.desired - len(s.updated)
     reason = "WarmingUp" if Waiting.WARMING in waiting else "StartingPods"
-    listed = [f"of the others {_waiting_sentence(waiting)} (status.pods has each)"] if waiting else []
-    return reason, f"{serving}; {', '.join((*_missing_pods(missing), *listed))}."
+    listed = [f"{_waiting_sentence(waiting)} (details in status.pods)"] if waiting else []
+    return reason, f"{serving}; {'; '.join((*_missing_pods(missing), *listed))}."
+
+
+def _of_desired(count: int, s: State) -> str:
+    """Return a number of replicas compared with the desired number. During a scale-down it may be larger."""
+    return f"{count} of {s.desired} replicas" if count <= s.desired else f"{count} pods ({s.desired} desired)"
 
 
 def _missing_pods(count: int) -> Iterator[str]:
@@ -112,7 +124,7 @@ def _missing_pods(count: int) -> Iterator[str]:
 
 
 def _waiting_sentence(waiting: Mapping[Waiting, int]) -> str:
-    found = [plural(count, f"is {what}", f"are {what}") for what, count in waiting.items()]
+    found = [plural(count, f"pod is {what}", f"pods are {what}") for what, count in waiting.items()]
     return " and ".join((", ".join(found[:-1]), found[-1]) if len(found) > 1 else found)
 
 
@@ -124,7 +136,10 @@ def _pace(s: State) -> str:
         place = " in place of an older pod" if s.rollout.in_place else ""
         if not any(pod.ready for pod in s.old):
             return f"the first pod is the canary{place}, and no pod of an older revision serves"
-        return f"the first pod is the canary{place}, and pods of older revisions serve until its gate {opened}"
+        return (
+            f"the first pod is the canary{place}, and pods of older revisions serve until the gate of the canary "
+            f"{opened}"
+        )
     if s.rollout.in_place:
         return f"pods are replaced in place ({s.rollout.in_place.rstrip('.')})"
     return "pods of older revisions are deleted as new pods become ready"
@@ -136,7 +151,7 @@ def judge_reconciling(s: State) -> Verdict:
     if ready.status is TRUE:
         return Verdict(FALSE, "Reconciled", "The spec is fully reconciled.")
     if s.stalls:
-        return Verdict(FALSE, "Stalled", "The operator waits for a change; the condition Stalled has the reason.")
+        return Verdict(FALSE, "Stalled", "The operator waits for a change. The condition Stalled has the reason.")
     # A paused rollout still creates missing pods, so check their number.
     if _is_paused(s) and len(s.serving) >= s.desired:
         return Verdict(FALSE, "RolloutPaused", "No pod is replaced while spec.rollout.paused is true.")
@@ -173,7 +188,7 @@ def judge_warmed_up(s: State) -> Verdict:
         return Verdict(UNKNOWN, "ScaledToZero", "No replica is desired, so there is nothing to warm up.")
     opened = sum(pod.gate_open for pod in s.updated)
     of = f" of revision {s.current}" if s.current else ""
-    found = f"{opened} of {s.desired} replicas{of} have passed the readiness gate"
+    found = f"{_of_desired(opened, s)}{of} have passed the readiness gate"
     # With a mutable image tag, pods of one revision may run different releases.
     releases = sorted({pod.report.releases for pod in s.updated if pod.report and pod.report.releases})
     if opened >= s.desired:
@@ -192,7 +207,7 @@ def _unopened(s: State, waiting: Mapping[Waiting, int]) -> str:
     if s.current is None:
         return "no pod is created before the spec is accepted (condition PlanAccepted)"
     others = [_waiting_sentence(waiting)] if waiting else []
-    return ", ".join((*_missing_pods(s.desired - len(s.updated)), *others))
+    return "; ".join((*_missing_pods(s.desired - len(s.updated)), *others))
 
 
 def judge_degraded(s: State) -> Verdict:
@@ -202,7 +217,7 @@ def judge_degraded(s: State) -> Verdict:
         away = [pod for pod in s.active if pod.served and not pod.ready]
         named = f" Not ready: {_first_names(away)}." if away else ""
         lost = plural(expected - ready, "replica was lost", "replicas were lost")
-        found = f"{lost}: {plural(ready, 'replica is', 'replicas are')} ready, and {expected} were before.{named}"
+        found = f"{lost}: {plural(ready, 'replica is', 'replicas are')} ready, but {expected} were ready before.{named}"
         return Verdict(TRUE, "ReplicasLost", found)
     below = [pod for pod in s.serving if pod.gate and pod.gate.reason == BELOW_THRESHOLD]
     if below:
@@ -236,11 +251,12 @@ _WORD = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
 """The form of a condition reason. The reason of an autoscaler may be any text."""
 
 _NO_METRIC = (
-    f"A metrics adapter must serve the metric {METRIC} of the pods (manual: Scaling, Serve the metric); until then "
-    "replicas stay as they are."
+    f"A metrics adapter must serve the metric {METRIC} of the pods (manual: Scaling, Serve the metric). Until then, "
+    "the number of replicas does not change."
 )
 _NO_OTHER_METRIC = (
-    "A metrics adapter must serve each metric of spec.autoscaling.metrics; until then replicas stay as they are."
+    "A metrics adapter must serve each metric of spec.autoscaling.metrics. Until then, the number of "
+    "replicas does not change."
 )
 
 
@@ -257,7 +273,7 @@ def judge_autoscaler_active(s: State) -> Verdict | None:
         return Verdict(
             UNKNOWN,
             "ScaledToZero",
-            "The autoscaler is inactive while replicas are 0: set replicas to start pods again.",
+            "The autoscaler is inactive while spec.replicas is 0. To start pods, raise spec.replicas.",
         )
     # A resource has at most one autoscaler, which has the name of the resource.
     status = next(iter(s.observed.autoscalers), {}).get("status") or {}
@@ -266,14 +282,16 @@ def judge_autoscaler_active(s: State) -> Verdict | None:
         return Verdict(UNKNOWN, "NotObservedYet", "The autoscaler has not reported a status yet.")
     if _is_new_to_it(said.get("AbleToScale", {}), s.deadlines):
         return Verdict(
-            UNKNOWN, "NotObservedYet", "The autoscaler has not discovered the GaudiInference API yet. It retries."
+            UNKNOWN, "NotObservedYet", "The autoscaler has not discovered the GaudiInference API yet and retries."
         )
     for kind in ("AbleToScale", "ScalingActive"):
         if kind in said and said[kind]["status"] == "False":
             return _not_scaling(said[kind], _NO_OTHER_METRIC if desired.metrics else _NO_METRIC)
     between = f"{desired.min_replicas} to {desired.max_replicas}"
     return Verdict(
-        TRUE, "ScalingActive", f"The autoscaler requests {status.get('desiredReplicas')} of {between} replicas."
+        TRUE,
+        "ScalingActive",
+        f"The autoscaler requests spec.replicas: {status.get('desiredReplicas')} (allowed: {between}).",
     )
 
 

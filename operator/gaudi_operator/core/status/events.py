@@ -57,9 +57,9 @@ def _revision(before: GaudiInferenceStatus, after: GaudiInferenceStatus) -> Iter
     if current is None or current == before.revision.current:
         return
     if any(_failures(before, after)):
-        yield Event("Normal", "RollingBack", f"Revision {current} will serve again.")
+        yield Event("Normal", "RollingBack", f"The operator rolls back to revision {current}.")
     else:
-        yield Event("Normal", "RevisionDesired", f"Revision {current} will be rolled out.")
+        yield Event("Normal", "RevisionDesired", f"The operator rolls out revision {current}.")
 
 
 def _gates(gates: Iterable[SetGate]) -> Iterable[Event]:

@@ -43,7 +43,8 @@ def _shown(state: State, pod: PodView, advice: report.PlanAdvice) -> PlanAdvice:
         message=(
             f"A plan learned from the traffic so far needs {learned.graphs} {'graphs' if captures else 'buckets'} "
             f"instead of {now.graphs} and warms up in about {_times(learned.warmup_seconds, now.warmup_seconds)}, "
-            f"at no more padding. Run: kubectl gaudi plan learn {identity.name} -n {identity.namespace} --apply"
+            f"with no more padding. To apply it, run: kubectl gaudi plan learn {identity.name} -n "
+            f"{identity.namespace} --apply"
         ),
     )
 

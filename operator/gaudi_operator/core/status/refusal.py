@@ -26,7 +26,7 @@ def unreadable_status(observed: Observed, before: GaudiInferenceStatus, sentence
     verdicts = {
         "Ready": Verdict(FALSE, REASON, sentence),
         "Reconciling": Verdict(
-            FALSE, "Stalled", "The operator waits for a change; the condition Stalled has the reason."
+            FALSE, "Stalled", "The operator waits for a change. The condition Stalled has the reason."
         ),
         "Stalled": Verdict(TRUE, REASON, sentence),
         "PlanAccepted": Verdict(FALSE, REASON, sentence),
@@ -47,7 +47,7 @@ def with_refusal(decision: Decision, before: GaudiInferenceStatus, refusal: Prob
         ("Ready", Verdict(FALSE, refusal.reason, refusal.message)),
         (
             "Reconciling",
-            Verdict(FALSE, "Stalled", "A request to the API server was refused; the condition Stalled has the reason."),
+            Verdict(FALSE, "Stalled", "The API server refused a request. The condition Stalled has the reason."),
         ),
         ("Stalled", Verdict(TRUE, refusal.reason, refusal.message)),
     )

@@ -19,7 +19,7 @@ from gaudi_operator.core.status.plan import current_forecast, plan_sentence
 from gaudi_operator.core.status.recipes import recipe_miss_reason
 from gaudi_runtime.contract.report import WarmupReport
 
-CHANGE_BUCKETS = "Add buckets for them to spec.bucketing."
+CHANGE_BUCKETS = "Add buckets for these shapes to spec.bucketing."
 
 
 def _advice(reports: Iterable[WarmupReport]) -> str:
@@ -50,7 +50,7 @@ def _by_measurement(plan: PlanState, readiness: Readiness) -> tuple[ConditionSta
         ("decode", found.decode, readiness.min_captured_decode_percent),
     )
     short = [
-        f"{least} % of the {phase} graphs, and {captured} % were captured"
+        f"{least} % of the {phase} graphs, but {captured} % were captured"
         for phase, captured, least in phases
         if captured is not None and captured < least
     ]
@@ -63,22 +63,27 @@ def judge_bucket_coverage(s: State) -> Verdict:
     """Judge the condition BucketCoverage: every batch has a bucket, and every request used a warm graph."""
     reports = [pod.report for pod in s.serving if pod.report]
     if s.inference.spec.readiness.on_recompiles is not OnRecompiles.IGNORE and _met_cold(reports):
-        found = "Requests had shapes without a warm graph: status.recompiles lists them."
+        found = "Requests had shapes without a warm graph. status.recompiles lists these shapes."
         return Verdict(FALSE, "ColdShapes", f"{found} {suggest_bucket(s) or _advice(reports)}")
     expected = current_forecast(s)
     if expected is None:
-        return Verdict(UNKNOWN, "NoPlan", "No plan is possible; the condition PlanAccepted has the reason.")
+        return Verdict(UNKNOWN, "NoPlan", "No plan is possible. The condition PlanAccepted has the reason.")
     if gaps := expected.uncovered.sentence():
         return Verdict(
             FALSE,
             "BucketsMissing",
-            f"{gaps}. Such a batch waits for a compile. Change spec.bucketing or the limits of spec.engine.",
+            f"{gaps}. Such a batch waits for a compile. Change spec.bucketing or the limits in spec.engine.",
         )
     if not reports:
-        return Verdict(UNKNOWN, "NoReports", "Every admissible batch has a bucket; no serving pod has reported yet.")
+        return Verdict(
+            UNKNOWN, "NoReports", "Every admissible batch has a bucket, but no serving pod has reported yet."
+        )
     if _met_cold(reports):
         return Verdict(
-            TRUE, "Covered", "Every admissible batch has a bucket; readiness.onRecompiles ignores cold graphs."
+            TRUE,
+            "Covered",
+            "Every admissible batch has a bucket. Some requests had no warm graph, but "
+            "spec.readiness.onRecompiles is Ignore.",
         )
     return Verdict(TRUE, "Covered", "Every admissible batch has a bucket, and every request so far had a warm graph.")
 

@@ -160,7 +160,7 @@ def test_condition_exists_only_with_autoscaling() -> None:
     [
         (None, NOT_YET),
         ({"metadata": {}}, NOT_YET),
-        (autoscaler("True"), Verdict(TRUE, "ScalingActive", "The autoscaler requests 3 of 2 to 5 replicas.")),
+        (autoscaler("True"), Verdict(TRUE, "ScalingActive", "The autoscaler requests 3 replicas (allowed: 2 to 5).")),
     ],
 )
 def test_condition_has_the_desired_replicas(live: Object | None, verdict: Verdict) -> None:
@@ -178,7 +178,8 @@ def test_condition_names_the_remedy_for_a_missing_adapter() -> None:
 def test_condition_names_a_missing_metric() -> None:
     found = judged(autoscaler("False", "FailedGetExternalMetric", "no metrics returned"), metrics=METRICS)
     served = (
-        "A metrics adapter must serve each metric of spec.autoscaling.metrics; until then replicas stay as they are."
+        "A metrics adapter must serve each metric of spec.autoscaling.metrics. Until then, the number of "
+        "replicas does not change."
     )
     assert found == Verdict(FALSE, "FailedGetExternalMetric", f"{SCALES_NOT} no metrics returned. {served}")
 

@@ -55,9 +55,9 @@ def message(cluster: Cluster) -> str:
 def test_only_one_new_pod_exists_until_its_gate_opens() -> None:
     cluster, _ = upgrading()
     assert {turn(cluster, warm=False) for _ in range(10)} == {(4, 0), (4, 1)}
-    assert ("the first pod is the canary, and pods of older revisions serve until its gate opens, 4 left") in message(
-        cluster
-    )
+    assert (
+        "the first pod is the canary, and pods of older revisions serve until the gate of the canary opens, 4 left"
+    ) in message(cluster)
 
 
 def test_other_pods_follow_with_the_surge() -> None:

@@ -53,8 +53,8 @@ def test_changed_class_restarts_no_pod_and_names_the_command() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
     assert condition(cluster, "ClassApplied") == ("False", "ClassChanged")
     assert message(cluster, "ClassApplied") == (
-        f"Class gold would now change spec.server.image; revision {only} keeps its values. To apply the class: "
-        "kubectl gaudi rollout restart tiny -n models"
+        f"Class gold would now change spec.server.image, but revision {only} keeps its values. To apply the change, "
+        "run: kubectl gaudi rollout restart tiny -n models"
     )
 
 
@@ -115,8 +115,8 @@ def test_spec_beyond_a_class_in_trial_runs_and_is_reported() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
     assert condition(cluster, "ClassApplied") == ("False", "ClassWouldRefuse")
     assert message(cluster, "ClassApplied") == (
-        "Class gold is in trial. When the trial ends, it will refuse this resource: spec.replicas 3 is above 2 "
-        "(limits.maxReplicas). Change the resource, use another class, or have the limits changed."
+        "Class gold is in trial. When the trial ends, the class will refuse this resource: spec.replicas 3 is above "
+        "2 (limits.maxReplicas). Change the resource, use another class, or change the limits of the class."
     )
     assert "maxReplicas" not in status(cluster)
 

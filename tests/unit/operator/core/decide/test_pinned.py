@@ -67,8 +67,8 @@ def test_unknown_pinned_revision_names_the_kept_ones() -> None:
     assert condition(cluster, "Stalled") == ("True", "RevisionNotKept")
     (message,) = {each["message"] for each in status(cluster)["conditions"] if each["type"] == "Stalled"}
     assert message == (
-        f"spec.rollout.revision is 0123456789, which is not kept: name one of {second}, {first}, or remove the field "
-        "to run the spec."
+        f"spec.rollout.revision is 0123456789, but this revision is not kept: name one of {second}, {first}, or "
+        "remove the field to run the spec."
     )
 
 
@@ -83,5 +83,5 @@ def test_last_serving_revision_is_never_deleted() -> None:
 
 def test_pin_without_kept_revisions_must_be_removed() -> None:
     assert missing_pin(inference(rollout={"revision": "0123456789"}), ()) == (
-        "spec.rollout.revision is 0123456789, which is not kept: remove the field to run the spec."
+        "spec.rollout.revision is 0123456789, but this revision is not kept: remove the field to run the spec."
     )

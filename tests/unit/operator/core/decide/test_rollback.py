@@ -73,10 +73,10 @@ def test_condition_has_both_revisions_the_evidence_and_next_steps() -> None:
     assert found is not None
     assert "(1, 128, 0)" in found["message"]
     assert message(cluster) == (
-        f"Revision {bad} failed (WarmupStalled): {found['message']} "
-        f"Revision {good} runs instead. Pods of the failed revision are deleted; spec.rollout.onFailure Pause keeps "
-        "them for inspection. Change the spec. If the cause was elsewhere and is fixed, set the annotation "
-        "inference.gaudi.dev/restarted-at to a new value to retry."
+        f"Revision {bad} failed (WarmupStalled): {found['message']} Revision {good} runs instead. Pods of the failed "
+        "revision are deleted; spec.rollout.onFailure Pause keeps them for inspection. Change the spec. If the cause "
+        "was outside the spec and is fixed, set the annotation inference.gaudi.dev/restarted-at to a new value to "
+        "retry."
     )
 
 
@@ -87,7 +87,7 @@ def test_failure_event_precedes_the_rollback_event() -> None:
     assert reasons == ["RevisionFailed", "RollingBack", "Stalled"]
     failed, back = (next(e.message for e in cluster.events if e.reason == r) for r in ("RevisionFailed", "RollingBack"))
     assert failed.startswith(f"Revision {bad} failed (WarmupStalled): ")
-    assert back == f"Revision {good} will serve again."
+    assert back == f"The operator rolls back to revision {good}."
 
 
 def test_history_has_the_phase_of_each_revision() -> None:

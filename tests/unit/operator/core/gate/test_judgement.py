@@ -33,7 +33,6 @@ SHORT_OF_BOTH = report(
     decode=PhaseProgress(planned=8, warmed=8, captured=7),
     skipped=(Skipped(phase=BucketPhase.DECODE, bucket=(4, 1, 64), reason="no memory was left"),),
 )
-AGAIN = "It must warm up again."
 RECORD = f"Container c1, instance first, plan {PLAN}."
 OPEN = gate_condition(True, f"8 of 8 prompt graphs captured and 8 of 8 decode graphs captured. {RECORD}")
 
@@ -96,7 +95,7 @@ def test_gate_below_a_threshold_opens_with_warning_if_configured() -> None:
     assert judge(view(report=SHORT), LENIENT) == gate(
         True,
         "OpenedBelowThreshold",
-        f"Serves below the thresholds, because onShortfall is ServeAndWarn: {BELOW}. {RECORD}",
+        f"Serves below the thresholds, because spec.readiness.onShortfall is ServeAndWarn: {BELOW}. {RECORD}",
     )
 
 
@@ -145,7 +144,7 @@ def test_report_of_another_plan_does_not_close_the_gate() -> None:
 
 def test_gate_closes_immediately_after_a_container_restart() -> None:
     assert judge(opened(container="c2"), STRICT) == gate(
-        False, "ContainerRestarted", f"Container c2 has replaced c1. {AGAIN}"
+        False, "ContainerRestarted", "Container c2 has replaced container c1 and must warm up first."
     )
 
 
@@ -166,7 +165,7 @@ def test_late_report_of_the_previous_container_closes_the_gate() -> None:
 )
 def test_gate_closes_immediately_without_a_running_container(state: dict[str, Any], word: str) -> None:
     assert judge(opened(state=state), STRICT) == gate(
-        False, "ContainerNotRunning", f"The container is not running ({word}). {AGAIN}"
+        False, "ContainerNotRunning", f"The container is not running ({word}). The next container must warm up first."
     )
 
 
@@ -174,7 +173,7 @@ def test_gate_of_a_restarted_warm_container_has_a_new_record() -> None:
     action = judge(view(pod(conditions=(OPEN,), container="c2"), report(), container_id="c2"), STRICT)
     assert action is not None
     assert action.open
-    assert action.message.endswith(f"Container c2, instance first, plan {PLAN}.")
+    assert action.message.endswith("Container c2, instance first, plan {PLAN}.")
 
 
 @pytest.mark.parametrize("other", [{"instance": "second"}, {"plan_hash": "q" * 64}])

@@ -55,7 +55,7 @@ def test_pod_above_the_limit_is_closed_with_a_reason() -> None:
     (gate,) = judge_gates([serving("a", 0), serving("b", 4)], CLOSING, 1, Deadlines(NOW))
     assert (gate.pod, gate.open, gate.reason) == ("b", False, "Recompiling")
     assert gate.message == (
-        "Requests waited for 4 compiles within five minutes; the gate opens after five minutes without a compile."
+        "Requests waited for 4 compiles within five minutes. The gate opens after five minutes without a compile."
     )
 
 

@@ -52,7 +52,7 @@ def test_shortfall_names_the_first_skipped_bucket_of_its_phase() -> None:
 def test_phase_without_graphs_needs_every_bucket_warmed() -> None:
     cold = report(prompt=progress(4, 3, 0, applies=False), decode=progress(4, 4, 0, applies=False))
     assert shortfalls(cold, thresholds(0, 0)) == (
-        "3 of 4 prompt buckets are warm, and all must be in an execution mode without graphs",
+        "3 of 4 prompt buckets are warm, but an execution mode without graphs requires all of them",
     )
 
 

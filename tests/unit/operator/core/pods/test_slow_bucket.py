@@ -16,7 +16,7 @@ from tests.unit.operator.core.resources import NOW
 from tests.unit.operator.core.states import state_of
 
 SENTENCE = (
-    "Prompt bucket (1, 128, 0) takes more than 80 s in phase Compiling; similar buckets take 20.0 s (an estimate)."
+    "Prompt bucket (1, 128, 0) takes more than 80 s in phase Compiling, but similar buckets take 20.0 s (an estimate)."
 )
 
 
@@ -49,7 +49,7 @@ def test_message_names_the_bucket_and_is_independent_of_time() -> None:
 def test_slow_bucket_is_in_the_pod_status_and_condition() -> None:
     found = state_of([compiling(90)], desired=1)
     assert pod_states(found)[0].message == SENTENCE
-    assert judge_warmed_up(found).message.endswith(f"the readiness gate; 1 is warming up. Pod a: {SENTENCE}")
+    assert judge_warmed_up(found).message.endswith(f"the readiness gate; 1 pod is warming up. Pod a: {SENTENCE}")
 
 
 def test_reconcile_is_scheduled_when_a_bucket_becomes_slow() -> None:

@@ -81,7 +81,7 @@ def test_report_of_the_next_container_is_not_used() -> None:
 def test_later_termination_replaces_the_recorded_one() -> None:
     killed = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
     assert found(pod(container="c2", last_state=killed), last_termination=FACTS) == (
-        "OOMKilled, exit code 137: the kernel killed the container for memory"
+        "OOMKilled, exit code 137: the kernel killed the container because memory ran out"
     )
 
 

@@ -139,7 +139,7 @@ def test_failed_pod_ended_at_its_latest_recorded_time(status: dict[str, Any]) ->
 def test_failed_pod_without_other_times_ended_at_its_creation() -> None:
     failed = pod(phase="Failed", container=None)
     failed["metadata"]["creationTimestamp"] = LATEST
-    assert (view(failed).ended_at, view(failed).ended) == (NOW, "its node gives no reason.")
+    assert (view(failed).ended_at, view(failed).ended) == (NOW, "its node reported no reason.")
 
 
 def test_running_pod_has_no_end_despite_creation_time_and_reason() -> None:

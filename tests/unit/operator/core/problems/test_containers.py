@@ -108,8 +108,8 @@ def test_container_with_an_unknown_termination_is_a_problem() -> None:
 def test_container_out_of_memory_is_a_problem() -> None:
     assert after_end(ended("OOMKilled", 137, "Killed")) == loop(
         "HostOutOfMemory",
-        "OOMKilled, exit code 137: the kernel killed the container for memory; last log line: Killed. Raise its memory "
-        "limit. This is memory of the node, not of the card.",
+        "OOMKilled, exit code 137: the kernel killed the container because memory ran out; last log line: Killed. "
+        "Raise the memory limit of the container. This is memory of the node, not of the card.",
     )
 
 
@@ -125,7 +125,7 @@ def test_crash_in_a_phase_without_buckets_names_no_bucket(phase: Phase) -> None:
     assert found is not None
     assert found.reason == "CompileCrashed"
     assert (
-        f"In phase {phase}: Error, exit code 139. The failure is not caused by a bucket: try another image."
+        f"In phase {phase}: Error, exit code 139. No bucket causes this failure. Try another image."
     ) in found.message
 
 
@@ -194,7 +194,7 @@ def test_side_container_that_cannot_be_created_is_a_problem() -> None:
     found = problem_of(with_container(waits), state_of(), ROOM)
     assert found is not None
     assert found.reason == "CreateContainerConfigError"
-    assert "Check that the objects named in its env and volumeMounts exist" in found.message
+    assert "Check that the objects named in env and volumeMounts of the container exist" in found.message
 
 
 @pytest.mark.parametrize(

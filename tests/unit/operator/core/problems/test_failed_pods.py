@@ -72,7 +72,7 @@ def test_reason_of_the_container_replaces_a_missing_pod_reason() -> None:
     killed = {"terminated": {"reason": "OOMKilled", "exitCode": 137, "finishedAt": at(40)}}
     found = view(pod(phase="Failed", state=killed))
     assert (found.ended, found.ended_at) == (
-        "OOMKilled, exit code 137: the kernel killed the container for memory.",
+        "OOMKilled, exit code 137: the kernel killed the container because memory ran out.",
         NOW + timedelta(seconds=40),
     )
 

@@ -55,10 +55,10 @@ def problem(said: WarmupReport, state: State) -> Problem | None:
 def test_padding_above_the_forecast_is_reported_with_both_numbers() -> None:
     assert problem(report_of(served_phase(1.431, 1.12, batches=312)), rollout_state()) == Problem(
         "ForecastMissed",
-        "In pod a, 312 prompt batches computed 1.431 times the real tokens; the forecast for batches of their sizes "
-        "was 1.120. spec.rollout.canary.maxPaddingPercent allows 15 % more. The traffic differs from "
-        "spec.bucketing.optimal.traffic: run `kubectl gaudi plan learn tiny --apply` under the usual load, or raise "
-        "maxPaddingPercent.",
+        "In pod a, 312 prompt batches computed 1.431 times the real tokens, but the forecast for batches of these "
+        "sizes was 1.120. spec.rollout.canary.maxPaddingPercent allows 15 % more than the forecast. The traffic "
+        "differs from spec.bucketing.optimal.traffic. Run `kubectl gaudi plan learn tiny --apply` under the usual "
+        "load, or raise maxPaddingPercent.",
     )
 
 
@@ -67,7 +67,8 @@ def test_cold_batches_are_reported_with_both_shares() -> None:
     assert problem(report_of(served_phase(1.1, 1.1), cold), rollout_state()) == Problem(
         "ForecastMissed",
         "In pod a, 5.0% of 5000 decode batches had no warm graph. The forecast was 0.0%, and 1% is tolerated. "
-        "`kubectl gaudi buckets tiny` shows their shapes while the pod runs (spec.rollout.onFailure: Pause).",
+        "`kubectl gaudi buckets tiny` shows the shapes of these batches while the pod runs. To keep the pod, set "
+        "spec.rollout.onFailure to Pause.",
     )
 
 
@@ -165,7 +166,7 @@ def test_plan_for_other_traffic_is_rolled_back() -> None:
     kept = cluster.objects["ControllerRevision", f"tiny-{bad}"]["metadata"]["annotations"][FAILURE_ANNOTATION]
     assert json.loads(kept)["reason"] == "ForecastMissed"
     (said,) = [each["message"] for each in status(cluster)["conditions"] if each["type"] == "Stalled"]
-    assert ("computed 1.500 times the real tokens; the forecast for batches of their sizes was 1.100.") in said
+    assert ("computed 1.500 times the real tokens, but the forecast for batches of these sizes was 1.100.") in said
 
 
 def test_learned_plan_is_observed_by_default() -> None:

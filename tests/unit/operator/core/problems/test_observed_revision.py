@@ -49,8 +49,8 @@ def test_recompiles_name_the_most_frequent_shape() -> None:
     met = view(report=report(recompiles_since_ready=11, cold_shapes=(rare, often)))
     assert problem_of(met, observing(maxRecompiles=10), ROOM) == Problem(
         "TooManyRecompiles",
-        "Requests waited for 11 compiles in pod a, most often prompt (1, 128, 0); spec.rollout.canary.maxRecompiles is "
-        "10. Add buckets for these shapes to spec.bucketing.",
+        "Requests waited for 11 compiles in pod a, most often prompt (1, 128, 0), but "
+        "spec.rollout.canary.maxRecompiles is 10. Add buckets for these shapes to spec.bucketing.",
     )
 
 
@@ -70,7 +70,7 @@ def test_recompiles_of_images_cause_the_advice_to_add_sizes() -> None:
 
 def test_failing_requests_are_reported_with_limit_and_log() -> None:
     met = view(report=report(requests=Requests(answered=100, failed=6)))
-    found = "6 of 100 answers of pod a failed; spec.rollout.canary.maxErrorPercent is 5."
+    found = "6 of 100 answers of pod a failed, but spec.rollout.canary.maxErrorPercent is 5."
     assert problem_of(met, observing(maxErrorPercent=5), ROOM) == Problem("TooManyErrors", f"{found} {READ_LOG}", found)
 
 

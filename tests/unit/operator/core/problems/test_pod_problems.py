@@ -86,10 +86,10 @@ def test_warm_up_ending_below_a_threshold_is_a_problem() -> None:
     reason, found = below
     ignored = (
         f"{found} Raise spec.warmup.graphMemoryPercent, plan fewer buckets, lower the percentages in spec.readiness, "
-        "or set its onShortfall to ServeAndWarn."
+        "or set spec.readiness.onShortfall to ServeAndWarn."
     )
     assert problem_of(view(report=short), state_of(), ROOM) == Problem(
-        reason, f"Pod a takes no traffic: {ignored}", f"Pod a took no traffic: {ignored}"
+        reason, f"Pod a receives no traffic: {ignored}", f"Pod a received no traffic: {ignored}"
     )
 
 

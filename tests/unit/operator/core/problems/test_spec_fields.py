@@ -94,15 +94,16 @@ def killed(limits: Object) -> str:
 
 def test_container_killed_for_memory_names_its_limit() -> None:
     assert killed({"limits": {"memory": "64Gi"}}) == (
-        "The container of pod a terminates repeatedly. OOMKilled, exit code 137: the kernel killed the container for "
-        "memory; last log line: shard 3 of 4. Its memory limit is 64Gi: raise spec.pod.resources.limits.memory. This "
-        "is memory of the node, not of the card. Read its log with `kubectl logs a --previous`."
+        "The container of pod a terminates repeatedly. OOMKilled, exit code 137: the kernel killed the container "
+        "because memory ran out; last log line: shard 3 of 4. The memory limit of the container is 64Gi. Raise "
+        "spec.pod.resources.limits.memory. This is memory of the node, not of the card. Read its log with `kubectl "
+        "logs a --previous`."
     )
 
 
 def test_container_without_a_limit_gets_advice_to_request_memory() -> None:
     assert (
-        "It has no memory limit, and its node ran out of memory: set spec.pod.resources.requests.memory."
+        "The container has no memory limit, and its node ran out of memory. Set spec.pod.resources.requests.memory."
     ) in killed({})
 
 
@@ -112,6 +113,6 @@ def test_sidecar_killed_for_memory_names_its_limit() -> None:
     found = problem(with_sidecar(status), {"pod": {"sidecars": [sidecar]}})
     assert (
         "The sidecar proxy of pod a terminates repeatedly. OOMKilled, exit code 137: the kernel killed the container "
-        "for memory; last log line: shard 3 of 4. Its memory limit is 1Gi: raise "
+        "because memory ran out; last log line: shard 3 of 4. The memory limit of the container is 1Gi. Raise "
         "spec.pod.sidecars[proxy].resources.limits.memory."
     ) in found

@@ -52,8 +52,8 @@ def test_unscheduled_pod_of_an_upgrade_is_a_problem() -> None:
             ROOM,
             Problem(
                 "SchedulingGated",
-                f"{HELD} The pod starts after the quota system that set the gate, such as Kueue, admits it; "
-                "`kubectl describe pod a` shows its events.",
+                f"{HELD} The pod starts after the quota system that set the gate, such as Kueue, admits the pod. "
+                "`kubectl describe pod a` shows the events of the pod.",
                 since=NOW,
             ),
         ),

@@ -46,8 +46,8 @@ def message(said: str, state: State) -> str:
 def test_missing_claim_is_named_with_its_field() -> None:
     said = 'persistentvolumeclaim "models" not found'
     assert message(said, mounting(("model", "models"), ("data", "other"))) == (
-        f"Pod a waits for PersistentVolumeClaim models ({MODELS}): 0/1 nodes are available: {said}. Create it in this "
-        "namespace, or correct the field."
+        f"Pod a waits for PersistentVolumeClaim models ({MODELS}): 0/1 nodes are available: {said}. Create the claim "
+        "in this namespace, or correct the field."
     )
 
 
@@ -64,7 +64,7 @@ def test_single_claim_is_named_with_field_and_command(said: str) -> None:
     assert message(said, mounting(("model", "models"))) == (
         f"Pod a waits for PersistentVolumeClaim models ({MODELS}): 0/1 nodes are available: {said}. Check that it "
         "exists in this namespace, that its storage class can provide the volume, and that the volume is reachable "
-        "from a node with cards; `kubectl describe pvc models` shows the events."
+        "from a node with cards. `kubectl describe pvc models` shows the events."
     )
 
 
@@ -135,8 +135,8 @@ def unprepared(seconds: int) -> PodView:
 def test_pod_waiting_long_for_volumes_has_a_problem() -> None:
     assert problem_of(unprepared(181), state_of(), ROOM) == Problem(
         "PodNotPrepared",
-        "Pod a has a node and has waited for its volumes or its network for more than 180 s. The events of "
-        "`kubectl describe pod a` name what is missing.",
+        "Pod a has a node, but has waited for its volumes or its network for more than 180 s. The events of `kubectl "
+        "describe pod a` name the missing volume or network.",
         since=NOW - timedelta(seconds=181),
     )
 

@@ -331,7 +331,7 @@ def test_failures_of_deleted_pods_are_reported_during_a_back_off() -> None:
     message = next(each["message"] for each in status(cluster)["conditions"] if each["type"] == "Stalled")
     assert message == (
         f"3 attempts in a row ended before a pod served, the last one with pod {row['lastTermination']['pod']}: "
-        f"UnexpectedAdmissionError. The next pod is made at {row['backOff']['until']}."
+        f"UnexpectedAdmissionError. The operator creates the next pod at {row['backOff']['until']}."
     )
 
 

@@ -18,7 +18,7 @@ from tests.unit.operator.core.resources import NOW, resource
 from tests.unit.operator.core.states import warming
 
 DEFAULT = Rollout()
-ANSWER = "No room for pod n next to the old pods for 300 s: 0/1 nodes are available"
+ANSWER = "Pod n had no room next to the old pods for 300 s: 0/1 nodes are available"
 
 
 def waiting(seconds: int, name: str = "n") -> PodView:
@@ -51,13 +51,13 @@ def test_pod_unscheduled_for_the_surge_timeout_is_replaced_in_place() -> None:
 def test_surge_timeout_comes_from_the_spec() -> None:
     hurried = Rollout(surge_timeout_seconds=7)
     assert (in_place_reason(hurried, pods=(waiting(7),)) or "").startswith(
-        "No room for pod n next to the old pods for 7 s"
+        "Pod n had no room next to the old pods for 7 s"
     )
     assert in_place_reason(hurried, pods=(waiting(6),)) is None
 
 
 def test_quota_refusal_for_the_surge_timeout_starts_in_place() -> None:
-    found = "No pod was allowed next to the old pods for 300 s: exceeded quota: cards"
+    found = "No new pod could be created next to the old pods for 300 s: exceeded quota: cards"
     assert in_place_reason(live=replica_set(refused_for=300)) == found
     assert in_place_reason(live=replica_set(refused_for=299)) is None
 
@@ -126,9 +126,9 @@ def test_remedy_describes_its_effect_on_traffic() -> None:
     owner = read_identity(resource())
     assert unblock(Rollout(), 1, owner) == (
         "The old pod stays, because it is the only replica. Replacing it in place stops traffic until the new pod is "
-        f"warm. Free or add cards; or accept that outage: {REPLACE}"
+        f"warm. Free or add cards. To accept the outage, run: {REPLACE}"
     )
     assert unblock(Rollout(max_unavailable=0), 2, owner) == (
-        "The old pods stay, because spec.rollout.maxUnavailable is 0. Free or add cards; or replace pods in place, "
-        f"with one replica missing meanwhile: {PERMIT}"
+        "The old pods stay, because spec.rollout.maxUnavailable is 0. Free or add cards. To replace pods in place "
+        f"instead, with one replica missing meanwhile, run: {PERMIT}"
     )

@@ -41,8 +41,8 @@ def test_suggested_bucket_has_memory_and_warm_up_cost() -> None:
     The suggested length is 208 tokens, because 208 is a multiple of the block size 16.
     """
     assert suggestion_for(report_of(cold(PROMPT, (2, 320, 0), 7, needed=(2, 200, 0)))) == (
-        "One more prompt bucket (2, 208, 0) would hold 100 % of the batches without a warm graph, and takes about "
-        "416 MiB of memory (the rate of pod a) and about 1 s of warm-up (the rate of a Gaudi 2). "
+        "One more prompt bucket (2, 208, 0) would hold 100 % of the batches without a warm graph, and would take "
+        "about 416 MiB of memory (at the rate of pod a) and about 1 s of warm-up (at the rate of a Gaudi 2). "
         "`kubectl gaudi plan learn` plans for all observed batches."
     )
 

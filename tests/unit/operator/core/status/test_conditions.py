@@ -48,7 +48,8 @@ GAPS = inference(
 COLD = Verdict(
     FALSE,
     "ColdShapes",
-    "Requests had shapes without a warm graph: status.recompiles lists them. Add buckets for them to spec.bucketing.",
+    "Requests had shapes without a warm graph. status.recompiles lists these shapes. Add buckets for these shapes to "
+    "spec.bucketing.",
 )
 
 
@@ -109,7 +110,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
         Verdict(
             FALSE,
             "WarmingUp",
-            f"{serve(1)}; of the others 1 is warming up (status.pods has each).",
+            f"{serve(1)}; 1 pod is warming up (details in status.pods).",
         ),
     ),
     (
@@ -123,8 +124,8 @@ TABLE: list[tuple[str, State, Verdict]] = [
         Verdict(
             FALSE,
             "WarmingUp",
-            "1 of 3 replicas serve revision new; 1 pod is not created yet, of the others 1 is warming up "
-            "(status.pods has each).",
+            "1 of 3 replicas serve revision new; 1 pod is not created yet; "
+            "1 pod is warming up (details in status.pods).",
         ),
     ),
     (
@@ -133,7 +134,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
         Verdict(
             FALSE,
             "RollingOut",
-            f"{serve(0)}; pods of older revisions are deleted as new pods become ready, 2 left.",
+            f"{serve(0)}; pods of older revisions are deleted as new pods become ready. 2 old pods are left.",
         ),
     ),
     (
@@ -142,7 +143,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
         Verdict(
             FALSE,
             "RolloutPaused",
-            f"{serve(1)}; the rollout is paused (spec.rollout.paused).",
+            f"{serve(1)}. The rollout is paused (spec.rollout.paused: true).",
         ),
     ),
     (
@@ -154,7 +155,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
     (
         "Reconciling",
         REFUSED,
-        Verdict(FALSE, "Stalled", "The operator waits for a change; the condition Stalled has the reason."),
+        Verdict(FALSE, "Stalled", "The operator waits for a change. The condition Stalled has the reason."),
     ),
     (
         "Reconciling",
@@ -208,7 +209,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
     (
         "WarmedUp",
         state_of([warming("a"), serving("b", said=driven("0.30.0"))]),
-        Verdict(FALSE, "WarmingUp", f"{passed(1, '; 1 is warming up')} Driven by 0.30.0."),
+        Verdict(FALSE, "WarmingUp", f"{passed(1, '; 1 pod is warming up')} Driven by 0.30.0."),
     ),
     (
         "WarmedUp",
@@ -244,12 +245,12 @@ TABLE: list[tuple[str, State, Verdict]] = [
     (
         "Degraded",
         having_served(2, [serving("a"), closed("c")]),
-        Verdict(TRUE, "ReplicasLost", "1 replica was lost: 1 replica is ready, and 2 were before. Not ready: c."),
+        Verdict(TRUE, "ReplicasLost", "1 replica was lost: 1 replica is ready, but 2 were ready before. Not ready: c."),
     ),
     (
         "Degraded",
         having_served(2, [warming("a"), warming("b")]),
-        Verdict(TRUE, "ReplicasLost", "2 replicas were lost: 0 replicas are ready, and 2 were before."),
+        Verdict(TRUE, "ReplicasLost", "2 replicas were lost: 0 replicas are ready, but 2 were ready before."),
     ),
     (
         "Degraded",
@@ -278,7 +279,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
     (
         "BucketCoverage",
         state_of([serving(said=report())], violation=Problem("PlanImpossible", "No bucket."), inference=IMPOSSIBLE),
-        Verdict(UNKNOWN, "NoPlan", "No plan is possible; the condition PlanAccepted has the reason."),
+        Verdict(UNKNOWN, "NoPlan", "No plan is possible. The condition PlanAccepted has the reason."),
     ),
     (
         "BucketCoverage",
@@ -286,7 +287,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
         Verdict(
             FALSE,
             "BucketsMissing",
-            f"{missing()}. Such a batch waits for a compile. Change spec.bucketing or the limits of spec.engine.",
+            f"{missing()}. Such a batch waits for a compile. Change spec.bucketing or the limits in spec.engine.",
         ),
     ),
     (
@@ -330,7 +331,7 @@ def test_cold_shapes_are_accepted_if_recompiles_are_ignored() -> None:
     lenient = inference(readiness={"onRecompiles": "Ignore"})
     found = state_of([serving(said=report(recompiles_since_ready=1))], inference=lenient)
     assert verdict("BucketCoverage", found) == Verdict(
-        TRUE, "Covered", f"{BUCKETED}; readiness.onRecompiles ignores cold graphs."
+        TRUE, "Covered", f"{BUCKETED}. Some requests had no warm graph, but spec.readiness.onRecompiles is Ignore."
     )
 
 

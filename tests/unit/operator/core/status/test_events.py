@@ -78,7 +78,7 @@ def test_different_fault_of_a_refused_spec_is_published() -> None:
 
 def test_new_desired_revision_is_published_once() -> None:
     after = GaudiInferenceStatus(revision=Revisions(current="r2"))
-    assert events(NOTHING, after, ()) == (Event("Normal", "RevisionDesired", "Revision r2 will be rolled out."),)
+    assert events(NOTHING, after, ()) == (Event("Normal", "RevisionDesired", "The operator rolls out revision r2."),)
     assert events(after, after, ()) == ()
 
 

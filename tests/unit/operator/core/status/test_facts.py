@@ -56,7 +56,7 @@ def test_waiting_pods_are_counted_by_reason() -> None:
     pulls = view(pod("d", revision="new", state={"waiting": {"reason": "ContainerCreating"}}))
     said = verdict("Ready", state_of([gated, nowhere, pulls], desired=3))
     assert said.reason == "StartingPods"
-    assert "1 is held by scheduling gates, 1 is without a node and 1 is pulling images" in said.message
+    assert "1 pod is held by scheduling gates, 1 pod is without a node and 1 pod is pulling images" in said.message
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_paused_rollout_is_not_reconciling() -> None:
     assert (verdict("Reconciling", held).status, verdict("Reconciling", held).reason) == (FALSE, "RolloutPaused")
     short = state_of([serving("a", "old"), warming("b")], PAUSED, inference=paused)
     assert verdict("Reconciling", short).status is TRUE
-    assert "1 of 2 replicas serve in all; 1 is warming up." in verdict("Ready", short).message
+    assert "With older revisions, 1 of 2 replicas serve; 1 pod is warming up." in verdict("Ready", short).message
 
 
 @pytest.mark.parametrize(("asked", "status"), [(100, FALSE), (60, TRUE)])
@@ -94,7 +94,7 @@ def test_plan_measured_below_its_thresholds_is_not_accepted(asked: int, status: 
     few = report(prompt=PhaseProgress(planned=8, warmed=8, captured=5))
     pods = [view(pod("a", revision="new"), few)]
     found = verdict("PlanAccepted", state_of(pods, inference=inference(readiness={"minCapturedPromptPercent": asked})))
-    assert (found.status, "requires 100 % of the prompt graphs, and 62 % were captured" in found.message) == (
+    assert (found.status, "requires 100 % of the prompt graphs, but 62 % were captured" in found.message) == (
         status,
         status is FALSE,
     )

@@ -42,7 +42,7 @@ def message(found: PlanAdvice, **fields: Any) -> str:
 def test_message_has_both_plans_and_the_command() -> None:
     assert message(advice()) == (
         "A plan learned from the traffic so far needs 24 graphs instead of 84 and warms up in about 4 instead of 13 "
-        "minutes, at no more padding. Run: kubectl gaudi plan learn tiny -n models --apply"
+        "minutes, with no more padding. To apply it, run: kubectl gaudi plan learn tiny -n models --apply"
     )
 
 

@@ -46,7 +46,7 @@ def test_refusal_is_the_reason_of_ready_and_stalled() -> None:
 def test_reconciling_message_refers_to_the_stalled_condition() -> None:
     status = with_refusal(DECIDED, shown(), REFUSED, moment(60)).status
     (message,) = (each.message for each in status.conditions if each.type == "Reconciling")
-    assert message == "A request to the API server was refused; the condition Stalled has the reason."
+    assert message == "The API server refused a request. The condition Stalled has the reason."
 
 
 def test_refusal_keeps_other_status_fields() -> None:
