@@ -84,7 +84,7 @@ def test_spec_that_the_operator_refuses_is_refused_by_admission(
     name = new_class(limits=limits)
     sentence = admission.wait_refused(**spec, className=name)
     assert f"limits.{next(iter(limits))}" in sentence
-    assert f"as class {name} requires: change it, or use another class." in sentence
+    assert f"a limit of class {name}. Change the field, or use another class." in sentence
 
 
 @pytest.mark.parametrize(("limits", "spec"), WITHIN, ids=[_case(*each) for each in WITHIN])
@@ -106,7 +106,7 @@ def test_class_applies_if_named_or_if_default_of_our_controller(new_class: NewCl
     assert "spec.replicas 2 is above 1 (limits.maxReplicas)" in admission.wait_refused(className=name, replicas=2)
     assert admission.refusal(replicas=2) is None
     new_class(default=True, limits={"maxReplicas": 1})
-    assert f"as class {name} requires" in admission.wait_refused(replicas=2)
+    assert f"a limit of class {name}" in admission.wait_refused(replicas=2)
     assert admission.refusal(className="missing", replicas=2) is None
     new_class(default=True, controller="example.com/another", limits={"maxReplicas": 1})
     admission.wait_accepted(replicas=2)
@@ -174,7 +174,7 @@ async def test_every_write_above_a_trial_limit_returns_a_warning(
     name = new_class(trial=True, limits={"maxReplicas": 1})
     admission.wait_refused(className=name, networkAccess={"allowAllClients": True})
     later = (
-        f"spec.replicas 2 is above 1 (limits.maxReplicas), as class {name} requires. The class is in trial: when the "
+        f"spec.replicas 2 is above 1 (limits.maxReplicas), a limit of class {name}. The class is in trial: when the "
         "trial ends, the class will refuse this spec."
     )
     await api.create(gaudi_inference("tiny", className=name, replicas=2))
@@ -205,7 +205,7 @@ async def test_spec_without_the_required_permission_returns_a_warning(
     admission.wait_refused(className=name, replicas=2)
     await api.create(gaudi_inference("refused", className=name, **spec))
     (warning,) = api.warnings
-    assert f"{cause}, and class {name} does not allow it." in warning
+    assert f"{cause}, but class {name} does not allow this." in warning
 
 
 async def test_class_in_trial_reports_specs_that_it_would_refuse(

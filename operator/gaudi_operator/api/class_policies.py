@@ -101,7 +101,7 @@ def _class_warnings(controller: str) -> Manifest:
                 for number, rule in enumerate(RULES)
             ),
             *(
-                _warning(number, rule, f"', and class ' + params.metadata.name + '{_NOT_ALLOWED}'")
+                _warning(number, rule, f"', but class ' + params.metadata.name + '{_NOT_ALLOWED}'")
                 for number, rule in enumerate(PERMISSIONS)
             ),
         ],
@@ -132,23 +132,25 @@ _VARIABLES = (
     {"name": "kept", "expression": f"request.operation == 'UPDATE' && {_SAME_CLASS}"},
     {"name": "labels", "expression": "namespaceObject.metadata.?labels.orValue({})"},
 )
-_CHANGE = ": change it, or use another class."
-_CHANGE_CLASS = ". Name a class that does."
+_CHANGE = ". Change the field, or use another class."
+_CHANGE_CLASS = ". Use another class."
 _NOT_RUN = (
-    ". The class became stricter after it was written. Pods keep serving, but the operator does not run the edited"
-    " spec: change it, or use another class."
+    ". The class became stricter after this resource was written. Pods keep serving, but the operator does not run the"
+    " edited spec. Change the field, or use another class."
 )
 _REFUSED_LATER = (
-    ". The class is in trial: when the trial ends, the class will refuse this spec. Change it, or use another class."
+    ". The class is in trial: when the trial ends, the class will refuse this spec. Change the field, or use "
+    "another class."
 )
 
 
 _NOT_ALLOWED = (
-    " does not allow it. The operator does not run such a spec (ForbiddenByClass): leave it out, or use another class."
+    " does not allow this. The operator does not run such a spec (ForbiddenByClass). Remove the setting, or "
+    "use another class."
 )
 _UNLESS_DEFAULT = (
-    ". spec.className is left out, so the operator runs such a spec only if a default class allows it (NeedsClass):"
-    " leave it out, or use a class that allows it."
+    ". spec.className is left out, so the operator runs such a spec only if a default class allows it (NeedsClass). "
+    "Remove the setting, or use a class that allows it."
 )
 
 
@@ -192,8 +194,8 @@ def _validation(number: int, rule: Rule, remedy: str, in_trial: str = "") -> Man
     end = f"(variables.trial ? '{in_trial}' : '{remedy}')" if in_trial else f"'{remedy}'"
     return {
         "expression": f"variables.wrong{number}.size() == 0",
-        "messageExpression": f"'{rule.field}' + variables.wrong{number}[0] + {wrong} + ', as class ' +"
-        f" params.metadata.name + ' requires' + {end}",
+        "messageExpression": f"'{rule.field}' + variables.wrong{number}[0] + {wrong} + ', a limit of class ' + "
+        f"params.metadata.name + {end}",
         "message": f"The spec exceeds limits.{rule.limit} of the class{_CHANGE}",
     }
 
@@ -233,10 +235,14 @@ def _selected() -> str:
 def _for_namespace(expression: str, remedy: str) -> Manifest:
     return {
         "expression": expression,
-        "messageExpression": "(has(object.spec.className) ? 'spec.className ' : 'spec.className is left out, and the"
-        " default class ') + params.metadata.name + ' is not for namespace ' + object.metadata.namespace + ': its"
-        f" spec.namespaces does not select it{remedy}'",
-        "message": f"The class is not for this namespace: its spec.namespaces does not select it{remedy}",
+        "messageExpression": "(has(object.spec.className) ? 'spec.className ' : 'spec.className is left out, and the "
+        "default class ') + params.metadata.name + ' is not for namespace ' + "
+        "object.metadata.namespace + ', because spec.namespaces of the class does not select "
+        f"this namespace{remedy}'",
+        "message": (
+            "The class is not for this namespace, because spec.namespaces of the class does not select this "
+            f"namespace{remedy}"
+        ),
     }
 
 
@@ -257,10 +263,11 @@ def _scale_limit() -> Manifest:
         "validations": [
             {
                 "expression": "object.spec.replicas <= params.status.maxReplicas",
-                "messageExpression": "'replicas ' + string(object.spec.replicas) + ' is above ' +"
-                " string(params.status.maxReplicas) + ', the maximum that the class of ' + params.metadata.name +"
-                " ' allows (status.maxReplicas): lower replicas, or use another class.'",
-                "message": "replicas is above status.maxReplicas: lower it, or use another class.",
+                "messageExpression": "'replicas ' + string(object.spec.replicas) + ' is above ' + "
+                "string(params.status.maxReplicas) + ', the maximum that the class of ' + "
+                "params.metadata.name + ' allows (status.maxReplicas). Lower replicas, or use "
+                "another class.'",
+                "message": "replicas is above status.maxReplicas. Lower replicas, or use another class.",
                 "reason": "Forbidden",
             }
         ],

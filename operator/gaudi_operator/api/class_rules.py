@@ -106,7 +106,7 @@ def _counts(path: str) -> Iterator[Rule]:
         f"spec.{path} needs ",
         f"{values % f' * {_CARDS}'}.map(n, string(n))",
         "int(x) <= LIMIT",
-        wrong="' cards, above ' + string(LIMIT) + ' (limits.maxCards)'",
+        wrong="' cards, but the maximum is ' + string(LIMIT) + ' (limits.maxCards)'",
     )
 
 
@@ -199,7 +199,7 @@ RULES = (
         f" {SPEC}.?engine.?env.orValue([]).exists(e, e.name == '{API_KEY_VARIABLE}')) ? [] : ['']",
         "false",
         condition="LIMIT",
-        wrong="' is needed (limits.apiKeyRequired)'",
+        wrong="' must be set (limits.apiKeyRequired)'",
     ),
     Rule(
         "allowAllClients",

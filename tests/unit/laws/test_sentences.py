@@ -21,7 +21,7 @@ SAYS = {
     "WarmedUp": (
         "False",
         "NoPodWarmingUp",
-        "1 of 2 replicas of revision new have passed the readiness gate; 1 is held by scheduling gates.",
+        "1 of 2 replicas of revision new have passed the readiness gate; 1 pod is held by scheduling gates.",
     ),
     "Degraded": ("False", "AsExpected", "No replica is lost, and no pod serves below the thresholds."),
 }
@@ -59,7 +59,7 @@ def test_consistent_status_has_no_disagreements() -> None:
     ("wrong", "found"),
     [
         (unready(READY.replace("1 of 2", "2 of 2")), "Ready says 2, and the fields say 1"),
-        (unready(READY.replace("others 1", "others 2")), "Ready counts 2 pods that do not serve"),
+        (unready(READY.replace("; 1 pod is", "; 2 pods are")), "Ready counts 2 pods that do not serve"),
         (unready(READY.replace("held by scheduling gates", "warmed up but not ready")), "the rows show 0"),
         (status(phase="WarmingUp"), "no pod warms up"),
         (status(phase="Serving"), "the phase is Serving, and Ready says StartingPods"),

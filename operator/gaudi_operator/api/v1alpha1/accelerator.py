@@ -27,13 +27,13 @@ class Accelerator(ApiModel):
     model_config = validated_by(
         Rule(
             rule="self.generation != 'none' || has(self.deviceMemory)",
-            message="spec.accelerator.deviceMemory is required with generation none: set the memory for weights and KV"
-            " cache, such as 8Gi",
+            message="spec.accelerator.deviceMemory is required if generation is 'none': set the memory for weights "
+            "and KV cache, such as 8Gi",
         ),
         Rule(
             rule="self.generation == 'none' || !has(self.deviceMemory)",
-            message="spec.accelerator.deviceMemory is only for generation none, because pods measure the memory of"
-            " cards: remove it",
+            message="spec.accelerator.deviceMemory is only for generation 'none', because pods measure the memory of "
+            "cards: remove it",
         ),
         Rule(
             rule="!has(self.resourceClaimTemplateName) || self.generation != 'none'",
@@ -65,8 +65,8 @@ class Parallelism(ApiModel):
     model_config = validated_by(
         Rule(
             rule="(self.nodes == 1) == (oldSelf.nodes == 1)",
-            message="spec.parallelism.nodes cannot change between one node and several: the pods are of"
-            " another kind; create a new GaudiInference",
+            message="spec.parallelism.nodes cannot change between one node and several nodes, because the pods are "
+            "of another kind: create a new GaudiInference",
         ),
         Rule(
             rule="self.tensor * self.pipeline * self.data % self.nodes == 0",

@@ -104,7 +104,10 @@ class Bucketing(contract.BucketPolicy):
         **validated_by(
             Rule(
                 rule=f"{is_one_of('strategy', Strategy.FILE)} == (has(self.file) || has(self.fileFrom))",
-                message="spec.bucketing must set file or fileFrom with strategy File, and neither with any other",
+                message=(
+                    "spec.bucketing must set file or fileFrom with strategy File, and neither of them with "
+                    "another strategy"
+                ),
             ),
             Rule(
                 rule="!(has(self.file) && has(self.fileFrom))",

@@ -180,12 +180,15 @@ class Model(ApiModel):
         Rule(
             rule="!has(self.adapters) || !has(self.servedNames) ||"
             " !self.adapters.exists(adapter, adapter.name in self.servedNames)",
-            message="spec.model.adapters and servedNames must not share a name: requests select a model by it",
+            message=(
+                "spec.model.adapters and servedNames must not share a name, because requests select a model by "
+                "its name: rename one"
+            ),
         ),
         Rule(
             rule="self.maxAdapterRank in [1, 8, 16, 32, 64, 128, 256, 320, 512]",
-            message="spec.model.maxAdapterRank must be 1, 8, 16, 32, 64, 128, 256, 320 or 512: take the next above the"
-            " highest rank of the adapters",
+            message="spec.model.maxAdapterRank must be 1, 8, 16, 32, 64, 128, 256, 320 or 512: use the first of "
+            "these values that is not below the highest rank of the adapters",
         ),
         Rule(
             rule="!has(self.maxAdaptersPerBatch) || (has(self.adapters) &&"

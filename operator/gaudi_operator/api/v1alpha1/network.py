@@ -50,15 +50,15 @@ def _is_guarded(spec: str) -> str:
 
 
 PUBLISHED = (
-    "spec.service.type other than ClusterIP publishes the model to everyone who reaches it: set server.apiKeySecretRef,"
-    " list the clients in networkAccess.clients, or set service.insecure"
+    "spec.service.type other than ClusterIP publishes the model to everyone who can reach the Service: set "
+    "server.apiKeySecretRef, list the clients in networkAccess.clients, or set service.insecure"
 )
 NOT_PUBLISHED = Rule(rule=f"{_is_guarded('self')} || !{_is_guarded('oldSelf')}", message=PUBLISHED, before=True)
 REACHED_FROM_OUTSIDE = Rule(
     rule="self.service.type == 'ClusterIP' || !self.networkAccess.enabled || self.networkAccess.allowAllClients ||"
     " has(self.networkAccess.clients)",
-    message="spec.service.type other than ClusterIP needs networkAccess.clients: when it is left out, only pods of this"
-    " namespace reach the model. List ipBlock ranges there, or set networkAccess.allowAllClients",
+    message="spec.service.type other than ClusterIP needs networkAccess.clients: without clients, only pods of this "
+    "namespace reach the model. List ipBlock ranges in clients, or set networkAccess.allowAllClients",
 )
 
 

@@ -41,8 +41,8 @@ class GaudiInferenceSpec(ApiModel):
         Rule(
             rule="self.accelerator.generation != 'none' || !has(self.engine.executionMode) ||"
             f" self.engine.name == 'sim' || {is_one_of('engine.executionMode', *_WITHOUT_A_CARD)}",
-            message="spec.engine.executionMode must be TorchCompile or Eager when accelerator.generation is none:"
-            " there is no card to capture HPU graphs on",
+            message="spec.engine.executionMode must be TorchCompile or Eager when accelerator.generation is 'none', "
+            "because only cards capture HPU graphs",
         ),
         Rule(
             rule="self.accelerator.generation == 'none' || has(self.accelerator.resourceClaimTemplateName) ||"
@@ -58,7 +58,10 @@ class GaudiInferenceSpec(ApiModel):
         Rule(
             rule="self.engine.name != 'torch' || self.parallelism.tensor * self.parallelism.pipeline *"
             " self.parallelism.data == 1",
-            message="spec.parallelism must have tensor, pipeline and data 1 with the torch engine: use engine vllm",
+            message=(
+                "spec.parallelism.tensor, pipeline and data must be 1 with the torch engine: set them to 1, or "
+                "use engine vllm"
+            ),
         ),
         _not_with_torch("has(self.model.quantization)", "model.quantization"),
         _not_with_torch("has(self.engine.slidingWindowSlices)", "engine.slidingWindowSlices"),

@@ -20,7 +20,7 @@ POLICIES = {
 }
 LIMITED = [each[:2] for each in BEYOND if "allowAllClients" not in each[0]]
 OPEN: Object = {"networkAccess": {"allowAllClients": True}}
-LATER = "as class gold requires. The class is in trial: when the trial ends, the class will refuse this spec."
+LATER = "a limit of class gold. The class is in trial: when the trial ends, the class will refuse this spec."
 
 
 def resource(**spec: Any) -> Object:
@@ -50,10 +50,10 @@ def _case(each: object) -> str:
 def test_trial_warns_about_specs_that_the_class_will_refuse(limits: Object, spec: Object) -> None:
     new = resource(**spec)
     (sentence,) = refused(limits, new=new)
-    assert sentence.endswith(", as class gold requires: change it, or use another class.")
+    assert sentence.endswith(", a limit of class gold. Change the field, or use another class.")
     assert refused(limits, new=new, trial=True) == []
-    cause = sentence.removesuffix(", as class gold requires: change it, or use another class.")
-    assert warned(limits, new=new, trial=True) == [f"{cause}, {LATER} Change it, or use another class."]
+    cause = sentence.removesuffix(", a limit of class gold. Change the field, or use another class.")
+    assert warned(limits, new=new, trial=True) == [f"{cause}, {LATER} Change the field, or use another class."]
 
 
 @pytest.mark.parametrize(("limits", "spec"), WITHIN, ids=_case)
@@ -76,7 +76,7 @@ def test_trial_warns_even_about_unchanged_resources() -> None:
     new = resource(replicas=3)
     assert warned({"maxReplicas": 2}, new, new) == []
     assert warned({"maxReplicas": 2}, new, new, trial=True) == [
-        f"spec.replicas 3 is above 2 (limits.maxReplicas), {LATER} Change it, or use another class."
+        f"spec.replicas 3 is above 2 (limits.maxReplicas), {LATER} Change the field, or use another class."
     ]
 
 
@@ -128,9 +128,9 @@ def test_missing_permission_of_the_class_causes_a_warning(
 ) -> None:
     new = resource(**spec)
     (sentence,) = warned({}, new=new)
-    assert sentence.startswith(f"{cause}, and class gold does not allow it.")
+    assert sentence.startswith(f"{cause}, but class gold does not allow this.")
     assert any(
-        each.startswith(f"{cause}, and class gold does not") for each in warned({limit: []}, new=new, trial=True)
+        each.startswith(f"{cause}, but class gold does not") for each in warned({limit: []}, new=new, trial=True)
     )
     assert warned({limit: permitted}, new=new) == warned({limit: permitted}, new=new, trial=True) == []
 

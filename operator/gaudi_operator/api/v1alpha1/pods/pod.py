@@ -53,7 +53,7 @@ class Pod(ApiModel):
         Rule(
             rule="!has(self.initContainers) || !has(self.sidecars) ||"
             " !self.initContainers.exists(one, self.sidecars.exists(other, one.name == other.name))",
-            message="spec.pod.sidecars must not have the name of one of initContainers: choose another",
+            message="a name in spec.pod.sidecars must not be a name in spec.pod.initContainers: choose another name",
         ),
     )
     labels: Labels = Field(

@@ -218,8 +218,8 @@ class TopologySpreadConstraint(ApiModel):
             " !(has(self.labelSelector.matchExpressions) &&"
             " self.labelSelector.matchExpressions.exists(each, each.key == key)) :"
             f" key != '{OWN_NAME_LABEL}')",
-            message="matchLabelKeys must not name a key that labelSelector has: when that is left out, it has"
-            f" {OWN_NAME_LABEL}",
+            message=f"matchLabelKeys must not name a key of labelSelector, which is {OWN_NAME_LABEL} when "
+            "labelSelector is left out",
         ),
     )
 

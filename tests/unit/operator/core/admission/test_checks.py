@@ -32,7 +32,7 @@ def hub_adapter(name: str, secret: str) -> dict[str, Any]:
 
 
 NOT_BUILT = "is not implemented in this release"
-NOT_SIMULATED = "is not implemented for the sim engine: leave it out, or use engine vllm."
+NOT_SIMULATED = "is not implemented for the sim engine. Remove the field, or use engine vllm."
 
 
 def no_room(memory: str, least: str) -> str:
@@ -217,7 +217,7 @@ def test_protected_service_may_be_published(guard: dict[str, Any]) -> None:
 def test_unprotected_service_may_not_be_published(kind: str, access: dict[str, Any]) -> None:
     assert published_without_key(inference(service={"type": kind}, networkAccess=access).spec) == Problem(
         "PublishedWithoutKey",
-        "spec.service.type other than ClusterIP publishes the model to everyone who reaches it: set "
+        "spec.service.type other than ClusterIP publishes the model to everyone who can reach the Service: set "
         "server.apiKeySecretRef, list the clients in networkAccess.clients, or set service.insecure true.",
     )
 

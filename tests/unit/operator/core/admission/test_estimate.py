@@ -17,8 +17,8 @@ from tests.unit.operator.core.resources import inference
 PASSES = {"minCapturedPromptPercent": 62}
 ADVISOR = "`gaudi-plan forecast --from-cluster tiny -n models` finds the smallest change"
 SHORT = (
-    "spec.readiness requires 100 % of the prompt graphs, but {} 15 of 24 (62 %) fit. To make it fit, raise "
-    "spec.warmup.graphMemoryPercent, plan fewer buckets, or lower the percentages in spec.readiness; " + ADVISOR + "."
+    "spec.readiness requires 100 % of the prompt graphs, but {} 15 of 24 (62 %) fit. To make the graphs fit, raise "
+    "spec.warmup.graphMemoryPercent, plan fewer buckets, or lower the percentages in spec.readiness. " + ADVISOR + "."
 )
 MAYBE_SHORT = SHORT.format("about")
 
@@ -162,7 +162,7 @@ def test_weights_that_a_simulated_card_cannot_hold_are_refused() -> None:
 def test_invalid_ranks_of_a_recognized_model_cause_a_warning() -> None:
     spec = on_a_card(model={"servedNames": ["meta-llama/Llama-3.1-70B"]}, parallelism={"tensor": 7})
     assert refused(spec) is None
-    assert (warnings_of(spec) or "").startswith("The model may not fit these ranks: ")
+    assert (warnings_of(spec) or "").startswith("The model may not fit the ranks of spec.parallelism: ")
 
 
 def test_weights_too_large_for_any_workspace_are_refused() -> None:
@@ -207,7 +207,9 @@ def test_ranks_that_do_not_divide_the_heads_are_refused() -> None:
     found = refused(from_the_hub("meta-llama/Llama-3.1-70B", parallelism={"tensor": 7}))
     assert found is not None
     assert found.reason == "ParallelismImpossible"
-    assert found.message.startswith("The model does not fit these ranks: parallelism.tensor is 7, ")
+    assert found.message.startswith(
+        "The model does not fit the ranks of spec.parallelism: parallelism.tensor is 7, "
+    )
     assert "the model's number of attention heads, 64" in found.message
 
 

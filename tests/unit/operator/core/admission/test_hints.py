@@ -15,7 +15,7 @@ from tests.unit.operator.core.states import state_of
 GAUDI2 = {"generation": "gaudi2", "deviceMemory": None}
 VLLM = {"name": "vllm"}
 PUBLISHED = "is published as validated on"
-MAY_WORK = "it may also work here."
+MAY_WORK = "The model may still work on this card."
 
 
 def repository(name: str, **model: Any) -> dict[str, Any]:
@@ -76,18 +76,18 @@ def test_model_unsupported_by_all_releases_cannot_start(model: dict[str, Any]) -
 def test_other_datatype_gets_a_hint() -> None:
     model = repository("meta-llama/Llama-3.1-70B-Instruct", quantization={"method": "awq"})
     assert hints_of(model=model, parallelism={"tensor": 8}) == (
-        f"meta-llama/Llama-3.1-70B-Instruct {PUBLISHED} gaudi3 with bf16 or fp8, not int4.",
+        f"meta-llama/Llama-3.1-70B-Instruct {PUBLISHED} gaudi3 with bf16 or fp8, but this spec uses int4.",
     )
 
 
 def test_other_card_gets_a_hint() -> None:
     assert hints_of(model=repository("Qwen/Qwen3-32B"), accelerator=GAUDI2, parallelism={"tensor": 8}) == (
-        f"Qwen/Qwen3-32B {PUBLISHED} gaudi3 and not on gaudi2; {MAY_WORK}",
+        f"Qwen/Qwen3-32B {PUBLISHED} gaudi3, but not on gaudi2. {MAY_WORK}",
     )
 
 
 def test_unlisted_model_gets_a_hint() -> None:
-    assert hints_of(model=repository("acme/own")) == (f"acme/own {PUBLISHED} no card; {MAY_WORK}",)
+    assert hints_of(model=repository("acme/own")) == (f"acme/own {PUBLISHED} no card. {MAY_WORK}",)
 
 
 def test_missing_family_setting_gets_a_hint_until_set() -> None:
@@ -96,7 +96,7 @@ def test_missing_family_setting_gets_a_hint_until_set() -> None:
     graphs = {**VLLM, "executionMode": "HpuGraphs"}
     for mode in ("HpuGraphs", "Lazy"):
         (found,) = hints_of(model=model, parallelism=tensor, engine={**VLLM, "executionMode": mode})
-        assert f'{name}: "false", which spec.engine.settings leaves out.' in found
+        assert f'{name}: "false", but spec.engine.settings does not contain this setting.' in found
     assert hints_of(model=model, parallelism=tensor, engine={**graphs, "settings": {name: "true"}}) == ()
     assert hints_of(model=model, parallelism=tensor) == ()
 
@@ -123,7 +123,7 @@ def test_hint_is_in_the_condition_and_spec_is_accepted() -> None:
     assert first_violation(found, DEFAULTS) is None
     verdict = judge_plan_accepted(state_of(inference=found))
     assert verdict.reason == "Accepted"
-    assert verdict.message.endswith(f"no card; {MAY_WORK}")
+    assert verdict.message.endswith(f"no card. {MAY_WORK}")
 
 
 def test_speculation_gets_a_hint_about_greedy_requests() -> None:

@@ -78,7 +78,7 @@ PADDED: Object = {
     "bucketing": {"strategy": "PaddingAware"},
 }
 SWITCH = "or set spec.engine.settings VLLM_HPU_FSDPA_SLICE_ENABLED to false."
-LOADS = "with strategy PaddingAware vLLM's plugin splits attention from that length on, and requires at least"
+LOADS = "With strategy PaddingAware, vLLM's plugin splits attention from this length on."
 
 
 @pytest.mark.parametrize(
@@ -86,25 +86,26 @@ LOADS = "with strategy PaddingAware vLLM's plugin splits attention from that len
     [
         (
             {"engine": {"maxNumBatchedTokens": 1023}},
-            f"spec.engine.maxNumBatchedTokens is 1023: {LOADS} 1024. Raise it, {SWITCH}",
+            f"spec.engine.maxNumBatchedTokens is 1023, but must be at least 1024. {LOADS} Raise the value, {SWITCH}",
         ),
         (
             {"model": {"maxModelLen": 16384}, "engine": {"blockSize": 2048, "maxNumBatchedTokens": 2048}},
-            f"spec.engine.maxNumBatchedTokens is 2048: {LOADS} 2049. Raise it, {SWITCH}",
+            f"spec.engine.maxNumBatchedTokens is 2048, but must be at least 2049. {LOADS} Raise the value, {SWITCH}",
         ),
         (
             {"engine": {"blockSize": 2048, "settings": {"VLLM_HPU_FSDPA_SLICE_SEQ_LEN_THLD": "1024"}}},
-            f"spec.engine.settings VLLM_HPU_FSDPA_SLICE_SEQ_LEN_THLD is 1024: {LOADS} 2049. Raise it, {SWITCH}",
+            f"spec.engine.settings VLLM_HPU_FSDPA_SLICE_SEQ_LEN_THLD is 1024, but must be at least 2049. {LOADS} "
+            f"Raise the value, {SWITCH}",
         ),
         (
             {"engine": {"blockSize": 512, "maxNumBatchedTokens": 2044}},
-            "spec.bucketing.prompt.query.padMax, a quarter of maxNumBatchedTokens when left out, is below blockSize "
-            f"512: vLLM's plugin, which splits attention by it, does not load. Raise it, {SWITCH}",
+            "spec.bucketing.prompt.query.padMax (default: a quarter of maxNumBatchedTokens) is below blockSize "
+            f"512. vLLM's plugin splits attention by padMax and would not load. Raise padMax, {SWITCH}",
         ),
         (
             {"bucketing": {"prompt": {"query": {"padMax": 127}}}},
-            "spec.bucketing.prompt.query.padMax, a quarter of maxNumBatchedTokens when left out, is below blockSize "
-            f"128: vLLM's plugin, which splits attention by it, does not load. Raise it, {SWITCH}",
+            "spec.bucketing.prompt.query.padMax (default: a quarter of maxNumBatchedTokens) is below blockSize "
+            f"128. vLLM's plugin splits attention by padMax and would not load. Raise padMax, {SWITCH}",
         ),
     ],
     ids=["few tokens", "large blocks", "threshold of one's own", "quarter of the tokens", "little padding"],

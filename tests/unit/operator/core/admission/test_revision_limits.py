@@ -69,7 +69,7 @@ NEARLY_WITHIN: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"environmentVariables": ["B*"]}, {"engine": variable("AB")}, "spec.engine.env AB "),
     ({"environmentVariables": []}, sidecar(**variable("HOME")), "spec.pod.sidecars log: env HOME "),
     ({"extraArguments": ["--of-a"]}, spec_with_arguments("--of-a-plugin"), "spec.engine.extraArgs --of-a-plugin "),
-    ({"apiKeyRequired": True}, sidecar(**variable("VLLM_API_KEY")), "spec.server.apiKeySecretRef is needed "),
+    ({"apiKeyRequired": True}, sidecar(**variable("VLLM_API_KEY")), "spec.server.apiKeySecretRef must be set "),
     (
         {"maxCards": 8},
         {
@@ -79,7 +79,7 @@ NEARLY_WITHIN: list[tuple[dict[str, Any], dict[str, Any], str]] = [
             "parallelism": {"tensor": 4},
             "autoscaling": {"minReplicas": 1, "maxReplicas": 4},
         },
-        "spec.autoscaling.maxReplicas 4 needs 16 cards, above 8 ",
+        "spec.autoscaling.maxReplicas 4 needs 16 cards, but the maximum is 8 ",
     ),
     *(
         (
@@ -149,7 +149,7 @@ def test_sentence_names_the_required_node_label() -> None:
     problem = found({"nodeSelector": {"pool": "a"}}, pod={"nodeSelector": {"pool": "b"}})
     assert problem is not None
     assert problem.message.startswith(
-        "spec.pod.nodeSelector pool must be a (limits.nodeSelector), as class gold requires"
+        'spec.pod.nodeSelector pool must have the value "a" (limits.nodeSelector), a limit of class gold'
     )
 
 
@@ -157,7 +157,7 @@ def test_cards_of_all_pipeline_stages_are_counted() -> None:
     ranks = {"tensor": 2, "pipeline": 4}
     problem = found({"maxCards": 8}, replicas=2, engine={"name": "vllm"}, accelerator=CARD, parallelism=ranks)
     assert problem is not None
-    assert problem.message.startswith("spec.replicas 2 needs 16 cards, above 8 (limits.maxCards)")
+    assert problem.message.startswith("spec.replicas 2 needs 16 cards, but the maximum is 8 (limits.maxCards)")
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_value_of_a_node_label_must_match() -> None:
 def test_class_without_a_list_still_requires_permissions() -> None:
     assert found({}, pod={"annotations": {SAFE_TO_EVICT: "false"}}) == Problem(
         "ForbiddenByClass",
-        f"spec.pod.annotations {SAFE_TO_EVICT} controls how the pod runs or connects, and class gold does not allow "
+        f"spec.pod.annotations {SAFE_TO_EVICT} controls how the pod runs or connects, but class gold does not allow "
         "this. Remove the setting, or use another class.",
     )
 

@@ -34,7 +34,7 @@ def ngram(tokens: int) -> dict[str, Any]:
 def test_other_methods_than_ngram_are_refused(method: str, why: str) -> None:
     assert refused({"method": method, "num_speculative_tokens": 2}, **SPLIT, maxNumBatchedTokens=512) == Problem(
         "NotBuilt",
-        f"{SETTING}: method {method} is not implemented in this release, because {why}; use method ngram.",
+        f"{SETTING}: method {method} is not implemented in this release, because {why}. Use method ngram.",
     )
 
 
@@ -57,8 +57,8 @@ def test_steps_must_hold_a_prompt_and_all_drafts(tokens: int, least: int) -> Non
     assert refused(ngram(tokens), **SPLIT, maxNumBatchedTokens=least) is None
     assert refused(ngram(tokens), **SPLIT, maxNumBatchedTokens=least - 1) == Problem(
         "SettingsWrong",
-        f"{SETTING}: spec.engine.maxNumBatchedTokens is {least - 1} and must be at least {least}, a prompt of "
-        f"maxModelLen and {1 + tokens} tokens of maxNumSeqs sequences.",
+        f"{SETTING}: spec.engine.maxNumBatchedTokens is {least - 1}, but must be at least {least}. A step needs "
+        f"room for a prompt of maxModelLen tokens and for {1 + tokens} tokens of each of maxNumSeqs sequences.",
     )
 
 

@@ -160,7 +160,10 @@ def test_condition_exists_only_with_autoscaling() -> None:
     [
         (None, NOT_YET),
         ({"metadata": {}}, NOT_YET),
-        (autoscaler("True"), Verdict(TRUE, "ScalingActive", "The autoscaler requests 3 replicas (allowed: 2 to 5).")),
+        (
+            autoscaler("True"),
+            Verdict(TRUE, "ScalingActive", "The autoscaler requests spec.replicas: 3 (allowed: 2 to 5)."),
+        ),
     ],
 )
 def test_condition_has_the_desired_replicas(live: Object | None, verdict: Verdict) -> None:

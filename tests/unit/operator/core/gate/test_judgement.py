@@ -173,7 +173,7 @@ def test_gate_of_a_restarted_warm_container_has_a_new_record() -> None:
     action = judge(view(pod(conditions=(OPEN,), container="c2"), report(), container_id="c2"), STRICT)
     assert action is not None
     assert action.open
-    assert action.message.endswith("Container c2, instance first, plan {PLAN}.")
+    assert action.message.endswith(f"Container c2, instance first, plan {PLAN}.")
 
 
 @pytest.mark.parametrize("other", [{"instance": "second"}, {"plan_hash": "q" * 64}])

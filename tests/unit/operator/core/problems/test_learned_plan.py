@@ -76,7 +76,7 @@ def test_cold_batches_are_reported_with_both_shares() -> None:
 def test_buckets_without_a_graph_are_named_as_the_cause(said: ServedPhase) -> None:
     found = problem(report_of(said, skipped_total=3), rollout_state())
     assert found is not None
-    assert "3 planned buckets have no graph: " in found.message
+    assert "3 planned buckets have no graph. " in found.message
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_recompiles_without_known_shapes_are_reported_as_a_count() -> None:
     found = problem_of(view(report=report(recompiles_since_ready=11)), observing(maxRecompiles=10), ROOM)
     assert found is not None
     assert found.reason == "TooManyRecompiles"
-    assert "11 compiles in pod a; spec.rollout.canary.maxRecompiles is 10." in found.message
+    assert "11 compiles in pod a, but spec.rollout.canary.maxRecompiles is 10." in found.message
 
 
 def test_recompiles_of_images_cause_the_advice_to_add_sizes() -> None:

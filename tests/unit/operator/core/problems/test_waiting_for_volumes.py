@@ -147,8 +147,9 @@ def test_message_of_a_pod_waiting_for_volumes_names_its_claims() -> None:
     found = problem_of(unprepared(181), state_of(stored=(revision,)), ROOM)
     assert found is not None
     assert found.message.endswith(
-        "It mounts PersistentVolumeClaim models (spec.model.source.persistentVolumeClaim.claimName). A ReadWriteOnce "
-        "PVC serves the pods of one node only: use ReadWriteMany, or spec.pod.nodeSelector."
+        "The pod mounts PersistentVolumeClaim models (spec.model.source.persistentVolumeClaim.claimName). A "
+        "ReadWriteOnce PVC serves only the pods of one node. Use ReadWriteMany, or select one node with "
+        "spec.pod.nodeSelector."
     )
 
 
