@@ -37,7 +37,7 @@ class HostPath(BaseModel):
     @classmethod
     def _absolute(cls, prefix: str) -> str:
         if not prefix.startswith("/") or ".." in prefix.split("/"):
-            raise ValueError(f"{prefix} is not an absolute path without '..': start it with '/'")
+            raise ValueError(f"{prefix} must be an absolute path without '..': start the path with '/'")
         return prefix
 
 
@@ -182,7 +182,8 @@ class Settings(BaseSettings):
     def _no_patterns(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         if wrong := [name for name in names if set(name) & set("*?!")]:
             raise ValueError(
-                f"{wrong[0]} is not a namespace: patterns are not supported; list each namespace, or none to serve all"
+                f"{wrong[0]} is not a namespace. Patterns are not supported. List each namespace, or none to "
+                "serve all namespaces"
             )
         return names
 
@@ -190,8 +191,8 @@ class Settings(BaseSettings):
     def _lease_times_in_order(self) -> Self:
         if not self.retry_period_seconds < self.renew_deadline_seconds < self.lease_duration_seconds:
             raise ValueError(
-                f"{PREFIX}RETRY_PERIOD_SECONDS must be below {PREFIX}RENEW_DEADLINE_SECONDS, and that below"
-                f" {PREFIX}LEASE_DURATION_SECONDS: a leader must stop before another replica may take over"
+                f"{PREFIX}RETRY_PERIOD_SECONDS must be below {PREFIX}RENEW_DEADLINE_SECONDS, which must be below "
+                f"{PREFIX}LEASE_DURATION_SECONDS, so that a leader stops before another replica takes over"
             )
         return self
 
@@ -242,8 +243,8 @@ def variables(arguments: Sequence[str]) -> dict[str, str]:
         option, given, value = argument.partition("=")
         if not given or option not in known:
             raise SystemExit(
-                f"gaudi-operator run: {argument} is not a setting: write it as --log-level=DEBUG;"
-                " `gaudi-operator --help` lists them."
+                f"gaudi-operator run: {argument} is not a setting. Write settings as --log-level=DEBUG. "
+                "`gaudi-operator --help` lists all settings."
             )
         found[_variable(known[option])] = value
     return found

@@ -133,7 +133,7 @@ ACCELERATORS = (
     Bad("generation_unknown", 'Unsupported value: "gaudi1"', {"accelerator": {"generation": "gaudi1"}}),
     Bad(
         "cpu_without_device_memory",
-        "deviceMemory is required with generation none",
+        "deviceMemory is required if generation is 'none'",
         {"accelerator": {"deviceMemory": None}},
     ),
     Bad(

@@ -119,7 +119,8 @@ def test_class_applies_only_in_selected_namespaces(new_class: NewClass, admissio
         name = new_class(str(number), namespaces={"matchExpressions": [requirement]})
         sentence = admission.wait_refused(className=name)
         assert (
-            f"spec.className {name} is not for namespace {namespace}: its spec.namespaces does not select" in sentence
+            f"spec.className {name} is not for namespace {namespace}, because spec.namespaces of the class does not"
+            in sentence
         )
     name = new_class("labels", namespaces={"matchLabels": {key: "others"}})
     admission.wait_refused(className=name)

@@ -143,7 +143,7 @@ def test_model_that_cannot_load_creates_one_pod_and_rolls_back(
         (
             {"accelerator": {"deviceMemory": "16"}},
             "PlanImpossible",
-            "spec.accelerator.deviceMemory 16 is too small for a single KV block: raise it",
+            "spec.accelerator.deviceMemory 16 is too small for a single KV block. Raise deviceMemory",
         ),
         (
             {"model": {"source": {"ociImage": None, "hostPath": {"path": "/models/tiny"}}}},

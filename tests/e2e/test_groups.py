@@ -66,7 +66,7 @@ def operator_restarts(installed: Installed) -> dict[str, int]:
 
 
 def test_status_names_the_controller_to_install_when_it_is_missing(refused: dict[str, Any], pods: Pods) -> None:
-    assert "install the LeaderWorkerSet controller" in condition(refused, "Stalled")["message"]
+    assert "Install the LeaderWorkerSet controller" in condition(refused, "Stalled")["message"]
     assert pods.now() == []
 
 

@@ -57,10 +57,10 @@ class Connection:
             else:
                 config.load_kube_config(self._file(), context=self.context, client_configuration=settings)
         except config.ConfigException as error:
-            raise ConfigError(f"no cluster is configured: {_cause(error)}; set KUBECONFIG as for kubectl") from error
+            raise ConfigError(f"no cluster is configured: {_cause(error)}. Set KUBECONFIG as for kubectl") from error
         except MALFORMED as error:
             raise ConfigError(
-                f"no cluster is configured: {self._file()} is not a kubeconfig; set KUBECONFIG"
+                f"no cluster is configured: {self._file()} is not a kubeconfig. Set KUBECONFIG"
             ) from error
         return client.ApiClient(settings)
 

@@ -105,7 +105,7 @@ class ServedKinds:
         """Wait until the CustomResourceDefinition of `kind` is installed. A chart may install the operator first."""
         backoff = Backoff(1.0, 10.0)
         while not await self._is_served(kind):
-            log.warning("%s is not defined in this cluster yet: install the CRD.", kind.kind)
+            log.warning("%s is not defined in this cluster yet. Install the CRD.", kind.kind)
             await asyncio.sleep(backoff.next())
 
     async def now(self) -> set[Kind]:

@@ -76,7 +76,7 @@ class Election:
         while self.leads():
             await asyncio.sleep(self._settings.retry_period_seconds)
             await self._attempt()
-        log.error("The lease %s is lost: this replica stops all work.", self._settings.lease_name)
+        log.error("The lease %s is lost, so this replica stops all work.", self._settings.lease_name)
 
     async def release(self) -> None:
         """Release the lease, so that a follower can take over before the lease expires."""
@@ -89,7 +89,7 @@ class Election:
                 await self._write(lease, {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1})
                 log.info("The lease %s is released.", self._settings.lease_name)
         except OperatorError as error:
-            log.warning("The lease was not released; a follower takes over when it ends: %s", error)
+            log.warning("The lease was not released. A follower takes over when the lease expires: %s", error)
 
     async def _attempt(self) -> bool:
         """Try to take or renew the lease, and return True on success. A failed request counts as a failed attempt."""

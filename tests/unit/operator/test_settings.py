@@ -26,7 +26,7 @@ def test_namespaces_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_pattern_of_namespaces_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GAUDI_OPERATOR_WATCH_NAMESPACES", "blue,green-*")
-    with pytest.raises(SystemExit, match=r"WATCH_NAMESPACES: .*green-\* is not a namespace: patterns"):
+    with pytest.raises(SystemExit, match=r"WATCH_NAMESPACES: .*green-\* is not a namespace\. Patterns"):
         from_environment()
 
 
@@ -54,7 +54,7 @@ def test_missing_image_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> No
 def test_renew_deadline_above_the_lease_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GAUDI_OPERATOR_RENEW_DEADLINE_SECONDS", "20")
     with pytest.raises(
-        SystemExit, match="RENEW_DEADLINE_SECONDS, and that below GAUDI_OPERATOR_LEASE_DURATION_SECONDS"
+        SystemExit, match="RENEW_DEADLINE_SECONDS, which must be below GAUDI_OPERATOR_LEASE_DURATION_SECONDS"
     ):
         from_environment()
 
@@ -97,5 +97,5 @@ def test_arguments_set_settings() -> None:
 
 @pytest.mark.parametrize("argument", ["--verbose=1", "--log-level", "log-level=DEBUG"])
 def test_unknown_argument_is_refused(argument: str) -> None:
-    with pytest.raises(SystemExit, match=f"run: {argument} is not a setting: write it"):
+    with pytest.raises(SystemExit, match=f"run: {argument} is not a setting. Write settings"):
         variables([argument])

@@ -87,7 +87,8 @@ def trial_pod(name: str, pods: Sequence[Manifest], seconds: int) -> Manifest:
     """
     if not pods:
         raise Refused(
-            f'{SINGULAR} "{name}" has no pod from which image, model and node could be copied: scale it to 1 or more'
+            f'{SINGULAR} "{name}" has no pod from which image, model and node could be copied. Set its '
+            "replicas to 1 or more"
         )
     like = max(pods, key=lambda each: str(each["metadata"]["creationTimestamp"]))
     if GROUP_SIZE_ANNOTATION in (like["metadata"].get("annotations") or {}):
@@ -126,7 +127,7 @@ def read_report(log: str) -> HardwareReport:
         with suppress(ValidationError):
             return HardwareReport.model_validate_json(line)
     last = next((line for line in reversed(log.splitlines()) if line.strip()), "nothing")
-    raise Refused(f"the trial wrote no report; the end of its log: {last[:500]}")
+    raise Refused(f"the trial wrote no report. The end of its log: {last[:500]}")
 
 
 def about(pod: Manifest, node: Manifest) -> dict[str, str]:

@@ -96,7 +96,7 @@ def select_cluster(
         # Import the Kubernetes client here, because `--help` and errors in the command line do not need the client.
         from gaudi_operator.cli.cluster import Cluster, Connection
     except ModuleNotFoundError as error:
-        raise Refused(f"{error.name} is not installed; install the extra `cli`") from error
+        raise Refused(f"{error.name} is not installed. Install the extra `cli`") from error
     return SelectedCluster(Cluster(Connection(kubeconfig, context, namespace)))
 
 

@@ -42,7 +42,7 @@ def open_page(asked: SelectedResource, pod: Pod = None, port: Port = 0) -> None:
             finally:
                 forwarding.terminate()
     except FileNotFoundError as error:
-        raise Refused("kubectl is not on the PATH; it is needed to forward the port") from error
+        raise Refused("kubectl is not on the PATH, but is needed to forward the port") from error
     except KeyboardInterrupt:
         return
     if code:

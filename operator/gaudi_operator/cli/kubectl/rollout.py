@@ -128,8 +128,8 @@ def find_revision(stored: Sequence[Revision], asked: str) -> Revision:
                 return revision
     for revision in stored:
         if asked in map(str, revision.former_numbers):
-            now = f"revision {asked} has run again since and is now revision {revision.number}"
-            raise Refused(f"{now}: use {revision.number}, or its name {revision.name}, which never changes")
+            now = f"revision {asked} has run a second time and is now revision {revision.number}"
+            raise Refused(f"{now}. Use {revision.number}, or the name {revision.name}, which never changes")
     kept = ", ".join(f"{each.number} ({each.name})" for each in reversed(stored)) or "none"
     raise Refused(f"revision {asked} is not kept: choose one of {kept}")
 
@@ -154,7 +154,7 @@ def restart_patch(resource: Manifest, now: str) -> MergePatch:
     if pinned := _rollout(resource).get("revision"):
         raise Refused(
             f"{_name(resource)} runs revision {pinned} because spec.rollout.revision is set, and would not be "
-            "restarted: remove that field first"
+            "restarted. Remove that field first"
         )
     return {"metadata": {"annotations": {RESTARTED_AT_ANNOTATION: now}}}
 
@@ -164,7 +164,7 @@ def refuse_if_paused(resource: Manifest, verb: str) -> None:
     if _rollout(resource).get("paused"):
         name = _name(resource)
         raise Refused(
-            f"{name} is paused, so {verb} would have no effect: run kubectl gaudi rollout resume {name} first"
+            f"{name} is paused, so {verb} would have no effect. Run kubectl gaudi rollout resume {name} first"
         )
 
 

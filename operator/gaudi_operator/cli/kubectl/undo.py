@@ -49,7 +49,7 @@ def undo(asked: SelectedResource, to_revision: ToRevision = None, force: Force =
     if patch or to.failure:
         typer.echo(f"{asked.full_name} rolled back to revision {to.number} ({to.name})")
     else:
-        typer.echo(f"{asked.full_name} skipped rollback (the spec already asks for revision {to.number}, {to.name})")
+        typer.echo(f"{asked.full_name} skipped rollback (the spec already requests revision {to.number}, {to.name})")
 
 
 def undo_target(resource: Manifest, stored: Sequence[Revision], asked: str | None) -> Revision:

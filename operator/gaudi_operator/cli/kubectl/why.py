@@ -159,7 +159,8 @@ def _evidence(status: GaudiInferenceStatus, pod: PodState | None, sentence: str)
         # Omit the back-off of a failed revision, because a failed revision is not retried.
         elif pause := revision.back_off:
             yield (
-                f"revision {revision.name}: {pause.failures} attempts have ended; the next one starts at {pause.until}"
+                f"revision {revision.name}: {pause.failures} attempts have ended, and the next attempt "
+                f"starts at {pause.until}"
             )
     if pod:
         yield (

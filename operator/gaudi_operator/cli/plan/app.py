@@ -92,7 +92,7 @@ def buckets(
     from gaudi_operator.cli.plan.buckets import bucket_list
 
     if heat and output not in (Output.TABLE, Output.SVG):
-        raise ConfigError(f"--heat draws a heat map, which has no {output} form; choose -o table or -o svg")
+        raise ConfigError(f"--heat draws a heat map, which has no {output} form. Choose -o table or -o svg")
     write(bucket_list(question, heat, card, model, trace), output)
 
 

@@ -35,7 +35,7 @@ def bucket_list(
     if question.policy.strategy is Strategy.UNIFIED:
         if heat:
             raise ConfigError(
-                "--heat draws prompt and decode buckets, which strategy unified does not have; remove --heat"
+                "--heat draws prompt and decode buckets, which strategy unified does not have. Remove --heat"
             )
         return _unified(question)
     plan = question.plan()
@@ -84,8 +84,8 @@ def bucket_of(question: PlanDocument, phase: BucketPhase, wanted: Shape) -> Comm
     limits = question.limits
     if phase is BucketPhase.PROMPT and wanted[1] > limits.max_model_len:
         raise ConfigError(
-            f"a prompt of {wanted[1]} tokens is longer than maxModelLen ({limits.max_model_len}), and the server "
-            "refuses it; give fewer tokens"
+            f"a prompt of {wanted[1]} tokens is longer than maxModelLen ({limits.max_model_len}), so the server "
+            "refuses the prompt. Give fewer tokens"
         )
     plan = question.plan()
     found = plan.find(phase, *wanted)
@@ -112,7 +112,7 @@ def _miss(limits: Limits, phase: BucketPhase, wanted: Shape, fallback: Bucket) -
     if phase is BucketPhase.DECODE and size > limits.max_num_seqs:
         most = limits.max_num_seqs
         return f"no bucket: at most {plural(most, 'sequence')} run at once (maxNumSeqs), so no batch has {size}"
-    return f"no bucket; it would be compiled as {tuple(fallback)} while serving"
+    return f"no bucket, so the batch would be compiled as {tuple(fallback)} while serving"
 
 
 def _print_plan(plan: BucketPlan) -> None:

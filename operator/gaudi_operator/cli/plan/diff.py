@@ -289,8 +289,8 @@ def _restart_line(found: PlanDiff) -> str | None:
     if found.restarts is None:
         return None
     if found.restarts:
-        return "A new revision: every pod is replaced, one after the other, as spec.rollout says."
-    return "No new revision: no pod restarts."
+        return "A new revision is created. Every pod is replaced according to spec.rollout."
+    return "No new revision is created, so no pod restarts."
 
 
 def _compile_line(found: PlanDiff) -> str | None:
@@ -298,6 +298,6 @@ def _compile_line(found: PlanDiff) -> str | None:
         return None
     discarded = f", because recipes depend on {', '.join(found.discarding)}" if found.discarding else ""
     return (
-        f"A new pod compiles {plural(found.planned, 'bucket')}; with a recipe cache of the old plan "
+        f"A new pod compiles {plural(found.planned, 'bucket')}; with a recipe cache of the old plan only "
         f"{found.compiled_anew}{discarded}."
     )

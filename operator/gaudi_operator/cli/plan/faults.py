@@ -34,7 +34,7 @@ class SpecRefused(ConfigError):
 
     def __init__(self, sentences: tuple[str, ...], document: str = "the document") -> None:
         """Store the sentences and the name of the document."""
-        super().__init__(f"{document}: the API server refuses it: {'; '.join(sentences)}")
+        super().__init__(f"the API server refuses {document}: {'; '.join(sentences)}")
         self.sentences = sentences
         self.document = document
 

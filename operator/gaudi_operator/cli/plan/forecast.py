@@ -43,7 +43,7 @@ def forecast_deployment(question: PlanDocument, card: str | None, model: str | N
     `card` and `model` override the card and model of the document. Raises ConfigError.
     """
     if question.release != "current":
-        raise ConfigError(f"release {question.release} is planned, not forecast: leave it out")
+        raise ConfigError(f"release {question.release} has a plan but no forecast: remove the release")
     inputs, wanted = forecast_inputs_of(question), _wanted(question)
     shape, described = model_shape_of(question, model), select_card(question, card)
     found = forecast(inputs, shape, described)
@@ -126,13 +126,13 @@ def _named_shape(model: str) -> ModelShape:
     path = Path(model)
     if not path.exists():
         raise ConfigError(
-            f"model {model!r} is neither a known repository nor a file; give the path of the checkpoint's config.json"
+            f"model {model!r} is neither a known repository nor a file. Give the path of the checkpoint's config.json"
         )
     try:
         return parse_config(read_text(path / "config.json" if path.is_dir() else path, MAX_CONFIG_BYTES))
     except UnsupportedModel as error:
         raise ConfigError(
-            f"{error}; without --model the buckets are still planned, and the first pod measures memory"
+            f"{error}. Without --model, the buckets are still planned, and the first pod measures memory"
         ) from error
 
 

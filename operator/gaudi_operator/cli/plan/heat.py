@@ -105,7 +105,7 @@ def heat_maps(
 def _hits_maps(question: PlanDocument, plan: BucketPlan, trace: Path | None) -> list[HeatMap]:
     """Return the maps of a trace's batches per bucket. The caption has the number of batches without a bucket."""
     if trace is None:
-        raise ConfigError("a heat map of hits needs traffic; give the requests with --trace CSV")
+        raise ConfigError("a heat map of hits needs traffic. Give the requests with --trace CSV")
     from gaudi_operator.cli.plan.trace import Server, TraceFile
     from gaudi_runtime.traffic.batching import DEFAULT_PACE
     from gaudi_runtime.traffic.trace import ColumnNames
@@ -140,11 +140,11 @@ def _bytes_map(question: PlanDocument, plan: BucketPlan, phase: BucketPhase, fou
     foreseen = found.prompt if phase is BucketPhase.PROMPT else found.decode
     if foreseen is not None and foreseen.all_graph_bytes is None and foreseen.compile_seconds is not None:
         raise ConfigError(
-            "graph bytes are unknown in TorchCompile until a pod has measured them; use --heat padding, or write "
-            "engine.executionMode: HpuGraphs to see those of HPU graphs"
+            "graph bytes are unknown in TorchCompile until a pod has measured them. Use --heat padding, or set "
+            "engine.executionMode: HpuGraphs to see the bytes of HPU graphs"
         )
     if found.plan is None or foreseen is None or foreseen.all_graph_bytes is None:
-        raise ConfigError(f"nothing is known about the graphs of card {found.card}; choose another with --card")
+        raise ConfigError(f"nothing is known about the graphs of card {found.card}. Choose another card with --card")
     size = question.limits.block_size
     total = foreseen.all_graph_bytes
     rate = total.value / sum(weight(phase, bucket, size) for bucket in found.plan.buckets_of(phase))

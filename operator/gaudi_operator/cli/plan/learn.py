@@ -122,8 +122,8 @@ def _bucketing(policy: BucketPolicy, plan: BucketPlan, form: Form, most_file_byt
     text = "".join(f"{tuple(bucket)}\n" for phase in BucketPhase for bucket in plan.buckets_of(phase))
     if len(text) > most_file_bytes:
         raise ConfigError(
-            f"{len(plan.prompt) + len(plan.decode)} buckets take {len(text)} bytes as a file, which may have "
-            f"{most_file_bytes}; choose --as optimal or fewer graphs"
+            f"{len(plan.prompt) + len(plan.decode)} buckets take {len(text)} bytes as a file, but the limit is "
+            f"{most_file_bytes} bytes. Choose --as optimal or fewer graphs"
         )
     return {"strategy": as_in_spec(Strategy.FILE), "file": text, "fileFrom": None, "optimal": None}
 

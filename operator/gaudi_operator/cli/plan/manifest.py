@@ -21,7 +21,7 @@ from gaudi_operator.core.resource import Identity, Inference
 from gaudi_runtime.errors import ConfigError
 
 UNCHECKED = (
-    "the rules of the GaudiInference schema are not checked, because cel-expr-python is not installed; install the "
+    "the rules of the GaudiInference schema are not checked, because cel-expr-python is not installed. Install the "
     "extra `cli`"
 )
 
@@ -60,7 +60,7 @@ def read_stored(document: Mapping[str, Any]) -> Manifest:
     return Manifest(
         inference,
         tuple(
-            f"{field.path} is unknown to this release of gaudi-plan, which plans without it: use the release of the "
+            f"{field.path} is unknown to this release of gaudi-plan, which ignores the field. Use the release of the "
             "cluster's operator"
             for field in _unknown(inference, document.get("spec", {}))
         ),
@@ -70,7 +70,7 @@ def read_stored(document: Mapping[str, Any]) -> Manifest:
 def _inference(document: Mapping[str, Any], broken: tuple[str, ...] = ()) -> Inference:
     version = document.get("apiVersion", API_VERSION)
     if version != API_VERSION:
-        raise ConfigError(f"apiVersion {version!r} is not supported; write {API_VERSION}")
+        raise ConfigError(f"apiVersion {version!r} is not supported. Write {API_VERSION}")
     try:
         return Inference(_identity(document), GaudiInferenceSpec.model_validate(document.get("spec", {})))
     except ValidationError as error:

@@ -164,5 +164,5 @@ def _stored_document(name: str, namespace: str | None) -> Document:
     except ModuleNotFoundError as error:
         # The runtime's image does not contain the Kubernetes client, because the runtime's pods have no permissions in
         # the cluster.
-        raise ConfigError("--from-cluster needs the Kubernetes client; install the extra `cli`") from error
+        raise ConfigError("--from-cluster needs the Kubernetes client. Install the extra `cli`") from error
     return Cluster(Connection(namespace=namespace)).inference_with_texts(name)

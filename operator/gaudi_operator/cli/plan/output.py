@@ -121,8 +121,8 @@ def _yaml(value: object) -> str:
 
 def _write_picture(picture: Callable[[], str] | None) -> None:
     if picture is None:
-        raise ConfigError("this command has no svg output; choose table, json, yaml or csv")
+        raise ConfigError("this command has no svg output. Choose table, json, yaml or csv")
     if sys.stdout.isatty():
-        raise ConfigError("SVG output is not for a terminal; redirect it to a file with > plan.svg")
+        raise ConfigError("SVG output is not for a terminal. Redirect it to a file with > plan.svg")
     # SVG is UTF-8 in every locale. Write bytes, because text output would use the encoding of the locale.
     sys.stdout.buffer.write(picture().encode())

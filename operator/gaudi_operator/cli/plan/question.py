@@ -65,7 +65,7 @@ def parse_document(text: str, name: str | None = None) -> Document:
     if found:
         names = ", ".join(quoted(str(_name(each))) for each in found[:MOST_NAMES])
         names += f" and {len(found) - MOST_NAMES} more" if len(found) > MOST_NAMES else ""
-        raise ConfigError(f"the file has {len(found)} documents ({names}); choose one with --name")
+        raise ConfigError(f"the file has {len(found)} documents ({names}). Choose one with --name")
     if name is not None:
         raise ConfigError(f"there is no {KIND} called {quoted(name)} in the document")
     if documents:
@@ -201,7 +201,10 @@ class PlanDocument:
         said = "assumed, enough for maxNumSeqs full sequences"
         if self.estimated:
             said = f"estimated from {self.estimated.source}"
-        return f"{self.blocks} KV blocks are {said}: the device's number is known after its memory split (--kv-blocks)"
+        return (
+            f"{self.blocks} KV blocks are {said}. The number of the device is known after its memory split. Set "
+            "it with --kv-blocks"
+        )
 
     def with_bucket_file(self, text: str) -> "PlanDocument":
         """Return the document with strategy File and the bucket file `text`."""
@@ -236,8 +239,8 @@ def _from_manifest(document: Document, *, stored: bool) -> PlanDocument:
     inference, warnings = read_stored(document) if stored else read_manifest(document)
     if unread := referenced_texts(document):
         raise ConfigError(
-            f"spec.bucketing names ConfigMap {unread[0].name}, which only a cluster has: use --from-cluster NAME, or "
-            "write its text into the document"
+            f"spec.bucketing names ConfigMap {unread[0].name}, which exists only in a cluster. Use --from-cluster "
+            "NAME, or write the text of the ConfigMap into the document"
         )
     wrong = why_settings_are_wrong(inference)
     if wrong:

@@ -45,8 +45,8 @@ def budget_warnings(question: PlanDocument, budget: Budget) -> tuple[str, ...]:
     if budget.graph_bytes is None or not graphs_unmeasured(question):
         return ()
     return (
-        "--graph-bytes is counted at the rates of HPU graphs, and the bytes of graphs in TorchCompile are unknown: "
-        "give --graphs and --decode-graphs",
+        "--graph-bytes is counted at the rates of HPU graphs, but the bytes of graphs in TorchCompile are unknown. "
+        "Give --graphs and --decode-graphs",
     )
 
 

@@ -52,7 +52,9 @@ class TraceFile:
     def requests(self) -> Iterator[Request]:
         """Yield the requests in order of arrival."""
         if self.path.exists() and not self.path.is_file():
-            raise ConfigError(f"{self.path} is not a regular file; a trace is read more than once, so save it first")
+            raise ConfigError(
+                f"{self.path} is not a regular file. A trace is read more than once, so save the trace to a file first"
+            )
         try:
             with self.path.open("rb") as lines:
                 yield from sort_by_arrival(read_trace(lines, self.names))
@@ -174,7 +176,7 @@ def cost_of(question: PlanDocument, wanted: CostModel, card: str | None, model: 
     block = question.limits.block_size
     if wanted is not CostModel.ROOFLINE:
         if card or model:
-            raise ConfigError(f"--card and --model need --cost roofline; {wanted} depends on neither of them")
+            raise ConfigError(f"--card and --model need --cost roofline, but {wanted} depends on neither of them")
         if wanted is CostModel.TOKENS:
             return token_cost(block), "padding is counted in tokens"
         return typical_cost(block), "padding is counted in operations of a typical dense model"

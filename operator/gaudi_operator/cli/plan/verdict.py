@@ -49,14 +49,14 @@ _NEVER_FITS = {Reason.PARALLELISM, Reason.PLAN_IMPOSSIBLE}
 """The problems of a forecast that no amount of memory solves. The operator refuses such a spec."""
 
 NAME_THE_MODEL = (
-    "name the model: --model with a public repository or the path of its config.json; in a GaudiInference, "
-    "spec.model.servedNames may hold the public repository"
+    "name the model: --model with a public repository or the path of its config.json. In a GaudiInference, "
+    "spec.model.servedNames may contain the public repository"
 )
 UNKNOWN_SHAPE = "The model's shape is unknown, so the memory that it needs is unknown too."
 UNKNOWN_MEMORY = "The memory of the card is unknown. Give accelerator.deviceMemory, or a described card with --card."
 SERVES_ANYWAY = (
-    "How many graphs fit is unknown until the first pod has measured them; pods serve with those that fit, because "
-    "spec.readiness.onShortfall is ServeAndWarn."
+    "The number of graphs that fit is unknown until the first pod has measured them. Pods serve with the graphs that "
+    "fit, because spec.readiness.onShortfall is ServeAndWarn."
 )
 
 

@@ -164,7 +164,7 @@ class Planner:
                 if left:
                     continue
             key = f"{asked.key.namespace}/{asked.key.name}"
-            log.warning("Computing a plan %s and was stopped.", found, extra={"resource": key})
+            log.warning("The computation of a plan %s and was stopped.", found, extra={"resource": key})
             return Refusal(PlanTooExpensive, found.args)
         raise AssertionError
 

@@ -40,7 +40,7 @@ def reduce_foreign(kind: Kind, manifest: Manifest) -> Manifest:
     if memory_weight(counted) > OBJECT_BYTES:
         metadata = manifest["metadata"]
         log.warning(
-            "%s %s is larger than any that the operator writes: its content is ignored.",
+            "%s %s is larger than any object that the operator writes, so its content is ignored.",
             kind.kind,
             metadata.get("name"),
         )

@@ -80,8 +80,8 @@ class MemoryShares:
             return
         self._full.add(share)
         log.warning(
-            "Objects with the label of GaudiInference %s take more than %d MiB. A %s is ignored: delete objects with"
-            " that label that the operator did not make.",
+            "The objects with the label of GaudiInference %s take more than %d MiB of memory, so the operator "
+            "ignores a %s. Delete objects that have this label but were not created by the operator.",
             share[0],
             most // 2**20,
             kind.kind,

@@ -200,8 +200,8 @@ class Writer:
         if not (is_controlled_by(found, resource["metadata"]["uid"]) or is_retained(found)):
             raise Stalled(
                 "NameTaken",
-                f"{kind.kind} {key.namespace}/{found['metadata']['name']} exists and belongs to another owner: delete "
-                f"it, or give the {RESOURCE.kind} another name.",
+                f"{kind.kind} {key.namespace}/{found['metadata']['name']} exists and belongs to another owner. "
+                f"Delete that object, or give the {RESOURCE.kind} another name.",
             )
         return found
 

@@ -82,7 +82,9 @@ class Publisher:
         if len(mailbox.waiting) == _MOST_WAITING:
             _, dropped = mailbox.waiting.popleft()
             log.warning(
-                "Too many events of this resource are queued; one is dropped: %s", dropped.reason, extra=_of(resource)
+                "Too many events of this resource are queued, so one event is dropped: %s",
+                dropped.reason,
+                extra=_of(resource),
             )
         mailbox.waiting.append((resource, event))
         if mailbox.task is None:

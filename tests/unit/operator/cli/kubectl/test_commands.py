@@ -45,7 +45,7 @@ def test_missing_cluster_configuration_exits_with_1_and_one_line(
 def test_missing_kubernetes_client_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "gaudi_operator.cli.cluster", raising=False)
     monkeypatch.setitem(sys.modules, "kubernetes", None)
-    assert call("rollout", "pause", "chat").stderr == "error: kubernetes is not installed; install the extra `cli`.\n"
+    assert call("rollout", "pause", "chat").stderr == "error: kubernetes is not installed. Install the extra `cli`.\n"
 
 
 @pytest.mark.parametrize("name", ["chat", "gi/chat", "GaudiInference/chat", "gaudiinferences.inference.gaudi.dev/chat"])

@@ -79,7 +79,7 @@ def test_report_is_read_from_the_last_line_that_parses() -> None:
 
 
 def test_missing_report_error_shows_the_end_of_the_log() -> None:
-    with pytest.raises(Refused, match="the end of its log: Killed"):
+    with pytest.raises(Refused, match="The end of its log: Killed"):
         read_report("Starting\nKilled\n\n")
 
 

@@ -205,5 +205,5 @@ def test_former_number_is_refused_with_the_current_number() -> None:
     with pytest.raises(Refused) as refused:
         find_revision((again, SECOND), "1")
     assert str(refused.value) == (
-        "revision 1 has run again since and is now revision 3: use 3, or its name a, which never changes"
+        "revision 1 has run a second time and is now revision 3. Use 3, or the name a, which never changes"
     )

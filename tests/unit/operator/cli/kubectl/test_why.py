@@ -83,7 +83,7 @@ def test_unrelated_failed_revision_is_not_evidence() -> None:
 
 
 BACK_OFF = {"failures": 4, "since": "2026-08-01T12:07:12Z", "until": "2026-08-01T12:07:52Z"}
-RETRY = "revision a: 4 attempts have ended; the next one starts at 2026-08-01T12:07:52Z"
+RETRY = "revision a: 4 attempts have ended, and the next attempt starts at 2026-08-01T12:07:52Z"
 
 
 @pytest.mark.parametrize(("phase", "name"), [("RollingOut", "a"), ("Serving", "b")])

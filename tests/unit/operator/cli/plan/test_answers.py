@@ -71,8 +71,8 @@ def test_runtime_config_is_planned_with_assumed_blocks_and_a_warning() -> None:
     printed = answer(RUNTIME_CONFIG)
     assert printed["prompt"] == [[1, 128, 0], [1, 256, 0]]
     assert printed["warnings"] == [
-        "4 KV blocks are assumed, enough for maxNumSeqs full sequences: "
-        "the device's number is known after its memory split (--kv-blocks)"
+        "4 KV blocks are assumed, enough for maxNumSeqs full sequences. The number of the device is known after its "
+        "memory split. Set it with --kv-blocks"
     ]
 
 
@@ -173,7 +173,7 @@ def test_find_prints_null_if_no_bucket_matches() -> None:
 
 def test_find_as_text_shows_the_shape_that_would_be_compiled() -> None:
     shown = plan(VECTORS["cases"][0], "--phase", "decode", "4", "1", "9999", command="find").stdout
-    assert shown.startswith("decode (4, 1, 9999) -> no bucket; it would be compiled as (4, 1, ")
+    assert shown.startswith("decode (4, 1, 9999) -> no bucket, so the batch would be compiled as (4, 1, ")
 
 
 def test_find_reports_a_batch_above_max_num_seqs() -> None:

@@ -234,7 +234,7 @@ def test_error_names_field_value_and_remedy(document: dict[str, Any], sentence: 
     [
         (
             ("1", "99999999", "0"),
-            "a prompt of 99999999 tokens is longer than maxModelLen (1024), and the server refuses",
+            "a prompt of 99999999 tokens is longer than maxModelLen (1024), so the server refuses",
         ),
         (("3", "412", "0"), None),
     ],

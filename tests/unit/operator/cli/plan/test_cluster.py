@@ -121,7 +121,7 @@ def test_unreachable_cluster_is_reported(kubeconfig: Path) -> None:
 def test_missing_kubeconfig_is_reported(kubeconfig: Path) -> None:
     said = one_sentence(ask("llama"))
     assert "no cluster is configured" in said
-    assert "set KUBECONFIG as for kubectl" in said
+    assert "Set KUBECONFIG as for kubectl" in said
 
 
 def test_invalid_kubeconfig_is_reported(kubeconfig: Path) -> None:
@@ -132,7 +132,7 @@ def test_invalid_kubeconfig_is_reported(kubeconfig: Path) -> None:
 def test_missing_kubernetes_client_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "gaudi_operator.cli.cluster", raising=False)
     monkeypatch.setitem(sys.modules, "kubernetes", None)
-    assert "--from-cluster needs the Kubernetes client; install the extra `cli`" in one_sentence(ask("llama"))
+    assert "--from-cluster needs the Kubernetes client. Install the extra `cli`" in one_sentence(ask("llama"))
 
 
 def measured(generation: int) -> Any:

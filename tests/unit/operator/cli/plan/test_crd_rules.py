@@ -119,7 +119,7 @@ def test_broken_rule_makes_the_forecast_verdict_refused() -> None:
 def test_other_commands_refuse_with_exit_code_4(command: str) -> None:
     result = plan(TOKENS, command=command)
     assert (result.exit_code, result.stdout) == (4, "")
-    assert "standard input: the API server refuses it: spec.engine.maxNumBatchedTokens must be" in result.stderr
+    assert "the API server refuses standard input: spec.engine.maxNumBatchedTokens must be" in result.stderr
 
 
 def test_all_broken_rules_are_reported() -> None:

@@ -124,7 +124,7 @@ def test_table_shows_changes_buckets_and_pod_replacement(folder: Path) -> None:
     shown = run(folder, INFERENCE, changed(engine={"maxNumSeqs": 4})).stdout
     assert "engine.maxNumSeqs" in shown
     assert "prompt: the same 2 buckets" in shown
-    assert "A new revision: every pod is replaced" in shown
+    assert "A new revision is created. Every pod is replaced" in shown
 
 
 def test_svg_shows_both_phases(folder: Path) -> None:

@@ -190,7 +190,7 @@ def test_checkpoint_of_an_unknown_model_family_is_refused(tmp_path: Path) -> Non
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     said = refusal(BARE, "--model", str(tmp_path), command="forecast")
     assert "model_type 'bert'" in said
-    assert "without --model the buckets are still planned, and the first pod measures memory" in said
+    assert "Without --model, the buckets are still planned, and the first pod measures memory" in said
 
 
 def test_forecast_for_release_1_22_is_refused() -> None:

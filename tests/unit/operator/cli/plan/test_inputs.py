@@ -67,7 +67,7 @@ def test_one_of_several_manifests_is_chosen_by_name() -> None:
 def test_several_manifests_without_a_name_are_refused() -> None:
     other = INFERENCE | {"metadata": {"name": "other"}}
     said = refusal(yaml.safe_dump_all([INFERENCE, other]))
-    assert "the file has 2 documents (llama, other); choose one with --name" in said
+    assert "the file has 2 documents (llama, other). Choose one with --name" in said
 
 
 def test_unknown_manifest_name_is_refused() -> None:

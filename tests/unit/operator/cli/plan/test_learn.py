@@ -120,7 +120,9 @@ def test_plan_larger_than_a_bucket_file_is_refused() -> None:
     question = read_question(inference())
     asked = question, read_traffic(TEXT), Budget(prompt_graphs=1, decode_graphs=1), Form.FILE
     assert len(learn(*asked, most_file_bytes=50).patch["spec"]["bucketing"]["file"]) <= 50
-    with pytest.raises(ConfigError, match="bytes as a file, which may have 20; choose --as optimal or fewer graphs"):
+    with pytest.raises(
+        ConfigError, match=r"bytes as a file, but the limit is 20 bytes\. Choose --as optimal or fewer graphs"
+    ):
         learn(*asked, most_file_bytes=20)
 
 

@@ -90,7 +90,7 @@ def test_heat_map_of_bytes_names_card_and_source() -> None:
 def test_heat_map_of_bytes_is_refused_for_an_unknown_card() -> None:
     result = plan(SMALL, "--heat", "bytes", "--card", "none")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "nothing is known about the graphs of card none; choose another with --card" in result.stderr
+    assert "nothing is known about the graphs of card none. Choose another card with --card" in result.stderr
 
 
 def test_heat_map_of_hits_counts_the_requests_of_a_trace(tmp_path: Path) -> None:
@@ -104,13 +104,13 @@ def test_heat_map_of_hits_counts_the_requests_of_a_trace(tmp_path: Path) -> None
 
 def test_heat_map_as_json_is_refused() -> None:
     assert refusal(SMALL, "--heat", "padding") == (
-        "gaudi-plan: --heat draws a heat map, which has no json form; choose -o table or -o svg.\n"
+        "gaudi-plan: --heat draws a heat map, which has no json form. Choose -o table or -o svg.\n"
     )
 
 
 def test_heat_map_of_hits_without_a_trace_is_refused() -> None:
     said = plan(SMALL, "--heat", "hits").stderr
-    assert said.startswith("gaudi-plan: a heat map of hits needs traffic; give the requests with --trace CSV.")
+    assert said.startswith("gaudi-plan: a heat map of hits needs traffic. Give the requests with --trace CSV.")
 
 
 def test_warnings_are_on_stderr_and_not_in_the_svg() -> None:
@@ -122,7 +122,7 @@ def test_warnings_are_on_stderr_and_not_in_the_svg() -> None:
 def test_find_has_no_svg_output() -> None:
     said = CliRunner().invoke(app, ["find", "-f", "-", "-o", "svg", "1", "1", "0"], input=json.dumps(SMALL))
     assert said.exit_code == 2
-    assert said.stderr == "gaudi-plan: this command has no svg output; choose table, json, yaml or csv.\n"
+    assert said.stderr == "gaudi-plan: this command has no svg output. Choose table, json, yaml or csv.\n"
 
 
 def test_find_as_csv_has_wanted_found_and_fallback_lines() -> None:
@@ -140,7 +140,7 @@ def test_unified_plan_as_json_has_all_lists() -> None:
 
 def test_unified_plan_has_no_heat_map() -> None:
     said = one_sentence(plan(SMALL | {"strategy": "unified"}, "--heat", "padding"))
-    assert "strategy unified does not have; remove --heat" in said
+    assert "strategy unified does not have. Remove --heat" in said
 
 
 def test_unified_plan_as_csv_has_four_columns() -> None:

@@ -207,9 +207,7 @@ def test_ranks_that_do_not_divide_the_heads_are_refused() -> None:
     found = refused(from_the_hub("meta-llama/Llama-3.1-70B", parallelism={"tensor": 7}))
     assert found is not None
     assert found.reason == "ParallelismImpossible"
-    assert found.message.startswith(
-        "The model does not fit the ranks of spec.parallelism: parallelism.tensor is 7, "
-    )
+    assert found.message.startswith("The model does not fit the ranks of spec.parallelism: parallelism.tensor is 7, ")
     assert "the model's number of attention heads, 64" in found.message
 
 

@@ -281,7 +281,7 @@ def test_forged_revision_gets_no_pods_and_keeps_others() -> None:
     assert condition(cluster, "Available")[0] == "True"
     (stalled,) = [each for each in status(cluster)["conditions"] if each["type"] == "Stalled"]
     assert stalled["message"].startswith(
-        f"Revision {first} gets no more pods: its pod template has spec.hostPID with a value "
+        f"The operator creates no more pods of revision {first}: its pod template has spec.hostPID with a value "
     )
 
 

@@ -56,7 +56,8 @@ def test_only_one_new_pod_exists_until_its_gate_opens() -> None:
     cluster, _ = upgrading()
     assert {turn(cluster, warm=False) for _ in range(10)} == {(4, 0), (4, 1)}
     assert (
-        "the first pod is the canary, and pods of older revisions serve until the gate of the canary opens, 4 left"
+        "the first pod is the canary, and pods of older revisions serve until the gate of the canary opens. "
+        "4 old pods are left."
     ) in message(cluster)
 
 

@@ -126,7 +126,7 @@ def test_report_of_a_trial_includes_changed_defaults() -> None:
     change_class(cluster, trial=True, defaults=NEWER, limits={"maxReplicas": 2})
     cluster.settle()
     assert condition(cluster, "ClassApplied") == ("False", "ClassWouldRefuse")
-    assert " Class gold would now change spec.server.image; " in message(cluster, "ClassApplied")
+    assert " Class gold would now change spec.server.image, but " in message(cluster, "ClassApplied")
 
 
 def test_spec_within_a_class_in_trial_is_not_reported() -> None:
@@ -171,7 +171,7 @@ def test_pinned_revision_beyond_a_tightened_class_gets_no_pods() -> None:
     cluster.settle()
     assert revisions(cluster) == {plain}
     assert message(cluster, "Stalled").startswith(
-        f"Revision {high} gets no more pods: spec.pod.priorityClassName high "
+        f"The operator creates no more pods of revision {high}: spec.pod.priorityClassName high "
     )
 
 

@@ -121,7 +121,7 @@ def test_status_names_the_missing_leader_worker_set_controller() -> None:
     cluster.settle()
     assert cluster.objects == {}
     assert condition(cluster, "Stalled") == ("True", "LeaderWorkerSetMissing")
-    assert "install the LeaderWorkerSet controller" in message(cluster, "Stalled")
+    assert "Install the LeaderWorkerSet controller" in message(cluster, "Stalled")
 
 
 def test_later_installation_of_the_controller_starts_groups() -> None:

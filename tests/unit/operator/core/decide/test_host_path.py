@@ -54,7 +54,9 @@ def test_pinned_revision_is_refused_and_running_pods_keep_serving() -> None:
     assert (pod_names(cluster), revisions(cluster)) == (before, {second})
     reason, message = stalled(cluster)
     assert reason == "HostPathNotAllowed"
-    assert message.startswith(f"Revision {first} gets no more pods: spec.model.source.hostPath /etc ")
+    assert message.startswith(
+        f"The operator creates no more pods of revision {first}: spec.model.source.hostPath /etc "
+    )
 
 
 def test_pinned_revision_runs_if_host_paths_are_allowed() -> None:

@@ -67,7 +67,7 @@ def test_unknown_pinned_revision_names_the_kept_ones() -> None:
     assert condition(cluster, "Stalled") == ("True", "RevisionNotKept")
     (message,) = {each["message"] for each in status(cluster)["conditions"] if each["type"] == "Stalled"}
     assert message == (
-        f"spec.rollout.revision is 0123456789, but this revision is not kept: name one of {second}, {first}, or "
+        f"spec.rollout.revision is 0123456789, but this revision is not kept: set it to one of {second}, {first}, or "
         "remove the field to run the spec."
     )
 

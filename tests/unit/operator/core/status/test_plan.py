@@ -49,7 +49,7 @@ def test_buckets_are_counted_before_any_pod_exists() -> None:
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
-        (seed(engine={"simulation": {"card": None}}), "the simulation has no known card and model"),
+        (seed(engine={"simulation": {"card": None}}), "spec.engine.simulation has no known card and model"),
         (seed(engine={"name": "torch", "simulation": None}), "the model is unknown"),
     ],
     ids=["simulation", "model"],

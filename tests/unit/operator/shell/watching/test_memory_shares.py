@@ -18,8 +18,8 @@ KEY = Key("ns", "tiny")
 
 def ignored(share: str, kind: str) -> str:
     return (
-        f"Objects with the label of GaudiInference {KEY} take more than {share} MiB. A {kind} is ignored: delete "
-        "objects with that label that the operator did not make."
+        f"The objects with the label of GaudiInference {KEY} take more than {share} MiB of memory, so the operator "
+        f"ignores a {kind}. Delete objects that have this label but were not created by the operator."
     )
 
 
@@ -52,7 +52,7 @@ def test_uncounted_object_does_not_free_memory() -> None:
 def test_oversized_object_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     reduce_foreign(CONTROLLER_REVISION, some(CONTROLLER_REVISION, owner(), data={"a": "x" * OBJECT_BYTES}))
     assert caplog.messages == [
-        "ControllerRevision a is larger than any that the operator writes: its content is ignored."
+        "ControllerRevision a is larger than any object that the operator writes, so its content is ignored."
     ]
 
 
