@@ -71,12 +71,12 @@ BEYOND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {"maxCards": 8},
         {"replicas": 3, "engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 4}},
-        "spec.replicas 3 needs 12 cards, above 8 ",
+        "spec.replicas 3 needs 12 cards, but the maximum is 8 ",
     ),
     (
         {"maxCards": 8},
         {"replicas": 2, "engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 2, "data": 4}},
-        "spec.replicas 2 needs 16 cards, above 8 ",
+        "spec.replicas 2 needs 16 cards, but the maximum is 8 ",
     ),
     *(
         ({"allowAllClients": False}, {"networkAccess": access}, f"spec.networkAccess.{field} ")

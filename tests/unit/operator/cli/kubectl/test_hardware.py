@@ -64,7 +64,7 @@ def test_trial_copies_the_youngest_pod() -> None:
 
 
 def test_resource_without_a_pod_is_refused() -> None:
-    with pytest.raises(Refused, match="scale it to 1 or more"):
+    with pytest.raises(Refused, match="Set its replicas to 1 or more"):
         trial_pod("chat", [], 60)
 
 

@@ -162,7 +162,7 @@ def test_list_of_documents_in_a_message_ends_after_ten() -> None:
     said = refusal({"kind": "List", "items": items})
     assert "300 documents" in said
     assert "(model-0, " in said
-    assert "model-9 and 290 more); " in said
+    assert "model-9 and 290 more). " in said
 
 
 def test_missing_limit_is_named() -> None:

@@ -86,7 +86,7 @@ def test_field_of_a_newer_release_causes_a_warning(kubeconfig: Path, api_server:
     Handler.answers[PATH.format("models")] = (200, newer)
     write(kubeconfig, api_server)
     found = json.loads(ask("llama").stdout)
-    said = "spec.engine.newField is unknown to this release of gaudi-plan, which plans without it"
+    said = "spec.engine.newField is unknown to this release of gaudi-plan, which ignores the field"
     assert any(said in warning for warning in found["warnings"])
 
 

@@ -195,7 +195,7 @@ def test_checkpoint_of_an_unknown_model_family_is_refused(tmp_path: Path) -> Non
 
 def test_forecast_for_release_1_22_is_refused() -> None:
     older = {key: value for key, value in BARE.items() if key not in ("strategy", "env")} | {"release": "1.22"}
-    assert "release 1.22 is planned, not forecast" in refusal(older, command="forecast")
+    assert "release 1.22 has a plan but no forecast" in refusal(older, command="forecast")
 
 
 def test_spec_that_the_operator_refuses_has_verdict_refused() -> None:

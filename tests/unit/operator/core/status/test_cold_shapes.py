@@ -81,7 +81,7 @@ def test_suggestion_without_graphs_has_no_memory_cost() -> None:
     eager = PhaseProgress(planned=2, warmed=2, capture_applies=False)
     said = suggestion_for(report_of(cold(PROMPT, (2, 128, 0)), prompt=eager))
     assert said is not None
-    assert "and takes about 1 s " in said
+    assert "and would take about 1 s " in said
 
 
 def test_missing_graphs_are_reported_if_every_bucket_is_planned() -> None:

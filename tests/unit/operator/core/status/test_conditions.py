@@ -149,7 +149,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
     (
         "Ready",
         state_of([serving("a"), serving("b"), serving("c")]),
-        Verdict(FALSE, "ScalingDown", "3 pods run, and 2 are desired."),
+        Verdict(FALSE, "ScalingDown", "3 pods run, but only 2 are desired."),
     ),
     ("Reconciling", SERVED, Verdict(FALSE, "Reconciled", "The spec is fully reconciled.")),
     (
@@ -195,6 +195,11 @@ TABLE: list[tuple[str, State, Verdict]] = [
         "WarmedUp",
         SERVED,
         Verdict(TRUE, "WarmedUp", passed(2)),
+    ),
+    (
+        "WarmedUp",
+        state_of([serving("a"), serving("b"), serving("c")]),
+        Verdict(TRUE, "WarmedUp", "3 pods (2 desired) of revision new have passed the readiness gate."),
     ),
     (
         "WarmedUp",
@@ -274,7 +279,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
     (
         "BucketCoverage",
         SERVED,
-        Verdict(UNKNOWN, "NoReports", f"{BUCKETED}; no serving pod has reported yet."),
+        Verdict(UNKNOWN, "NoReports", f"{BUCKETED}, but no serving pod has reported yet."),
     ),
     (
         "BucketCoverage",

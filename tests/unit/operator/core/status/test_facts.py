@@ -71,13 +71,13 @@ def test_waiting_pods_are_counted_by_reason() -> None:
 def test_pod_without_a_running_container_is_not_warming_up(waits: dict[str, Any], what: str) -> None:
     said = verdict("WarmedUp", state_of([view(pod("b", revision="new", **waits))], desired=1))
     assert (said.status, said.reason) == (FALSE, "NoPodWarmingUp")
-    assert said.message.endswith(f"have passed the readiness gate; 1 is {what}.")
+    assert said.message.endswith(f"have passed the readiness gate; 1 pod is {what}.")
 
 
 def test_pod_below_its_thresholds_is_not_warming_up() -> None:
     few = report(prompt=PhaseProgress(planned=8, warmed=8, captured=5))
     said = verdict("WarmedUp", state_of([view(pod("a", revision="new"), few)], desired=1))
-    assert (said.reason, "1 is warmed up but not ready" in said.message) == ("NoPodWarmingUp", True)
+    assert (said.reason, "1 pod is warmed up but not ready" in said.message) == ("NoPodWarmingUp", True)
 
 
 def test_paused_rollout_is_not_reconciling() -> None:
