@@ -60,7 +60,7 @@ def status() -> None:
         if state:
             typer.echo(f"{state.name}  {state.profile}  {state.addresses.server}  {state.health}")
     if not folders:
-        console.print("No node runs; start one with `python -m localcluster up`.")
+        console.print("No node is running. Start one with `python -m localcluster up`.")
 
 
 @app.command()
@@ -115,7 +115,9 @@ def running(name: str) -> Node:
     """Return the running node of this name."""
     node = Node.found(run_dir(name))
     if node is None:
-        raise LocalClusterError(f"No node named {name} runs: start it with `python -m localcluster up --name {name}`.")
+        raise LocalClusterError(
+            f"No node named {name} is running. Start it with `python -m localcluster up --name {name}`."
+        )
     return node
 
 

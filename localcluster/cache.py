@@ -23,7 +23,7 @@ def exclusive(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            console.print(f"[dim]…[/dim] another run holds {path.name}; waiting for it")
+            console.print(f"[dim]…[/dim] waiting for another run that holds {path.name}")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -106,8 +106,8 @@ class GivenCluster:
         for node in json.loads(self.kubectl("get", "nodes", "-o", "json"))["items"]:
             if not any(tag in (image.get("names") or ()) for image in node["status"].get("images", [])):
                 raise LocalClusterError(
-                    f"Node {node['metadata']['name']} of the cluster in {self.kubeconfig} has no image {tag}:"
-                    " load it there, or unset KUBECONFIG to use a local cluster."
+                    f"Node {node['metadata']['name']} of the cluster in {self.kubeconfig} has no image {tag}. Load "
+                    "the image on that node, or unset KUBECONFIG to use a local cluster."
                 )
 
 

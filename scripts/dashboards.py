@@ -74,15 +74,15 @@ FLEET = Dashboard(
             options={"instant": True},
         ),
         Panel(
-            "Models that wait for a person",
+            "Models that need a user action",
             {"{{namespace}}/{{name}}": 'gaudi_inference_condition{type="Stalled", status="True"} == 1'},
             "table",
             width=THIRD,
-            about="docs/how-to/runbooks.md, GaudiModelStalled, says what to do.",
+            about="See docs/how-to/runbooks.md, GaudiModelStalled, for the next steps.",
             options={"instant": True},
         ),
         Panel(
-            "Ready replicas of desired ones",
+            "Ready replicas / desired replicas",
             {
                 "{{namespace}}/{{name}}": 'gaudi_inference_replicas{state="ready"} '
                 '/ ignoring(state) (gaudi_inference_replicas{state="desired"} > 0)'
@@ -113,7 +113,7 @@ FLEET = Dashboard(
         Panel(
             "Sequences that wait for a place",
             {"{{inference_gaudi_dev_name}}": "sum by (inference_gaudi_dev_name) (gaudi_sequences_waiting)"},
-            about="docs/how-to/runbooks.md, GaudiModelQueueIsLong, says what to do.",
+            about="See docs/how-to/runbooks.md, GaudiModelQueueIsLong, for the next steps.",
         ),
         Panel(
             "Time to the first token, 95th percentile",
@@ -210,12 +210,12 @@ ONE_MODEL = Dashboard(
             {"{{phase}}": f"sum by (phase) (increase(gaudi_recompiles_since_ready_total{{{PODS}}}[5m]))"},
         ),
         Panel(
-            "Padding: computed over asked",
+            "Padding: computed tokens / requested tokens",
             {
                 "tokens of prompts": _padded_over_real("gaudi_batch_tokens_total", "prompt"),
                 "KV blocks of decode": _padded_over_real("gaudi_batch_blocks_total", "decode"),
             },
-            about="1.0 is none; kubectl gaudi plan learn chooses buckets for the traffic that was met.",
+            about="1.0 means no padding. kubectl gaudi plan learn chooses buckets for the observed traffic.",
         ),
         Panel(
             "Tokens a second",

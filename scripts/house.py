@@ -30,7 +30,7 @@ WAITS = {
 def long_files(lines: dict[Path, int]) -> list[str]:
     """Return a sentence for every file with too many lines."""
     return [
-        f"{path}:{MOST_LINES + 1}: the file has {count} lines, more than {MOST_LINES}; move one of its concepts into "
+        f"{path}:{MOST_LINES + 1}: the file has {count} lines, more than {MOST_LINES}. Move one of its concepts into "
         "another file"
         for path, count in lines.items()
         if count > MOST_LINES
@@ -44,7 +44,7 @@ def long_names(path: Path, tree: ast.Module) -> list[str]:
     figures = {name: re.sub(r"\d+(_\d+)+", "0", name) for name in tests if name.startswith("test_")}
     words = {name: short.removeprefix("test_").count("_") + 1 for name, short in figures.items()}
     return [
-        f"{path}: {name} has {count} words; state case and outcome in {MOST_WORDS}"
+        f"{path}: {name} has {count} words. State case and outcome in {MOST_WORDS}"
         for name, count in words.items()
         if count > MOST_WORDS
     ]
@@ -54,7 +54,7 @@ def waits(path: Path, tree: ast.Module) -> list[str]:
     """Return a sentence for every call in a file that sleeps or sets a constant of a module."""
     calls = (each for each in ast.walk(tree) if isinstance(each, ast.Call))
     return [
-        f"{path}:{call.lineno}: {ast.unparse(call)} waits on time or sets a constant; wait on a condition, or pass a "
+        f"{path}:{call.lineno}: {ast.unparse(call)} waits on time or sets a constant. Wait on a condition, or pass a "
         "parameter"
         for call in calls
         if _sleeps(call) or _sets_a_constant(call)

@@ -209,7 +209,9 @@ def ensure_node(run_dir: Path, name: str, profile: Profile = "node") -> Node:
     with _starting(run_dir):
         if found := Node.found(run_dir):
             if found.profile != profile:
-                raise LocalClusterError(f"{name} runs with profile {found.profile}: stop it, or use another name.")
+                raise LocalClusterError(
+                    f"{name} runs with profile {found.profile}. Stop that node, or use another name."
+                )
             return found
         node._start()
         node.detach()

@@ -51,8 +51,8 @@ def require(packages: dict[str, str]) -> None:
     command = ["apt-get", "install", "-y", "--no-install-recommends", *absent]
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         raise LocalClusterError(
-            f"The local cluster needs {', '.join(absent)}: run `sudo {' '.join(command)}`"
-            " (on other distributions install the packages of the same purpose)."
+            f"The local cluster needs {', '.join(absent)}. Run `sudo {' '.join(command)}` (on other distributions, "
+            "install the equivalent packages)."
         )
     with step(f"Installing {', '.join(absent)}"):
         _apt(["apt-get", "update"])

@@ -65,7 +65,7 @@ class Sandbox:
         for child in _children(self.init.pid):
             if _pid_inside(child) == pid:
                 return Identity.of(child)
-        raise LocalClusterError(f"{command[0]} ended right after its start; its output is in {log}.")
+        raise LocalClusterError(f"{command[0]} ended right after its start. Its output is in {log}.")
 
     def run(self, *command: str, stdin: str | None = None) -> str:
         """Run a command in the sandbox's mounts and network, and return its output."""

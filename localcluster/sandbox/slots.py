@@ -28,7 +28,7 @@ def take(locks: Path = LOCKS, has_link: Callable[[str], bool] = network.has_link
         if not has_link(Addresses(slot).link):  # the link may belong to a node in a container of this machine
             return slot, lock
         os.close(lock)
-    raise LocalClusterError(f"{SLOTS} local clusters are running; stop one with `python -m localcluster down`.")
+    raise LocalClusterError(f"{SLOTS} local clusters are running. Stop one with `python -m localcluster down`.")
 
 
 @contextmanager

@@ -36,7 +36,7 @@ def release(
     if (tagged := _git("rev-list", "-n1", tag)) != _git("rev-parse", "HEAD"):
         _refuse(f"{tag} is {tagged or 'not a tag'}, but another commit is checked out: git checkout {tag}.")
     if images and _git("status", "--porcelain"):
-        _refuse("The working tree has changes, which would become part of images: commit or stash them.")
+        _refuse("The working tree has changes that would become part of the images. Commit or stash them.")
     for each in out.glob("*"):
         each.unlink()
     with tempfile.TemporaryDirectory() as folder:
@@ -61,7 +61,10 @@ def _look_up(found: build.Source, advisories: Path | None) -> None:
     for each in findings:
         typer.echo(str(each), err=True)
     if findings:
-        _refuse(f"{len(findings)} advisories apply to shipped pins: raise the pins, or explain in SECURITY.md why not.")
+        _refuse(
+            f"{len(findings)} advisories apply to shipped pins. Raise the pins, or explain in SECURITY.md why "
+            "they do not apply."
+        )
 
 
 def _git(*arguments: str) -> str:

@@ -26,8 +26,8 @@ def test_error_names_the_node_of_an_existing_cluster_without_image(node: Node, m
     with pytest.raises(LocalClusterError) as refused:
         cluster().build_image("operator", "localhost/absent:1")
     assert str(refused.value) == (
-        f"Node used of the cluster in {node.kubeconfig} has no image localhost/absent:1:"
-        " load it there, or unset KUBECONFIG to use a local cluster."
+        f"Node used of the cluster in {node.kubeconfig} has no image localhost/absent:1. Load the image on that "
+        "node, or unset KUBECONFIG to use a local cluster."
     )
 
 

@@ -16,7 +16,7 @@ def test_file_above_the_limit_is_refused() -> None:
 def test_long_name_of_a_test_is_refused() -> None:
     ten, eleven = (f"test_{'_'.join(['word'] * count)}" for count in (10, 11))
     (message,) = long_names(FILE, ast.parse(f"def {ten}(): ...\nasync def {eleven}(): ..."))
-    assert message == f"{FILE}: {eleven} has 11 words; state case and outcome in 10"
+    assert message == f"{FILE}: {eleven} has 11 words. State case and outcome in 10"
 
 
 def test_version_number_in_a_test_name_is_one_word() -> None:

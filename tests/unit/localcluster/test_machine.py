@@ -29,8 +29,8 @@ def test_user_without_permission_gets_the_command_to_run() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == (
-        "The local cluster needs runc: run `sudo apt-get install -y --no-install-recommends runc`"
-        " (on other distributions install the packages of the same purpose).\n"
+        "The local cluster needs runc. Run `sudo apt-get install -y --no-install-recommends runc` (on other "
+        "distributions, install the equivalent packages).\n"
     )
 
 

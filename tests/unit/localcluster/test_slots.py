@@ -46,5 +46,5 @@ def test_slot_with_an_existing_link_is_skipped(take: Take) -> None:
 def test_missing_free_slot_is_an_error_with_a_remedy(take: Take) -> None:
     for _ in range(SLOTS):
         take()
-    with pytest.raises(LocalClusterError, match=r"8 local clusters are running; stop one"):
+    with pytest.raises(LocalClusterError, match=r"8 local clusters are running\. Stop one"):
         take()
