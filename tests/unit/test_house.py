@@ -10,7 +10,7 @@ FILE = Path("tests/unit/test_any.py")
 
 def test_file_above_the_limit_is_refused() -> None:
     (message,) = long_files({Path("a.py"): MOST_LINES, Path("b.py"): MOST_LINES + 1})
-    assert message.startswith("b.py:401: the file has 401 lines, more than 400; ")
+    assert message.startswith("b.py:401: the file has 401 lines, more than 400. ")
 
 
 def test_long_name_of_a_test_is_refused() -> None:

@@ -20,12 +20,12 @@ HARMLESS = desired_revision(inference(), (), DEFAULTS).inputs
         (
             {"maxCards": 15},
             {"engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 8}},
-            "spec.replicas 2 needs 16 cards, above 15 ",
+            "spec.replicas 2 needs 16 cards, but the maximum is 15 ",
         ),
         (
             {"maxCards": 15},
             {"engine": {"name": "sim"}, "accelerator": CARD, "parallelism": {"tensor": 8, "nodes": 2}},
-            "spec.replicas 2 needs 16 cards, above 15 ",
+            "spec.replicas 2 needs 16 cards, but the maximum is 15 ",
         ),
         (
             {"maxCards": 15},
@@ -140,7 +140,7 @@ def test_group_without_workers_has_the_cards_of_its_leader(size: int) -> None:
     assert forged.group is not None
     problem = judged({"maxCards": 7}, replace(forged, group=replace(forged.group, size=size)), replicas=2)
     assert problem is not None
-    assert problem.message.startswith("spec.replicas 2 needs 8 cards, above 7 ")
+    assert problem.message.startswith("spec.replicas 2 needs 8 cards, but the maximum is 7 ")
 
 
 def test_unreadable_configuration_is_refused_under_a_class() -> None:

@@ -164,5 +164,5 @@ def test_vllm_example_has_the_expected_environment_variables(name: str) -> None:
 def test_vllm_example_has_no_warnings(name: str) -> None:
     found = example(FOLDER / "vllm" / f"{name}.yaml")
     # Every plan for images has this hint, because only a running pod knows for which image sizes it warms up.
-    expected = ("Vision buckets are unknown",) if found.spec.model.items_per_prompt.image else ()
+    expected = ("Vision buckets are unkno",) if found.spec.model.items_per_prompt.image else ()
     assert tuple(hint[:24] for hint in plan_hints(found)) == expected
