@@ -97,8 +97,8 @@ def text_is_missing(inference: Inference, _: InstallationDefaults) -> Problem | 
             named = source.config_map_key_ref
             return Problem(
                 "ConfigMapKeyMissing",
-                f"spec.bucketing.{field}From names key {named.key} of ConfigMap {named.name}, but this namespace has "
-                f"no such key with at most {MOST_TEXT} characters. Create the key, or write the text into "
+                f"spec.bucketing.{field}From: key {named.key} of ConfigMap {named.name} is missing in this "
+                f"namespace, or has more than {MOST_TEXT} characters. Correct the ConfigMap, or write the text into "
                 f"spec.bucketing.{field}.",
             )
     return None

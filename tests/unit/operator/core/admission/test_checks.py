@@ -46,14 +46,14 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
     "buckets_that_no_config_map_holds": (
         {"bucketing": {"strategy": "File", "fileFrom": named("buckets", "list")}},
         "ConfigMapKeyMissing",
-        "spec.bucketing.fileFrom names key list of ConfigMap buckets, but this namespace has no such key with at "
-        "most 65536 characters. Create the key, or write the text into spec.bucketing.file.",
+        "spec.bucketing.fileFrom: key list of ConfigMap buckets is missing in this namespace, or has more than 65536 "
+        "characters. Correct the ConfigMap, or write the text into spec.bucketing.file.",
     ),
     "traffic_that_no_config_map_holds": (
         {"bucketing": {"strategy": "Optimal", "optimal": {"trafficFrom": named("traffic", "week")}}},
         "ConfigMapKeyMissing",
-        "spec.bucketing.optimal.trafficFrom names key week of ConfigMap traffic, but this namespace has no such key "
-        "with at most 65536 characters. Create the key, or write the text into spec.bucketing.optimal.traffic.",
+        "spec.bucketing.optimal.trafficFrom: key week of ConfigMap traffic is missing in this namespace, or has more "
+        "than 65536 characters. Correct the ConfigMap, or write the text into spec.bucketing.optimal.traffic.",
     ),
     "exabytes": (
         {"accelerator": {"deviceMemory": "1025Pi"}},
