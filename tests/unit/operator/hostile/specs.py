@@ -135,7 +135,7 @@ REFUSED = {
     ),
     "more than 250,000 buckets": (
         spec(linear({"batchSize": (1, 1, 50), "query": (1, 1, 1000), "context": (0, 1, 99)})),
-        "choose larger steps in bucketing.prompt",
+        "Choose larger steps in bucketing.prompt",
     ),
     "brackets": (spec(file(*["(" * 4_000] * 16)), "bucket file, line 1"),
     "digits": (spec(file(f"({'9' * 4_000},1,1)")), "bucket file, line 1"),
@@ -171,7 +171,7 @@ REFUSED = {
     ),
     "traffic in no ConfigMap": (
         spec({"strategy": "Optimal", "optimal": {"trafficFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}}}),
-        "spec.bucketing.optimal.trafficFrom: ",
+        "spec.bucketing.optimal.trafficFrom: key b of ConfigMap a is missing",
     ),
 }
 """Refused plans by description, with a part of the message."""
