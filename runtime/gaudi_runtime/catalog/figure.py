@@ -26,7 +26,7 @@ class Confidence(StrEnum):
 
 @dataclass(frozen=True)
 class Figure:
-    """A value with its confidence and a description of its source. The owner of the figure defines its unit.
+    """A value with its confidence and a description of its source. The field that contains the figure defines the unit.
 
     If other sources have different values, `low` and `high` are the lowest and the highest of these values.
     """

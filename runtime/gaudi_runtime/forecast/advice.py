@@ -22,7 +22,7 @@ MOST_CHANGES = 3
 # forecast does not always improve from one value to the next. Even this step can skip a fitting value, so a smaller
 # change than the answer may exist.
 STRIDES = 16
-# The most buckets that all trials together may try. They take about one second for any plan.
+# The maximum number of buckets in all trials together. Trials of this size take about one second for any plan.
 WORK = 200_000
 
 

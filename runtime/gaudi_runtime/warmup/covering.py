@@ -85,8 +85,8 @@ def _peaks(needed: Sequence[int]) -> list[int]:
 def _rows(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> Iterator[Bucket]:
     """Yield the largest buckets of the fewest batch sizes, for contiguous attention.
 
-    The plugin looks up the batch size first, so the buckets of this batch size must hold the highest block
-    (coverage.py).
+    The plugin looks up the smallest batch size that holds the sequences, and only then the blocks. So each batch size
+    that the plugin may look up needs a bucket that holds the highest block (coverage.py).
     """
     tops = _tops(buckets)
     most, capacity, end, least = min(limits.max_num_seqs, kv_blocks), 0, len(tops), -1

@@ -102,8 +102,8 @@ def _turn(condition: Condition, was: Condition | None, gate: str) -> Event | Non
             return Event("Normal", "Ready", condition.message + gate)
         case "WarmedUp", ConditionStatus.TRUE:
             return Event("Normal", "WarmedUp", condition.message + gate)
-        # Exclude `CapturedBelowThreshold`, because the plan itself is accepted. The condition Stalled reports the
-        # missed thresholds.
+        # If PlanAccepted is False because of CapturedBelowThreshold, the plan was not refused. The condition Stalled
+        # reports the missed thresholds.
         case "PlanAccepted", ConditionStatus.FALSE if condition.reason != "CapturedBelowThreshold":
             return Event("Warning", "PlanRefused", condition.message)
         case "PlanAccepted", ConditionStatus.UNKNOWN if condition.reason == "AcceptedAgainstEstimate":
