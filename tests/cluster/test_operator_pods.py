@@ -1,4 +1,4 @@
-"""The pods that the API server lets the operator's account create.
+"""The policy for pods of the operator's account, also for pods of earlier releases and of groups.
 
 The pods that the operator renders are accepted. All other pods of this account are refused.
 """

@@ -1,10 +1,11 @@
-"""The files of `make release`: reproducible bytes, SBOMs with all pins, an OLM bundle, and the advisory check."""
+"""The files of `make release`: versions, reproducible bytes, SBOMs with all pins, an OLM bundle, advisory check."""
 
 import hashlib
 import json
 import subprocess
 import sys
 import tarfile
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from gaudi_operator.api.v1alpha1.inference_class import GaudiInferenceClass
 from gaudi_operator.api.v1alpha1.resource import GaudiInference
-from scripts.chart_docs import ROOT
+from scripts.chart_docs import CHART, ROOT
 from scripts.release.advisories import scan
 from scripts.release.build import build, source, sums
 from scripts.release.pins import Pin, pins
@@ -49,6 +50,12 @@ def two_builds(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> tupl
         build(found, out, packages, ADDRESS, REGISTRY)
         outs.append(out)
     return outs[0], outs[1]
+
+
+def test_chart_versions_equal_the_package_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert {chart["version"], chart["appVersion"]} == {project["version"]}
 
 
 def test_two_builds_have_the_same_bytes(two_builds: tuple[Path, Path]) -> None:

@@ -1,4 +1,4 @@
-"""TLS of the model port over real sockets, while the files of the certificate change as in a mounted Secret."""
+"""TLS of the model port: renewed certificate files, unfinished handshakes, and the end of the server."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Starts of the sim engine with an empty volume and an object store with recipes, over real HTTP."""
+"""Starts of the sim engine with recipes from an object store: signed requests, signed recipes and faults, over real HTTP."""
 
 import time
 from base64 import b64encode
