@@ -1,4 +1,4 @@
-"""Starts of the sim engine with recipes from an object store: signed requests, signed recipes and faults, over real HTTP."""
+"""Starts of the sim engine with recipes from an object store: signed requests, signed recipes and faults."""
 
 import time
 from base64 import b64encode
