@@ -98,7 +98,7 @@ def test_model_of_an_unknown_type_is_unsupported(start: Callable[..., None]) -> 
 
 
 def test_too_large_model_is_refused_before_it_is_loaded(start: Callable[..., None]) -> None:
-    with pytest.raises(PlanImpossible, match=r"weights take .* GiB "):
+    with pytest.raises(PlanImpossible, match=r"weights take .* GiB, "):
         start(write_config(num_hidden_layers=1000, intermediate_size=100_000))
 
 
