@@ -138,7 +138,7 @@ ACCELERATORS = (
     ),
     Bad(
         "card_with_device_memory",
-        "deviceMemory is only for generation none",
+        "deviceMemory is only for generation 'none'",
         {"accelerator": {"generation": "gaudi3"}},
     ),
     Bad(
@@ -164,7 +164,7 @@ ACCELERATORS = (
     ),
     Bad(
         "parallelism_with_torch",
-        "spec.parallelism must have tensor",
+        "spec.parallelism.tensor, pipeline and data must be 1",
         {"parallelism": {"data": 2}},
     ),
 )
