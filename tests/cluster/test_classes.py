@@ -71,7 +71,7 @@ async def test_scale_up_above_the_class_limit_stalls_until_raised(
     before = await all_running(api, kubelet, 1)
     await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 2}})
     condition = await until(partial(stalled, api, "ForbiddenByClass"), "the resource to be Stalled")
-    assert condition["message"].startswith("Revision ")
+    assert condition["message"].startswith("The operator creates no more pods of revision ")
     assert f"spec.replicas 2 is above 1 (limits.maxReplicas), a limit of class {name}" in condition["message"]
     assert await all_running(api, kubelet, 1) == before
 

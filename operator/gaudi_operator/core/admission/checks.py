@@ -74,8 +74,8 @@ def revision_is_not_allowed(revision: Revision, policy: PodPolicy, defaults: Ins
         return None
     return replace(
         found,
-        message=f"The operator creates no more pods of revision {revision.name}: {found.message} Change the spec, or "
-        "spec.rollout.revision if it is set.",
+        message=f"The operator creates no more pods of revision {revision.name}: {found.message} To run "
+        "another revision, change the spec, or spec.rollout.revision if it is set.",
     )
 
 

@@ -37,8 +37,8 @@ def test_refusal_by_a_class_names_the_remedy() -> None:
     assert cause is not None
     assert found == Problem(
         cause.reason,
-        f"The operator creates no more pods of revision {revision.name}: {cause.message} Change the spec, or "
-        "spec.rollout.revision if it is set.",
+        f"The operator creates no more pods of revision {revision.name}: {cause.message} To run "
+        "another revision, change the spec, or spec.rollout.revision if it is set.",
     )
 
 
