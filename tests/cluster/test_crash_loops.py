@@ -59,5 +59,5 @@ async def reported_back_off(api: KubeApi) -> Object | None:
     if row["failures"] < 2 or stalled.get("reason") != "PodsFail":
         return None
     message: str = stalled["message"]
-    facts = ("UnexpectedAdmissionError: Allocate failed.", f"{row['failures']} attempts", f"before {row['until']}.")
+    facts = ("UnexpectedAdmissionError: Allocate failed.", f"{row['failures']} attempts", f"at {row['until']}.")
     return row if all(each in message for each in facts) else None
