@@ -64,7 +64,9 @@ def test_autoscaler_scales_by_running_requests_and_status_reports_it(
 
     traffic = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
     traffic.start(NAME, NAME, workers=4, max_tokens=20)
-    asking = (state for state in states if " requests 2 of 1 to 2 " in condition(state, "AutoscalerActive")["message"])
+    asking = (
+        state for state in states if " requests spec.replicas: 2 " in condition(state, "AutoscalerActive")["message"]
+    )
     scaled = next(state for state in asking if state["status"]["ready"] == "2/2")
     assert scaled["spec"]["replicas"] == 2
     assert [answer.error for answer in traffic.stop() if answer.error] == []

@@ -114,10 +114,10 @@ def pods_created(pods: Pods) -> int:
         (
             source(MODEL_IMAGE, "no/such/folder"),
             "ModelNotFound",
-            "no/such/folder: check the path in spec.model.source",
+            "no/such/folder does not exist. Check the path in spec.model.source.",
         ),
         (source(DAMAGED_IMAGE), "ModelUnreadable", "model.safetensors is damaged"),
-        (source(UNKNOWN_IMAGE), "UnsupportedModel", "model_type oracle"),
+        (source(UNKNOWN_IMAGE), "UnsupportedModel", "model_type: oracle"),
     ],
     ids=["folder is missing", "weights are damaged", "architecture is unknown"],
 )

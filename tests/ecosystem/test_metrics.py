@@ -79,7 +79,9 @@ def test_autoscaler_scales_by_requests_with_the_documented_rule(
     prometheus: Query, namespace: str, chat: Resource, traffic: Traffic
 ) -> None:
     states = chat.states(PATIENCE)
-    asking = (state for state in states if " requests 2 of 1 to 2 " in condition(state, "AutoscalerActive")["message"])
+    asking = (
+        state for state in states if " requests spec.replicas: 2 " in condition(state, "AutoscalerActive")["message"]
+    )
     scaled = next(state for state in asking if state["status"]["ready"] == "2/2")
     assert condition(scaled, "AutoscalerActive")["status"] == "True"
     assert scaled["spec"]["replicas"] == 2
