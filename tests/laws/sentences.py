@@ -57,16 +57,18 @@ class Shown:
 
 
 NUMBERS: tuple[tuple[str, str, Callable[[Shown], int]], ...] = (
-    ("Ready", r"(\d+) of \d+ replicas serve revision", lambda s: _ready(s.current)),
+    ("Ready", r"(\d+) (?:of \d+ replicas|pods \(\d+ desired\)) serve revision", lambda s: _ready(s.current)),
     ("Ready", r"(\d+) replicas? serves? revision", lambda s: s.desired),
-    ("Ready", r"With older revisions, (\d+) of \d+ replicas serve", lambda s: s.serving),
+    ("Ready", r"With older revisions, (\d+) (?:of \d+ replicas|pods \(\d+ desired\)) serve", lambda s: s.serving),
     ("Ready", r"With older revisions, \d+ of (\d+) replicas serve", lambda s: s.desired),
     ("Ready", r"(\d+) old pods? (?:is|are) left\.", lambda s: len(s.old)),
     ("Ready", r"(\d+) pods? (?:is|are) not created yet", lambda s: s.desired - len(s.current)),
     ("Ready", r"(\d+) pods run, but only \d+", lambda s: len(s.rows)),
     ("Ready", r"\d+ pods run, but only (\d+)", lambda s: s.desired),
     ("Available", r"(\d+) pods? (?:is|are) ready", lambda s: s.serving),
-    ("WarmedUp", r"^(\d+) of \d+ replicas", lambda s: sum(row["gate"] for row in s.current)),
+    ("Ready", r"\d+ pods \((\d+) desired\) serve", lambda s: s.desired),
+    ("WarmedUp", r"^(\d+) (?:of \d+ replicas|pods \(\d+ desired\))", lambda s: sum(row["gate"] for row in s.current)),
+    ("WarmedUp", r"^\d+ pods \((\d+) desired\)", lambda s: s.desired),
     ("WarmedUp", r"^\d+ of (\d+) replicas", lambda s: s.desired),
     ("WarmedUp", r"(\d+) pods? (?:is|are) not created yet", lambda s: s.desired - len(s.current)),
     ("Degraded", r"(\d+) replicas? (?:is|are) ready", lambda s: s.serving),

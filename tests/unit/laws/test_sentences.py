@@ -61,6 +61,12 @@ def test_consistent_status_has_no_disagreements() -> None:
         (unready(READY.replace("1 of 2", "2 of 2")), "Ready says 2, and the fields say 1"),
         (unready(READY.replace("; 1 pod is", "; 2 pods are")), "Ready counts 2 pods that do not serve"),
         (unready(READY.replace("held by scheduling gates", "warmed up but not ready")), "the rows show 0"),
+        (unready(READY.replace("1 of 2 replicas", "3 pods (2 desired)")), "Ready says 3, and the fields say 1"),
+        (unready(READY.replace("1 of 2 replicas", "1 pods (0 desired)")), "Ready says 0, and the fields say 2"),
+        (
+            status(WarmedUp=("True", "WarmedUp", "3 pods (2 desired) have passed the readiness gate.")),
+            "WarmedUp says 3, and the fields say 1",
+        ),
         (status(phase="WarmingUp"), "no pod warms up"),
         (status(phase="Serving"), "the phase is Serving, and Ready says StartingPods"),
         (status(phase="RollingBack"), "the phase is RollingBack, and Ready says StartingPods"),

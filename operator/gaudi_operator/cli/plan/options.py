@@ -33,7 +33,7 @@ File = Annotated[
     typer.Option(
         "-f",
         "--file",
-        help=f"File to plan for: {WANTED.removeprefix('give ')}, in JSON or YAML. - reads standard input.",
+        help=f"File to plan for: {WANTED}, in JSON or YAML. - reads standard input.",
     ),
 ]
 FromCluster = Annotated[str | None, typer.Option(metavar="NAME", help="Name of a GaudiInference in the cluster.")]

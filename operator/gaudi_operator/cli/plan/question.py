@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MAX_DOCUMENT_BYTES = 1024 * 1024
 MOST_NAMES = 10
 KIND = "GaudiInference"
-WANTED = f"give a {KIND}, a RuntimeConfig or the limits of a model"
+WANTED = f"a {KIND}, a RuntimeConfig or the limits of a model"
 
 Document = dict[str, Any]
 
@@ -69,8 +69,8 @@ def parse_document(text: str, name: str | None = None) -> Document:
     if name is not None:
         raise ConfigError(f"there is no {KIND} called {quoted(name)} in the document")
     if documents:
-        raise ConfigError(f"kind {quoted(repr(documents[0]['kind']))} is not supported; {WANTED}")
-    raise ConfigError(f"the document is {'not a mapping' if text.strip() else 'empty'}; {WANTED}")
+        raise ConfigError(f"kind {quoted(repr(documents[0]['kind']))} is not supported; give {WANTED}")
+    raise ConfigError(f"the document is {'not a mapping' if text.strip() else 'empty'}; give {WANTED}")
 
 
 def _bounded(stream: BinaryIO, name: str, limit: int) -> str:
