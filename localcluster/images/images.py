@@ -81,7 +81,8 @@ def _inputs(target: str, arguments: Mapping[str, str] | None, recipe: Recipe) ->
     digest = hashlib.sha256(json.dumps([target, sorted((arguments or {}).items())]).encode())
     ignored = (_PROJECT / ".dockerignore").read_text().splitlines()
     context = [_PROJECT / line.removeprefix("!") for line in ignored if line.startswith("!")]
-    for each in sorted([recipe.dockerfile, *context]):
+    _add_files(digest, recipe.dockerfile, recipe.dockerfile.parent)
+    for each in sorted(context):
         _add_files(digest, each, _PROJECT)
     for _, folder in sorted(recipe.folders.items()):
         _add_files(digest, folder, folder)
@@ -113,7 +114,8 @@ def export_image(tag: str, layout: Path) -> None:
     """Write an image into an OCI layout, uncompressed and without blobs that the layout already has."""
     source = f"containers-storage:[overlay@{_storage()}+{_run_folder()}]{tag}"
     options = ["--quiet", "--format", "oci", "--dest-oci-accept-uncompressed-layers"]
-    _run_privately("skopeo", "copy", *options, source, f"oci:{layout}:{tag}")
+    with exclusive(cache_dir() / "locks" / "buildah"):
+        _run_privately("skopeo", "copy", *options, source, f"oci:{layout}:{tag}")
 
 
 def _buildah(*arguments: str) -> str:
@@ -130,6 +132,15 @@ def _run_privately(*command: str) -> str:
         last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
         raise LocalClusterError(f"`{command[0]}` failed: {last}")
     return done.stdout.strip()
+
+
+def remove_replaced_images() -> None:
+    """Remove the layers that no named image has, and the containers of builds that were killed.
+
+    Otherwise, the disk would fill, and each call of buildah would become slower.
+    """
+    with exclusive(cache_dir() / "locks" / "buildah"):
+        _buildah("rmi", "--prune", "--force")
 
 
 def remove_layers() -> None:

@@ -68,11 +68,10 @@ def kubelet_config(run_dir: Path, addresses: Addresses) -> str:
         "enforceNodeAllocatable": [],
         "failCgroupV1": False,
         "failSwapOn": False,
-        # Lower the thresholds, because with the default values the kubelet would evict pods on a machine whose disk is
-        # nearly full.
-        "evictionHard": {"nodefs.available": "1%", "imagefs.available": "1%", "memory.available": "100Mi"},
-        "imageGCHighThresholdPercent": 99,
-        "imageGCLowThresholdPercent": 98,
+        # Neither delete images nor evict pods when the disk of the machine is nearly full. Images are loaded and not
+        # pulled, so the kubelet could not get a deleted image back.
+        "evictionHard": {"nodefs.available": "0%", "imagefs.available": "0%", "memory.available": "100Mi"},
+        "imageGCHighThresholdPercent": 100,
         "clusterDNS": [addresses.dns_ip],
         "clusterDomain": "cluster.local",
         "resolvConf": "",

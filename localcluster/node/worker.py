@@ -34,6 +34,7 @@ def await_runtime(plane: ControlPlane, ctr: Ctr) -> None:
     """Wait for containerd, and import the images that every node needs."""
     plane.wait(lambda: _answers(ctr), "containerd to answer")
     _forget_containers(ctr)
+    forget_replaced_images(ctr)
     present = ctr("images", "ls", "-q").split()
     for image, file in ((node_config.PAUSE_IMAGE, archive.busybox()), (archive.COREDNS_IMAGE, archive.coredns())):
         if image not in present:
@@ -102,6 +103,19 @@ def _forget_containers(ctr: Ctr) -> None:
     containers = ctr("containers", "ls", "-q").split()
     if containers:
         ctr("containers", "rm", *containers)
+
+
+def forget_replaced_images(ctr: Ctr) -> None:
+    """Delete the images that lost their names to newer images. Otherwise, the image store would grow with every build.
+
+    containerd has one record for each name of an image, and one for its ID.
+    """
+    rows = [line.split() for line in ctr("images", "ls").splitlines()[1:]]
+    digests = {name: digest for name, _, digest, *_ in rows}
+    named = {digest for name, digest in digests.items() if not name.startswith("sha256:")}
+    replaced = [name for name, digest in digests.items() if digest not in named]
+    if replaced:
+        ctr("images", "rm", "--sync", *replaced)
 
 
 def _dns_manifest(addresses: Addresses) -> str:

@@ -30,4 +30,5 @@ def _image_jobs(wanted: Mapping[str, str]) -> list[Job]:
         for target, tag in changed.items():
             seconds = 0 if tag in there else images.first_seconds(target)
             jobs.append(Job(partial(images.build_image, target, tag), seconds))
+        jobs.append(Job(images.remove_replaced_images))
     return jobs

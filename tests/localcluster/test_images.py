@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from localcluster import Node
-from localcluster.images.images import build_image, export_image
+from localcluster.cache import cache_dir
+from localcluster.images.images import Recipe, build_image, built, export_image, remove_replaced_images
 from localcluster.sandbox.processes import wait_until
 
 # Use a long timeout. With an empty cache, the build downloads the base image and the Python packages.
@@ -61,6 +62,20 @@ def test_existing_layer_is_not_exported_again(layout: Path, tmp_path: Path) -> N
     export_image(TAG, tmp_path)
     assert all((known / layer).is_symlink() for layer in layers)
     assert len(list(known.iterdir())) == len(layers) + 2
+
+
+def test_replaced_image_is_removed_and_its_successor_stays(tmp_path: Path) -> None:
+    dockerfile, content, tag = tmp_path / "Dockerfile", tmp_path / "content", "localhost/rebuilt:test"
+    dockerfile.write_text("ARG BASE_IMAGE\nFROM ${BASE_IMAGE} AS rebuilt\nCOPY --from=content . /content\n")
+    content.mkdir()
+    ids = []
+    for text in ("first", "second"):
+        (content / "file").write_text(text)
+        build_image("rebuilt", tag, recipe=Recipe(dockerfile, {"content": content}))
+        ids.append(built()[tag].removeprefix("sha256:"))
+    remove_replaced_images()
+    stored = {folder.name for folder in (cache_dir() / "buildah" / "storage" / "overlay-images").iterdir()}
+    assert [image in stored for image in ids] == [False, True]
 
 
 def test_loaded_image_runs(node: Node, layout: Path) -> None:

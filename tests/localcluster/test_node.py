@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from localcluster import LocalClusterError, Node
+from localcluster.node import worker
 from localcluster.programs import build
 from localcluster.sandbox import cgroups
 from localcluster.sandbox.processes import wait_until
@@ -150,6 +151,18 @@ def test_folder_image_is_mounted_as_a_volume(node: Node, tmp_path: Path) -> None
     node.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
     wait_until(lambda: phase_of(node, "reader") in ("Succeeded", "Failed"), "the reader to end", 30)
     assert node.kubectl("logs", "reader") == "0.1 0.2"
+
+
+def test_replaced_image_is_deleted_and_its_successor_stays(node: Node, tmp_path: Path) -> None:
+    tag = "localhost/replaced:test"
+    manifests = []
+    for content in ("first", "second"):
+        (tmp_path / "model.txt").write_text(content)
+        node.folder_image(tmp_path, tag)
+        manifests += node.ctr("images", "ls", f"name=={tag}").split("\n")[1].split()[2:3]
+    worker.forget_replaced_images(node.ctr)
+    blobs = node.ctr("content", "ls", "-q").split()
+    assert [manifest in blobs for manifest in manifests] == [False, True]
 
 
 def test_restarted_api_server_keeps_pods_running(node: Node, pod: str) -> None:

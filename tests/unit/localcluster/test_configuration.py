@@ -64,6 +64,12 @@ def test_pods_resolve_only_cluster_names() -> None:
     assert (config["clusterDNS"], config["resolvConf"]) == (["10.96.3.10"], "")
 
 
+def test_full_disk_neither_deletes_images_nor_evicts_pods() -> None:
+    config = yaml.safe_load(node_config.kubelet_config(RUN_DIR, Addresses()))
+    assert config["imageGCHighThresholdPercent"] == 100
+    assert {config["evictionHard"][signal] for signal in ("nodefs.available", "imagefs.available")} == {"0%"}
+
+
 def test_kubelet_accepts_both_cgroup_versions() -> None:
     config = yaml.safe_load(node_config.kubelet_config(RUN_DIR, Addresses()))
     assert (config["failCgroupV1"], config["cgroupDriver"], config["cgroupRoot"]) == (
