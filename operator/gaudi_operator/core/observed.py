@@ -92,11 +92,6 @@ class Observed:
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def pod_count(self) -> int:
-        """The number of pods of all replicas, including workers."""
-        return len(self.pods) + len(self.workers)
-
-    @property
     def children(self) -> tuple[Manifest, ...]:
         """The children that the operator owns and applies.
 
