@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from gaudi_operator.api.crd import class_schema, root_schema
-from gaudi_operator.api.reference.tables import rows
+from gaudi_operator.api.reference.tables import nested_fields
 from scripts.generated import ROOT, write_or_check
 
 PAGE = ROOT / "docs" / "contributing" / "fields.md"
@@ -58,7 +58,8 @@ def all_fields() -> Fields:
     resource, of_class = root_schema()["properties"], class_schema()["properties"]
     schemas = zip(PARTS, (resource["spec"], resource["status"], of_class["spec"]), strict=True)
     return {
-        part: {f"{part.split()[0]}.{row.path}".replace(".[]", "[]") for row in rows(schema)} for part, schema in schemas
+        part: {f"{part.split()[0]}.{row.path}".replace(".[]", "[]") for row in nested_fields(schema)}
+        for part, schema in schemas
     }
 
 

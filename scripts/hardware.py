@@ -100,7 +100,7 @@ def write(output: str) -> int:
     OUTPUT.write_text(json.dumps(json.loads(lines[-1]), indent=1) + "\n")
     print_proofs(report, console)
     console.print(f"Report: {OUTPUT}", markup=False)
-    return 0 if report.proven else 1
+    return 0 if report.has_passed else 1
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from demo import install
 from demo.install import Installed
 from demo.load import Traffic
 from demo.plan import merge
-from gaudi_operator.cli.plan.drawing import without_fonts
+from gaudi_operator.cli.plan.drawing import remove_web_font
 from localcluster import remove_cluster
 from localcluster.programs import build
 from localcluster.programs.debian import require
@@ -192,7 +192,7 @@ def svg(arguments: tuple[str, ...], written: str, columns: int) -> str:
     )
     console.print(Text(f"$ {command}", style="bold"))
     console.print(Text.from_ansi(written.rstrip()), soft_wrap=True)
-    drawn = without_fonts(console.export_svg(title="", unique_id=re.sub(r"\W", "-", arguments[1])))
+    drawn = remove_web_font(console.export_svg(title="", unique_id=re.sub(r"\W", "-", arguments[1])))
     # Remove the spaces at the ends of lines, which the terminal emulation adds.
     return re.sub(r"[ \t]+\n", "\n", drawn)
 

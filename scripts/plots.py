@@ -6,8 +6,8 @@ python -m scripts.plots --check  fail if it is out of date
 
 import sys
 
-from gaudi_operator.cli.plan.comparison import compare
-from gaudi_operator.cli.plan.question import parse_document, read_question
+from gaudi_operator.cli.plan.comparison import compare_strategies
+from gaudi_operator.cli.plan.question import parse_document, read_plan_document
 from scripts.generated import ROOT, write_or_check
 
 EXAMPLE = ROOT / "examples" / "vllm" / "llama-3.1-8b.yaml"
@@ -16,7 +16,7 @@ PLOT = ROOT / "docs" / "pictures" / "graphs.svg"
 
 def drawn() -> str:
     """Return the text of the plot for the example."""
-    picture = compare(read_question(parse_document(EXAMPLE.read_text()))).picture
+    picture = compare_strategies(read_plan_document(parse_document(EXAMPLE.read_text()))).picture
     if picture is None:
         raise AssertionError("a comparison has a picture")
     return picture()

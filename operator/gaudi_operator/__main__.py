@@ -16,9 +16,9 @@ def main() -> None:
         sys.stdout.write(f"{version_line('gaudi-operator')}\n")
         return
     if "--help" in arguments:
-        from gaudi_operator.settings import options
+        from gaudi_operator.settings import options_help
 
-        sys.stdout.write(f"{USAGE}\n\nRun the operator until SIGTERM. Settings:\n{options()}")
+        sys.stdout.write(f"{USAGE}\n\nRun the operator until SIGTERM. Settings:\n{options_help()}")
         return
     if arguments[:1] != ["run"]:
         raise SystemExit(f"{USAGE}\nTry 'gaudi-operator --help' for help.")
@@ -26,9 +26,9 @@ def main() -> None:
     # imports below take seconds.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     from gaudi_operator.replica import run_replica
-    from gaudi_operator.settings import variables
+    from gaudi_operator.settings import parse_arguments
 
-    os.environ.update(variables(arguments[1:]))
+    os.environ.update(parse_arguments(arguments[1:]))
 
     raise SystemExit(run_replica())
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 
-def _now() -> datetime:
+def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
@@ -14,7 +14,7 @@ def _now() -> datetime:
 class Clock:
     """A wall clock in UTC (`now`) for published times, and `monotonic` seconds for delays and timeouts."""
 
-    now: Callable[[], datetime] = _now
+    now: Callable[[], datetime] = _utc_now
     monotonic: Callable[[], float] = time.monotonic
 
 

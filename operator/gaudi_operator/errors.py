@@ -22,18 +22,18 @@ class OperatorError(Exception):
         self.message = message
 
 
-class Stalled(OperatorError):
+class StalledError(OperatorError):
     """The error of a reconcile whose request fails again unless something changes."""
 
 
-class Forbidden(Stalled):
+class ForbiddenError(StalledError):
     """The error of a reconcile if permissions are missing.
 
     An API server that has just started returns this for some seconds too.
     """
 
 
-class Waiting(OperatorError):
+class WaitingError(OperatorError):
     """The error of a reconcile if an obstacle disappears by itself. Requeue after `seconds`."""
 
     def __init__(self, reason: str, message: str, seconds: float) -> None:
@@ -42,7 +42,7 @@ class Waiting(OperatorError):
         self.seconds = seconds
 
 
-class Transient(OperatorError):
+class TransientError(OperatorError):
     """The error of a reconcile that a retry may resolve.
 
     `retry_after` is the delay in seconds if the server named one.
@@ -54,9 +54,9 @@ class Transient(OperatorError):
         self.retry_after = retry_after
 
 
-class NotFound(OperatorError):
+class NotFoundError(OperatorError):
     """The error of a reconcile if an object does not exist, or its name belongs to another object."""
 
 
-class NotLeader(OperatorError):
+class NotLeaderError(OperatorError):
     """The error of a reconcile if another replica may be the leader."""

@@ -8,16 +8,16 @@ import sys
 from contextlib import AsyncExitStack
 from functools import partial
 
-from gaudi_operator.settings import Settings, from_environment
-from gaudi_operator.shell.client import Cluster, Connection
+from gaudi_operator.settings import Settings, read_settings
+from gaudi_operator.shell.client import ClusterClient, Connection
 from gaudi_operator.shell.lead import Leader, LeaderDependencies
 from gaudi_operator.shell.lease import Election, LeaseThread
 from gaudi_operator.shell.metrics.logs import configure_logs
-from gaudi_operator.shell.metrics.monitoring import Metrics, serving
+from gaudi_operator.shell.metrics.monitoring import Metrics, serve_monitoring
 from gaudi_operator.shell.plans.planning import Planner
 from gaudi_operator.shell.polling.status_port import StatusPortClient
 from gaudi_operator.shell.watching.kopf_watches import watch
-from gaudi_runtime.process.open_files import allow_open_files
+from gaudi_runtime.process.open_files import raise_open_file_limit
 
 DEEPEST = 30_000
 """The recursion limit. The API server accepts JSON of 10,000 levels in a field without a schema, such as the data of a
@@ -39,20 +39,20 @@ log = logging.getLogger("gaudi_operator")
 
 def run_replica() -> int:
     """Run one replica of the operator with its settings, and return the exit code of the process."""
-    settings = from_environment()
+    settings = read_settings()
     sys.setrecursionlimit(DEEPEST)
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.set_threshold(NEW_OBJECTS)
     gc.freeze()  # imported modules stay, so collections need not visit them
     configure_logs(settings.log_format, settings.log_level)
-    allow_open_files()
+    raise_open_file_limit()
     return asyncio.run(run(settings))
 
 
 async def run(settings: Settings) -> int:
     """Serve until SIGTERM (exit code 0) or until the lease or the watches are lost (1)."""
     stop = asyncio.Event()
-    take_signals = partial(_take_signals, stop)
+    take_signals = partial(_add_signal_handlers, stop)
     # Handle signals first, because the connection below may wait for an unreachable API server.
     take_signals()
     metrics = Metrics()
@@ -60,19 +60,19 @@ async def run(settings: Settings) -> int:
         connection = await stack.enter_async_context(await Connection.connect(settings.kubeconfig))
         ports = await stack.enter_async_context(StatusPortClient())
         lease = await stack.enter_async_context(LeaseThread())
-        lease_connection = await lease.run(_connected(settings))
+        lease_connection = await lease.run(_open_connection(settings))
         stack.push_async_callback(lambda: lease.run(lease_connection.__aexit__()))
         around = LeaderDependencies(
-            Cluster(connection, metrics.count_request),
+            ClusterClient(connection, metrics.count_request),
             partial(watch, connection, settings.watch_namespaces, take_signals),
             ports.fetch,
             planner=Planner(settings.plan_memory_mib * 2**20, settings.plan_cpu_seconds),
-            lease_cluster=Cluster(lease_connection, metrics.count_request),
+            lease_cluster=ClusterClient(lease_connection, metrics.count_request),
             aside=lease.run,
         )
         operator = Operator(settings, around, metrics)
         port = await stack.enter_async_context(
-            serving(
+            serve_monitoring(
                 settings.http_host,
                 settings.http_port,
                 metrics,
@@ -85,7 +85,7 @@ async def run(settings: Settings) -> int:
         return await operator.run(stop)
 
 
-async def _connected(settings: Settings) -> Connection:
+async def _open_connection(settings: Settings) -> Connection:
     """Return a connection that belongs to the running event loop."""
     return await (await Connection.connect(settings.kubeconfig)).__aenter__()
 
@@ -112,8 +112,8 @@ class Operator:
             return 0
         acquired.result()
         self._metrics.leader.set(1)
-        kept = asyncio.create_task(self._aside(self._election.keep()), name="lease")
-        led = asyncio.create_task(self._lead(), name="leader")
+        kept = asyncio.create_task(self._aside(self._election.renew_until_lost()), name="lease")
+        led = asyncio.create_task(self._run_terms(), name="leader")
         await asyncio.wait({stopped, kept, led}, return_when=asyncio.FIRST_COMPLETED)
         # Stop all work before the first await. Tasks take time to end, and another replica may become the leader in the
         # meantime.
@@ -126,14 +126,14 @@ class Operator:
         # If the lease was lost, the process ends with an error, and the kubelet restarts the process as a follower.
         return 0 if stopped.done() else 1
 
-    async def _lead(self) -> None:
+    async def _run_terms(self) -> None:
         """Run terms under one lease. A new term starts for a new kind, because kopf cannot add kinds while it runs."""
         while await self.leader.run():
             self.leader.stop_work()
             self.leader = self._new_leader()
 
 
-def _take_signals(stop: asyncio.Event) -> None:
+def _add_signal_handlers(stop: asyncio.Event) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
 

@@ -16,7 +16,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from gaudi_operator.api.base import AbsolutePath, NamespaceName, ObjectName
 from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER, Controller
 from gaudi_operator.api.v1alpha1.model import PullPolicy
-from gaudi_operator.api.v1alpha1.network import Client
+from gaudi_operator.api.v1alpha1.network import NetworkClient
 from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.core.installation import AllowedHostPath, InstallationDefaults
 
@@ -35,7 +35,7 @@ class HostPath(BaseModel):
 
     @field_validator("prefix")
     @classmethod
-    def _absolute(cls, prefix: str) -> str:
+    def _check_absolute_path(cls, prefix: str) -> str:
         if not prefix.startswith("/") or ".." in prefix.split("/"):
             raise ValueError(f"{prefix} must be an absolute path without '..': start the path with '/'")
         return prefix
@@ -84,12 +84,12 @@ class Settings(BaseSettings):
     watch_namespaces: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="Namespaces to serve, separated by commas. Empty: all namespaces."
     )
-    monitoring_from: Annotated[tuple[Client, ...], Field(max_length=16)] = Field(
+    monitoring_from: Annotated[tuple[NetworkClient, ...], Field(max_length=16)] = Field(
         (),
         description="Clients that network policies of models allow to read pod metrics: a JSON list of peers as in"
         " `ingress[].from`. Empty: only the operator.",
     )
-    gateways_from: Annotated[tuple[Client, ...], Field(max_length=16)] = Field(
+    gateways_from: Annotated[tuple[NetworkClient, ...], Field(max_length=16)] = Field(
         (),
         description="Gateways and ingress controllers that may reach models whose spec has no"
         " `networkAccess.clients`: a JSON list of peers as in `ingress[].from`. Empty: only pods of the model's"
@@ -154,7 +154,7 @@ class Settings(BaseSettings):
 
     @field_validator("allow_host_path", mode="before")
     @classmethod
-    def _entries(cls, value: object) -> object:
+    def _parse_host_paths(cls, value: object) -> object:
         if not isinstance(value, str):
             return value
         try:
@@ -164,7 +164,7 @@ class Settings(BaseSettings):
 
     @field_validator("tracing", mode="before")
     @classmethod
-    def _as_in_a_spec(cls, value: object) -> object:
+    def _parse_tracing(cls, value: object) -> object:
         if not isinstance(value, str):
             return value
         try:
@@ -174,12 +174,12 @@ class Settings(BaseSettings):
 
     @field_validator("watch_namespaces", "image_pull_secrets", mode="before")
     @classmethod
-    def _split(cls, value: object) -> object:
+    def _split_names(cls, value: object) -> object:
         return tuple(filter(None, (name.strip() for name in value.split(",")))) if isinstance(value, str) else value
 
     @field_validator("watch_namespaces")
     @classmethod
-    def _no_patterns(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+    def _reject_patterns(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         if wrong := [name for name in names if set(name) & set("*?!")]:
             raise ValueError(
                 f"{wrong[0]} is not a namespace. Patterns are not supported. List each namespace, or none to "
@@ -188,7 +188,7 @@ class Settings(BaseSettings):
         return names
 
     @model_validator(mode="after")
-    def _lease_times_in_order(self) -> Self:
+    def _check_lease_times(self) -> Self:
         if not self.retry_period_seconds < self.renew_deadline_seconds < self.lease_duration_seconds:
             raise ValueError(
                 f"{PREFIX}RETRY_PERIOD_SECONDS must be below {PREFIX}RENEW_DEADLINE_SECONDS, which must be below "
@@ -196,7 +196,7 @@ class Settings(BaseSettings):
             )
         return self
 
-    def defaults(self) -> InstallationDefaults:
+    def installation_defaults(self) -> InstallationDefaults:
         """Return the settings that decisions use."""
         return InstallationDefaults(
             runtime_image=self.runtime_image,
@@ -216,28 +216,29 @@ class Settings(BaseSettings):
         )
 
 
-def from_environment() -> Settings:
+def read_settings() -> Settings:
     """Return the settings. Raises SystemExit with a sentence for each missing or invalid variable."""
     try:
         return Settings()
     except ValidationError as error:
         lines = (
-            _fault(each["type"], str(each["loc"][0]) if each["loc"] else "", each["msg"]) for each in error.errors()
+            _describe_fault(each["type"], str(each["loc"][0]) if each["loc"] else "", each["msg"])
+            for each in error.errors()
         )
         raise SystemExit("gaudi-operator cannot start:\n" + "\n".join(lines)) from error
 
 
-def _fault(kind: str, field: str, message: str) -> str:
+def _describe_fault(kind: str, field: str, message: str) -> str:
     """Return the sentence for an invalid setting, or for a missing setting without a default."""
     if kind != "missing":
         return f"{variable_of(field) if field else 'settings'}: {message}"
     description = Settings.model_fields[field].description
-    return f"{variable_of(field)} is missing: set it, or write {_option(field)}=VALUE. {description}"
+    return f"{variable_of(field)} is missing: set it, or write {_option_name(field)}=VALUE. {description}"
 
 
-def variables(arguments: Sequence[str]) -> dict[str, str]:
+def parse_arguments(arguments: Sequence[str]) -> dict[str, str]:
     """Return the environment variables of arguments such as `--log-level=DEBUG`. Raises SystemExit with a sentence."""
-    known = {_option(name): name for name in Settings.model_fields}
+    known = {_option_name(name): name for name in Settings.model_fields}
     found = {}
     for argument in arguments:
         option, given, value = argument.partition("=")
@@ -246,18 +247,18 @@ def variables(arguments: Sequence[str]) -> dict[str, str]:
                 f"gaudi-operator run: {argument} is not a setting. Write settings as --log-level=DEBUG. "
                 "`gaudi-operator --help` lists all settings."
             )
-        found[_variable(known[option])] = value
+        found[_setting_variable(known[option])] = value
     return found
 
 
-def _option(field: str) -> str:
+def _option_name(field: str) -> str:
     return f"--{field.replace('_', '-')}"
 
 
-def options() -> str:
+def options_help() -> str:
     """Return the settings as a list for --help: the option, its variable, and its description."""
     return "".join(
-        f"  {_option(name)}=VALUE, {_variable(name)}\n      {field.description}\n"
+        f"  {_option_name(name)}=VALUE, {_setting_variable(name)}\n      {field.description}\n"
         for name, field in Settings.model_fields.items()
     )
 
@@ -267,12 +268,12 @@ def variable_of(field: str) -> str:
     return field if field.isupper() else f"{PREFIX}{field.upper()}"
 
 
-def _variable(name: str) -> str:
+def _setting_variable(name: str) -> str:
     """Return the environment variable of a field of Settings. It may have no prefix, as KUBECONFIG does."""
     return str(Settings.model_fields[name].validation_alias or variable_of(name))
 
 
-def table() -> str:
+def settings_page() -> str:
     """Return docs/reference/settings.md, with a row for each variable."""
     rows = [
         "# Settings of the operator",
@@ -285,11 +286,11 @@ def table() -> str:
         "|---|---|---|",
     ]
     for name, field in Settings.model_fields.items():
-        rows.append(f"| `{_variable(name)}` | {_default(name)} | {field.description} |")
+        rows.append(f"| `{_setting_variable(name)}` | {_format_default(name)} | {field.description} |")
     return "\n".join(rows) + "\n"
 
 
-def _default(name: str) -> str:
+def _format_default(name: str) -> str:
     field = Settings.model_fields[name]
     if field.is_required():
         return "required"
@@ -299,4 +300,4 @@ def _default(name: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(table())
+    sys.stdout.write(settings_page())

@@ -89,7 +89,7 @@ def doctor(
     ] = False,
 ) -> None:
     """Run the command `gaudi-runtime doctor`, which checks this machine and image."""
-    from gaudi_runtime.doctor.command import doctor as examine
+    from gaudi_runtime.doctor.command import run_doctor as examine
 
     raise typer.Exit(examine(engine or (), as_data=json, image_only=image_only))
 
@@ -119,16 +119,18 @@ def hardware_report(
 ) -> None:
     """Run the command `gaudi-runtime hardware-report`, which tests this machine with a real model."""
     from gaudi_runtime.errors import ConfigError
-    from gaudi_runtime.hardware.command import config_for, hardware_report
+    from gaudi_runtime.hardware.command import trial_config, write_hardware_report
     from gaudi_runtime.serve import read_config
 
     try:
         if (model is None) == (config is None):
             raise ConfigError("Pass either the folder of a checkpoint (--model) or a configuration (--config).")
         chosen = (
-            read_config(config) if config else config_for(model or Path(), tensor_parallel, max_model_len, max_num_seqs)
+            read_config(config)
+            if config
+            else trial_config(model or Path(), tensor_parallel, max_model_len, max_num_seqs)
         )
-        raise typer.Exit(hardware_report(chosen, output, folder))
+        raise typer.Exit(write_hardware_report(chosen, output, folder))
     except ConfigError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from error

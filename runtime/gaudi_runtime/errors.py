@@ -43,7 +43,7 @@ class Problem:
     since: datetime | None = field(default=None, kw_only=True)
 
     @property
-    def kept(self) -> str:
+    def lasting_message(self) -> str:
         """Return the sentence that remains true after the pod is deleted."""
         return self.lasting or self.message
 

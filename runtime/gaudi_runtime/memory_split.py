@@ -11,7 +11,7 @@ from gaudi_runtime.errors import PlanImpossible
 
 
 @dataclass(frozen=True)
-class Split:
+class DeviceMemorySplit:
     """The split of device memory in bytes: free = usable + margin, usable = graphs + kv_cache."""
 
     free: int
@@ -30,16 +30,16 @@ class GraphPool:
     decode: int
 
 
-def split_memory(free: int, utilization: float, graph_memory_share: float) -> Split:
+def split_memory(free: int, utilization: float, graph_memory_share: float) -> DeviceMemorySplit:
     """Divide the `free` bytes of device memory after the profile run. Both shares are numbers from 0 to 1."""
     # As in the plugin, utilization is a share of the free memory. In vLLM on CUDA, it is a share of the whole card
     # (docs/internals/warmup.md).
     usable = int(free * utilization)
     graphs = int(usable * graph_memory_share)
-    return Split(free=free, usable=usable, graphs=graphs, kv_cache=usable - graphs, margin=free - usable)
+    return DeviceMemorySplit(free=free, usable=usable, graphs=graphs, kv_cache=usable - graphs, margin=free - usable)
 
 
-def kv_blocks(kv_cache: int, bytes_per_block: int) -> int:
+def count_kv_blocks(kv_cache: int, bytes_per_block: int) -> int:
     """Return the number of KV blocks that fit into `kv_cache` bytes. Raises PlanImpossible if no block fits."""
     blocks = kv_cache // bytes_per_block
     if blocks < 1:
@@ -54,7 +54,7 @@ OWN_BLOCKS = 1
 """The KV blocks that an engine reserves: vLLM's null block, the padding block of the torch engine."""
 
 
-def useful_blocks(limits: Limits) -> int | None:
+def max_useful_blocks(limits: Limits) -> int | None:
     """Return the largest useful number of KV blocks. Sequences cannot fill more blocks.
 
     Return None with prefix caching, which can use any number of blocks.
@@ -64,12 +64,12 @@ def useful_blocks(limits: Limits) -> int | None:
     return limits.max_num_seqs * ceil(limits.max_model_len / limits.block_size) + OWN_BLOCKS
 
 
-def fill_cache(split: Split, bytes_per_block: int, limits: Limits) -> tuple[Split, int]:
+def limit_kv_cache(split: DeviceMemorySplit, bytes_per_block: int, limits: Limits) -> tuple[DeviceMemorySplit, int]:
     """Limit the cache to the useful KV blocks, and return the new split and the number of blocks.
 
     The rest of the memory goes to graphs. Raises PlanImpossible if no block fits.
     """
-    blocks, useful = kv_blocks(split.kv_cache, bytes_per_block), useful_blocks(limits)
+    blocks, useful = count_kv_blocks(split.kv_cache, bytes_per_block), max_useful_blocks(limits)
     if useful is None or blocks <= useful:
         return split, blocks
     cache = useful * bytes_per_block

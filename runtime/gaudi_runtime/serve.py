@@ -26,32 +26,32 @@ from gaudi_runtime.artifacts.sources.fetch import with_model_here
 from gaudi_runtime.contract.config import RuntimeConfig, ServingConfig, plan_hash
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
 from gaudi_runtime.contract.report import NO_PLAN, Phase, RuntimeFailure
-from gaudi_runtime.engine_protocol.engine import Engine, PartsCanDie, ServingEngine, TokenEngine
+from gaudi_runtime.engine_protocol.engine import CanBeLost, Engine, ServingEngine, TokenEngine
 from gaudi_runtime.engine_protocol.group import PodPart, Rank
-from gaudi_runtime.engines.select import select_engine, select_rank
+from gaudi_runtime.engines.select import create_engine, create_rank
 from gaudi_runtime.errors import ConfigError, EngineLost, RuntimeStartError
-from gaudi_runtime.group.follow import follow
-from gaudi_runtime.group.peers import Make, over_the_group
+from gaudi_runtime.group.follow import follow_leader
+from gaudi_runtime.group.peers import Make, lead_group
 from gaudi_runtime.group.topology import Topology, read_topology
 from gaudi_runtime.http.certificate import Certificate
-from gaudi_runtime.http.connection import ServerLimits, most_connections
-from gaudi_runtime.http.metrics import Observed, RequestMetrics, new_registry
-from gaudi_runtime.http.openai_api.api_key import asked_key
+from gaudi_runtime.http.connection import ServerLimits, connection_limit
+from gaudi_runtime.http.metrics import MetricSources, RequestMetrics, new_registry
+from gaudi_runtime.http.openai_api.api_key import read_api_key
 from gaudi_runtime.http.openai_api.app import openai_app
-from gaudi_runtime.http.openai_api.guard import guarded
+from gaudi_runtime.http.openai_api.guard import add_guard
 from gaudi_runtime.http.server import http_server
 from gaudi_runtime.http.status_api import STATUS_LIMITS, status_app
-from gaudi_runtime.knobs.render import why_not_rendered
-from gaudi_runtime.learning.advisor import USUAL_SCHEDULE, Schedule, advise_now_and_then
+from gaudi_runtime.knobs.render import why_settings_invalid
+from gaudi_runtime.learning.advisor import USUAL_SCHEDULE, Schedule, advise_periodically
 from gaudi_runtime.process.children import end_children
-from gaudi_runtime.process.exit import ended_when_lost, exit_at_once, exit_broken
-from gaudi_runtime.process.open_files import allow_open_files
+from gaudi_runtime.process.exit import exit_at_once, exit_with_error, watch_for_loss
+from gaudi_runtime.process.open_files import raise_open_file_limit
 from gaudi_runtime.process.signals import Signals, Stopped
-from gaudi_runtime.process.worker import in_worker_thread
+from gaudi_runtime.process.worker import run_in_worker_thread
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.report.serving_counters import publish_counters
 from gaudi_runtime.start_engine import StartedEngine, start_engine
-from gaudi_runtime.tracing.tracing import Tracing, tracing
+from gaudi_runtime.tracing.tracing import Tracing, open_tracing
 from gaudi_runtime.warmup.spans import WarmupSpans
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Status:
     """The state that `serve` shows on the status port."""
 
     board: ReportBoard
-    observed: Observed
+    observed: MetricSources
     registry: CollectorRegistry
 
 
@@ -76,39 +76,39 @@ async def serve(config_file: Path, schedule: Schedule = USUAL_SCHEDULE) -> None:
     `schedule` says when a learned plan is compared with the plan that is in use.
     """
     signals = Signals()
-    allow_open_files()
+    raise_open_file_limit()
     try:
         config = read_config(config_file)
     except ConfigError as error:
-        async with status_server(ports_of_a_wrong_config(config_file), NO_PLAN, signals) as status:
-            await _stay_failed(error, status.board, signals)
+        async with status_server(ports_of_invalid_config(config_file), NO_PLAN, signals) as status:
+            await _report_failure_and_wait(error, status.board, signals)
         return
     async with (
         status_server(config.serving, plan_hash(config.bucketing, config.limits), signals) as status,
-        tracing(config, status.board.report()) as traces,
+        open_tracing(config, status.board.report()) as traces,
     ):
-        status.board.on_phase = traces.start.reported
+        status.board.on_phase = traces.start.record_phase
         try:
             topology = read_topology(config.parallelism.nodes, os.environ)
-            if topology.leads:
-                await _lead(config, topology, status, signals, traces, schedule)
+            if topology.is_leader:
+                await _run_leader(config, topology, status, signals, traces, schedule)
             else:
-                await _follow(config, topology, status, signals)
+                await _run_follower(config, topology, status, signals)
         except Stopped:
             log.info("Stopped before serving.")
         except EngineLost as error:
-            status.board.fail(describe(error))
+            status.board.fail(runtime_failure(error))
             await traces.close()
-            exit_broken(error)
+            exit_with_error(error)
         except Exception as error:  # the report must show every error
-            await _stay_failed(error, status.board, signals)
+            await _report_failure_and_wait(error, status.board, signals)
 
 
 @contextlib.asynccontextmanager
 async def status_server(serving: ServingConfig, plan: str, signals: Signals) -> AsyncIterator[Status]:
     """Open the status port at the start of `serve`, before slow imports. Raises PortUnavailable."""
     board = ReportBoard(plan)
-    observed = Observed(board.report)
+    observed = MetricSources(board.report)
     status = Status(board, observed, new_registry(observed))
     app = status_app(board, observed, status.registry, serving.stall_timeout_seconds, lambda: signals.closing)
     async with http_server(app, serving.status_port, STATUS_LIMITS):
@@ -119,7 +119,7 @@ async def status_server(serving: ServingConfig, plan: str, signals: Signals) -> 
             board.close()
 
 
-def describe(error: Exception) -> RuntimeFailure:
+def runtime_failure(error: Exception) -> RuntimeFailure:
     """Return the error for the report: a start-up error with its own reason, any other error as a crash."""
     if isinstance(error, RuntimeStartError):
         return RuntimeFailure(reason=error.reason, message=str(error)[:2048])
@@ -127,9 +127,9 @@ def describe(error: Exception) -> RuntimeFailure:
     return RuntimeFailure(reason="Crashed", message=last_line[:2048])
 
 
-async def _stay_failed(error: Exception, board: ReportBoard, signals: Signals) -> None:
+async def _report_failure_and_wait(error: Exception, board: ReportBoard, signals: Signals) -> None:
     # Keep the process running. A restart would fail in the same way, and the report would be lost in a crash loop.
-    failure = describe(error)
+    failure = runtime_failure(error)
     known = isinstance(error, RuntimeStartError)
     log.error("Start-up failed (%s): %s", failure.reason, failure.message, exc_info=None if known else error)
     board.fail(failure)
@@ -137,7 +137,7 @@ async def _stay_failed(error: Exception, board: ReportBoard, signals: Signals) -
     await signals.stop.wait()
 
 
-async def _lead(
+async def _run_leader(
     config: RuntimeConfig,
     topology: Topology,
     status: Status,
@@ -147,40 +147,40 @@ async def _lead(
 ) -> None:
     """Start the engine, together with the other pods of a group if there are any, and serve."""
     # Check the API key first, so that a wrong value is reported immediately and not after minutes of warm-up.
-    asked_key()
+    read_api_key()
     folder = config.serving.tls_folder
     certificate = Certificate(Path(folder)) if folder else None
-    select = partial(select_engine, loop=asyncio.get_running_loop())
-    async with over_the_group(config, topology, status.board, signals, select) as make:
-        started = await _start(config, status.board, signals, make, traces.start)
+    select = partial(create_engine, loop=asyncio.get_running_loop())
+    async with lead_group(config, topology, status.board, signals, select) as make:
+        started = await _start_engine_in_thread(config, status.board, signals, make, traces.start)
         await _serve_model(config, started, status, signals, traces, certificate, schedule)
 
 
-async def _follow(config: RuntimeConfig, topology: Topology, status: Status, signals: Signals) -> None:
+async def _run_follower(config: RuntimeConfig, topology: Topology, status: Status, signals: Signals) -> None:
     """Run as one rank of a group. The leader sends commands and serves the model."""
 
-    def make() -> Rank | PodPart:
+    def make_rank() -> Rank | PodPart:
         stop = signals.stop_between_buckets
         here = with_model_here(config, status.board, stop)
-        engine = select_rank(here, topology.rank)
-        status.board.keep(**engine.report_fields())
+        engine = create_rank(here, topology.rank)
+        status.board.pin_fields(**engine.report_fields())
         RecipeCache(here, engine.recipe_key(), status.board, stop).take()
         return engine
 
     try:
-        await follow(config, topology, status.board, signals, make)
+        await follow_leader(config, topology, status.board, signals, make_rank)
     except (EngineLost, Stopped):
         raise
     except Exception as error:  # a failed rank that stays up would leave the leader waiting
         log.exception("This rank failed.")
-        raise EngineLost(f"This rank failed: {describe(error).message}") from error
+        raise EngineLost(f"This rank failed: {runtime_failure(error).message}") from error
 
 
-async def _start(
+async def _start_engine_in_thread(
     config: RuntimeConfig, board: ReportBoard, signals: Signals, make: Make, spans: WarmupSpans
 ) -> StartedEngine:
     stop = signals.stop_between_buckets
-    work = asyncio.ensure_future(in_worker_thread(lambda: start_engine(config, board, stop, make, spans=spans)))
+    work = asyncio.ensure_future(run_in_worker_thread(lambda: start_engine(config, board, stop, make, spans=spans)))
     stopping = asyncio.ensure_future(signals.stop.wait())
     await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
     # Wait only for the drain time. The start checks `stop` between two steps, and one step, such as a compile, may take
@@ -203,7 +203,7 @@ def model_port_limits(config: RuntimeConfig) -> ServerLimits:
         # load balancer might already have sent a request on it.
         keep_alive_seconds=620,
         drain_seconds=config.serving.drain_seconds,
-        connections=most_connections(config.serving, config.limits),
+        connections=connection_limit(config.serving, config.limits),
         linger_seconds=LINGER_SECONDS,
     )
 
@@ -226,7 +226,7 @@ async def _serve_model(
     signature = [(INSTANCE_HEADER, status.board.report().instance)]
     async with (
         _application(config, engine, status, metrics, signals, traces) as app,
-        ended_when_lost(engine.until_lost if isinstance(engine, PartsCanDie) else None, status.board),
+        watch_for_loss(engine.wait_until_lost if isinstance(engine, CanBeLost) else None, status.board),
         http_server(
             app,
             serving.model_port,
@@ -237,10 +237,10 @@ async def _serve_model(
     ):
         status.board.update(phase=Phase.SERVING)
         log.info("Serving %s on port %d", ", ".join(config.model.served_names), serving.model_port)
-        counting = publish_counters(lambda: engine.counters, metrics.report, status.board)
+        counting = publish_counters(lambda: engine.counters, metrics.request_counts, status.board)
         tasks: list[asyncio.Task[None]] = [asyncio.create_task(counting)]
         if started.question:
-            advice = advise_now_and_then(started.question, lambda: engine.counters.traffic(), status.board, schedule)
+            advice = advise_periodically(started.question, lambda: engine.counters.traffic(), status.board, schedule)
             tasks.append(asyncio.create_task(advice))
         await signals.stop.wait()
         for task in tasks:
@@ -248,7 +248,7 @@ async def _serve_model(
         status.board.update(phase=Phase.DRAINING)
         log.info("Draining for at most %d s", serving.drain_seconds)
     await traces.close()
-    await _close(engine)
+    await _close_engine(engine)
     log.info("Drained.")
 
 
@@ -263,7 +263,7 @@ async def _application(
 ) -> AsyncIterator[ASGIApp]:
     """Yield the application of the model port: the engine's own application or ours, with metrics."""
     if not isinstance(engine, ServingEngine):
-        traced = partial(traces.around, counters=lambda: engine.counters)
+        traced = partial(traces.wrap_app, counters=lambda: engine.counters)
         yield openai_app(cast("TokenEngine", engine), config, metrics, lambda: signals.closing, traced)
         return
     for collector in engine.collectors():
@@ -271,10 +271,10 @@ async def _application(
     async with engine.application() as app:
         # Do not pass the counters to tracing. The counts of vLLM's workers arrive a moment later, so they cannot be
         # attributed to requests.
-        yield guarded(app, config, metrics, lambda: signals.closing, traced=traces.around)
+        yield add_guard(app, config, metrics, lambda: signals.closing, traced=traces.wrap_app)
 
 
-async def _close(engine: Engine) -> None:
+async def _close_engine(engine: Engine) -> None:
     # All answers are complete now. If the engine does not close within the limit, exit, because waiting would only use
     # up the pod's grace period.
     try:
@@ -293,12 +293,12 @@ def read_config(path: Path) -> RuntimeConfig:
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'document'}: {item['msg']}" for item in error.errors())
         raise ConfigError(f"{path} is not a RuntimeConfig: {wrong}.") from error
-    if wrong_settings := why_not_rendered(config.engine):
+    if wrong_settings := why_settings_invalid(config.engine):
         raise ConfigError(f"{path}: {wrong_settings}.")
     return config
 
 
-def ports_of_a_wrong_config(path: Path) -> ServingConfig:
+def ports_of_invalid_config(path: Path) -> ServingConfig:
     """Return the ports to report a wrong configuration: the configured ports if valid, else the defaults."""
     try:
         return ServingConfig.model_validate(json.loads(path.read_bytes())["serving"])

@@ -13,23 +13,23 @@ from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, MemorySplit, Phase
 from gaudi_runtime.engine_protocol.engine import (
-    DividedMemory,
+    DividesMemory,
     Engine,
-    OwnMemory,
+    ProfilingEngine,
 )
-from gaudi_runtime.engines.select import select_engine
+from gaudi_runtime.engines.select import create_engine
 from gaudi_runtime.errors import DeviceOutOfMemory, PlanImpossible
-from gaudi_runtime.learning.advisor import question_of
-from gaudi_runtime.learning.comparison import Question
-from gaudi_runtime.memory_split import Split, fill_cache, kv_blocks, split_memory
-from gaudi_runtime.planning.optimal.strategy import learned_padding
+from gaudi_runtime.learning.advisor import make_comparison_input
+from gaudi_runtime.learning.comparison import ComparisonInput
+from gaudi_runtime.memory_split import DeviceMemorySplit, count_kv_blocks, limit_kv_cache, split_memory
+from gaudi_runtime.planning.optimal.strategy import forecast_padding
 from gaudi_runtime.planning.planner import plan_of_device
 from gaudi_runtime.process.host_memory import log_stage_cost
 from gaudi_runtime.process.signals import raise_if_stopped
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.traffic.padding import Padding
-from gaudi_runtime.units import plural, size
-from gaudi_runtime.warmup.progress import split_line
+from gaudi_runtime.units import format_bytes, plural
+from gaudi_runtime.warmup.progress import memory_split_line
 from gaudi_runtime.warmup.runner import warm_up
 from gaudi_runtime.warmup.spans import NO_SPANS, WarmupSpans
 
@@ -46,14 +46,14 @@ class StartedEngine:
 
     engine: Engine
     padding: Mapping[BucketPhase, Padding] = field(default_factory=dict)
-    question: Question | None = None
+    question: ComparisonInput | None = None
 
 
 def start_engine(
     config: RuntimeConfig,
     board: ReportBoard,
     stop: threading.Event,
-    make: Callable[[RuntimeConfig], Engine] = select_engine,
+    make: Callable[[RuntimeConfig], Engine] = create_engine,
     clock: Callable[[], float] = time.monotonic,
     spans: WarmupSpans = NO_SPANS,
 ) -> StartedEngine:
@@ -63,65 +63,69 @@ def start_engine(
     RuntimeStartError with an explanation, or Stopped if `stop` is set.
     """
 
-    def progress() -> None:
+    def record_progress() -> None:
         raise_if_stopped(stop)
-        board.touch()
+        board.restart_stall_clock()
 
     config = with_model_here(config, board, stop)
     board.update(phase=Phase.LOADING)
     engine = make(config)
-    board.keep(**engine.report_fields())
+    board.pin_fields(**engine.report_fields())
     recipes = RecipeCache(config, engine.recipe_key(), board, stop, clock)
     recipes.take()  # before any engine process reads the folder
     with log_stage_cost("Loading the model", clock):
-        engine.load(progress)
-    progress()
+        engine.load(record_progress)
+    record_progress()
     with log_stage_cost("Splitting the memory", clock):
-        split, blocks = _memory(config, engine, board)
-    progress()
+        split, blocks = _allocate_memory(config, engine, board)
+    record_progress()
     plan = plan_of_device(config.bucketing, config.limits, blocks)
     config = config.model_copy(update={"limits": blocks.limits(config.limits)})
-    padding = learned_padding(config.bucketing, config.limits, plan)
+    padding = forecast_padding(config.bucketing, config.limits, plan)
     engine.use_plan(plan)
     with log_stage_cost("Warm-up", clock):
         pace = warm_up(config, engine, plan, split, blocks.count, board, stop, clock, spans)
     recipes.publish()  # before this pod serves, so that pods that wait for it find the recipes
-    return StartedEngine(engine, padding, question_of(config, blocks, pace))
+    return StartedEngine(engine, padding, make_comparison_input(config, blocks, pace))
 
 
-def _memory(config: RuntimeConfig, engine: Engine, board: ReportBoard) -> tuple[Split, DeviceBlocks]:
+def _allocate_memory(
+    config: RuntimeConfig, engine: Engine, board: ReportBoard
+) -> tuple[DeviceMemorySplit, DeviceBlocks]:
     """Divide the memory, allocate the KV blocks, and return both results."""
-    if isinstance(engine, DividedMemory):
-        split, blocks = engine.divided_memory()
-        _publish(config, split, blocks, board)
+    if isinstance(engine, DividesMemory):
+        split, blocks = engine.split_and_blocks()
+        _publish_memory(config, split, blocks, board)
         return split, blocks
-    own = cast("OwnMemory", engine)
+    own = cast("ProfilingEngine", engine)
     board.update(phase=Phase.PROFILING)
     free = own.profile().free
     split = split_memory(free, config.engine.device_memory_utilization, config.warmup.graph_memory_share)
     if config.engine.name is EngineName.SIM:
         # The simulation divides memory in the same way as the plugin did in the reference logs.
-        count = kv_blocks(split.kv_cache, own.block_bytes())
+        count = count_kv_blocks(split.kv_cache, own.block_bytes())
     else:
-        split, count = fill_cache(split, own.block_bytes(), config.limits)
+        split, count = limit_kv_cache(split, own.block_bytes(), config.limits)
     blocks = DeviceBlocks.from_limits(count, config.limits)
     # Publish the memory split before the allocation, so that the report contains it even if the allocation fails.
-    _publish(config, split, blocks, board)
+    _publish_memory(config, split, blocks, board)
     board.update(phase=Phase.ALLOCATING)
     try:
         own.allocate(blocks.count)
     except DeviceOutOfMemory as error:
         raise PlanImpossible(
-            f"The KV cache of {plural(blocks.count, 'block')} ({size(split.kv_cache)}) does not fit into the device "
-            f"memory: {error}. Lower engine.deviceMemoryUtilizationPercent."
+            f"The KV cache of {plural(blocks.count, 'block')} ({format_bytes(split.kv_cache)}) does not fit into the "
+            f"device memory: {error}. Lower engine.deviceMemoryUtilizationPercent."
         ) from error
     return split, blocks
 
 
-def _publish(config: RuntimeConfig, split: Split, blocks: DeviceBlocks, board: ReportBoard) -> None:
+def _publish_memory(config: RuntimeConfig, split: DeviceMemorySplit, blocks: DeviceBlocks, board: ReportBoard) -> None:
     log.info(
         "%s",
-        split_line(split, blocks.count, config.engine.device_memory_utilization, config.warmup.graph_memory_share),
+        memory_split_line(
+            split, blocks.count, config.engine.device_memory_utilization, config.warmup.graph_memory_share
+        ),
     )
     board.update(
         memory=MemorySplit(

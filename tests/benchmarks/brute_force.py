@@ -14,14 +14,14 @@ from operator import le
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
-from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, Space
+from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, ShapeSpace
 from gaudi_runtime.planning.optimal.axes import choose_axes
 from gaudi_runtime.planning.optimal.cost import token_cost
-from gaudi_runtime.planning.optimal.exchange import Market, exchange_buckets, grow_plan
-from gaudi_runtime.planning.optimal.fewest_graphs import TOLERANCE, Rival, fewest
-from gaudi_runtime.planning.optimal.optimizer import fit
-from gaudi_runtime.planning.optimal.prior import Kind
-from gaudi_runtime.planning.optimal.row_search import Search
+from gaudi_runtime.planning.optimal.exchange import ExchangeInput, exchange_buckets, grow_plan
+from gaudi_runtime.planning.optimal.fewest_graphs import TOLERANCE, ReferencePlan, find_fewest_buckets
+from gaudi_runtime.planning.optimal.optimizer import fit_to_budget
+from gaudi_runtime.planning.optimal.prior import TrafficKind
+from gaudi_runtime.planning.optimal.row_search import RowSearch
 
 BLOCK = 2
 INSTANCES = 12
@@ -38,7 +38,7 @@ BATCHED = Limits(
     prefix_caching=True,
 )
 KV_BLOCKS = 8
-SPACES: Mapping[str, tuple[Space, int]] = {
+SPACES: Mapping[str, tuple[ShapeSpace, int]] = {
     "2 dimensions, decode (batch, blocks)": (DecodeSpace(DECODE, KV_BLOCKS), 4),
     "2 dimensions, prompt (query, context)": (PromptSpace(CONTEXT, with_context=True), 5),
     "3 dimensions, prompt (batch, query, context)": (PromptSpace(BATCHED, with_context=True), 4),
@@ -51,7 +51,7 @@ def gaps(name: str) -> list[float]:
     return [_gap(space, graphs, random.Random(seed)) for seed in range(INSTANCES)]  # noqa: S311
 
 
-def _gap(space: Space, graphs: int, chance: random.Random) -> float:
+def _gap(space: ShapeSpace, graphs: int, chance: random.Random) -> float:
     shapes = filter(space.admits, _grid(space))
     traffic = {shape: chance.expovariate(1.0) ** 2 for shape in shapes}
     best = min(_cost(space, plan, traffic) for plan in _plans(space, graphs))
@@ -70,28 +70,28 @@ def excesses(name: str) -> list[int]:
 def _excess(name: str, chance: random.Random) -> int:
     space, _ = SPACES[name]
     shapes = list(filter(space.admits, _grid(space)))
-    traffic = Kind("traffic", {shape: chance.expovariate(1.0) ** 2 for shape in shapes})
-    buckets = tuple(sorted({*space.corners(), *chance.sample(shapes, chance.randint(3, 6))}))
-    rival = Rival(BucketPlan(buckets, buckets), FEWEST[name], token_cost(BLOCK))
-    most = rival.compute(space.phase, traffic) * (1 + TOLERANCE)
-    found = fewest(space.phase, (traffic,), KV_BLOCKS, rival).buckets[space.phase]
+    traffic = TrafficKind("traffic", {shape: chance.expovariate(1.0) ** 2 for shape in shapes})
+    buckets = tuple(sorted({*space.covering_buckets(), *chance.sample(shapes, chance.randint(3, 6))}))
+    rival = ReferencePlan(BucketPlan(buckets, buckets), FEWEST[name], token_cost(BLOCK))
+    most = rival.padded_compute(space.phase, traffic) * (1 + TOLERANCE)
+    found = find_fewest_buckets(space.phase, (traffic,), KV_BLOCKS, rival).buckets[space.phase]
     if _cost(space, found, traffic.weights) > most:
         raise AssertionError(f"{found} pads more than {buckets}")
-    counts = range(len(space.corners()), len(buckets) + 1)
+    counts = range(len(space.covering_buckets()), len(buckets) + 1)
     least = next(
         count for count in counts if any(_cost(space, each, traffic.weights) <= most for each in _plans(space, count))
     )
     return len(found) - least
 
 
-def _grid(space: Space) -> list[Bucket]:
+def _grid(space: ShapeSpace) -> list[Bucket]:
     """Return every shape that combines values of the dimensions."""
     return list(map(Bucket._make, product(*choose_axes(space, {}))))
 
 
-def _plans(space: Space, graphs: int) -> Iterator[tuple[Bucket, ...]]:
+def _plans(space: ShapeSpace, graphs: int) -> Iterator[tuple[Bucket, ...]]:
     """Yield every set of `graphs` buckets within the limits that covers every admissible shape."""
-    corners = space.corners()
+    corners = space.covering_buckets()
     others = [
         shape
         for shape in _grid(space)
@@ -101,21 +101,21 @@ def _plans(space: Space, graphs: int) -> Iterator[tuple[Bucket, ...]]:
         yield tuple(sorted((*corners, *chosen)))
 
 
-def _chosen(space: Space, traffic: Mapping[Bucket, float], graphs: int) -> tuple[Bucket, ...]:
+def _chosen(space: ShapeSpace, traffic: Mapping[Bucket, float], graphs: int) -> tuple[Bucket, ...]:
     axes = choose_axes(space, traffic)
     cost = token_cost(BLOCK)
-    choice = Search(space, axes, traffic, partial(cost, space.phase), lambda _: 1.0).choice()
-    found = fit(choice, graphs)
+    choice = RowSearch(space, axes, traffic, partial(cost, space.phase), lambda _: 1.0).find_choice()
+    found = fit_to_budget(choice, graphs)
     if found is None:
         raise AssertionError("the budget is below the graphs that every plan needs")
     rows = tuple(sorted(bucket for kept in found.selection.ladders for bucket in kept.buckets()))
-    needed = space.corners()
+    needed = space.covering_buckets()
     worth = partial(cost, space.phase)
-    market = Market(traffic, sorted({*traffic, *needed, *rows}), needed, worth, lambda _: 1.0, graphs)
+    market = ExchangeInput(traffic, sorted({*traffic, *needed, *rows}), needed, worth, lambda _: 1.0, graphs)
     return min(rows, exchange_buckets(market, rows), exchange_buckets(market, grow_plan(market)), key=market.cost_of)
 
 
-def _cost(space: Space, plan: Sequence[Bucket], traffic: Mapping[Bucket, float]) -> float:
+def _cost(space: ShapeSpace, plan: Sequence[Bucket], traffic: Mapping[Bucket, float]) -> float:
     cost = token_cost(BLOCK)
     return sum(weight * cost(space.phase, _first_fitting(plan, shape)) for shape, weight in traffic.items())
 

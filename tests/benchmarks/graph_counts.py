@@ -19,15 +19,15 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
 
-from gaudi_operator.cli.plan.question import PlanDocument, parse_document, read_question
+from gaudi_operator.cli.plan.question import PlanDocument, parse_document, read_plan_document
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.coverage import plan_coverage
-from gaudi_runtime.planning.optimal.cost import score, typical_cost, warmup_seconds
+from gaudi_runtime.planning.optimal.cost import price_in_seconds, score_plan, typical_cost
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.batching import read_traffic_of_trace
-from gaudi_runtime.traffic.histogram import Traffic, write_traffic
+from gaudi_runtime.traffic.histogram import Traffic, format_traffic
 from gaudi_runtime.traffic.trace import Request, read_trace, sort_by_arrival
 from tests.benchmarks.figures import Figure, table
 from tests.support.azure_trace import requests
@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def _figures(model: str) -> Iterator[Figure]:
-    question = read_question(parse_document((EXAMPLES / MODELS[model]).read_text()))
+    question = read_plan_document(parse_document((EXAMPLES / MODELS[model]).read_text()))
     loads = [_load(question, name, trace, rate) for name, trace in traces().items() for rate in RATES]
     known = {each.value: _plan(question, BucketPolicy(strategy=each)) for each in RIVALS}
     known[NOTHING_KNOWN] = _plan(question, BucketPolicy(strategy=Strategy.OPTIMAL))
@@ -89,7 +89,7 @@ def _against_grids(question: PlanDocument, name: str, load: Load) -> Iterator[Fi
     for grid in GRIDS:
         buckets = decode_grid(grid, question.limits, question.blocks)
         settings = OptimalSettings(prompt_graphs=12, decode_graphs=len(buckets))
-        known = settings.model_copy(update={"traffic": write_traffic(load.later)})
+        known = settings.model_copy(update={"traffic": format_traffic(load.later)})
         plans = {
             f"grid {grid}": BucketPlan(_plan(question, BucketPolicy()).prompt, buckets),
             "Optimal for this traffic": _plan(question, BucketPolicy(strategy=Strategy.OPTIMAL, optimal=known)),
@@ -125,13 +125,13 @@ def _load(question: PlanDocument, name: str, trace: list[Request], rate: int) ->
 
 
 def _learned(traffic: Traffic) -> BucketPolicy:
-    return BucketPolicy(strategy=Strategy.OPTIMAL, optimal=OptimalSettings(traffic=write_traffic(traffic)))
+    return BucketPolicy(strategy=Strategy.OPTIMAL, optimal=OptimalSettings(traffic=format_traffic(traffic)))
 
 
 def _hindsight(question: PlanDocument, load: Load, learned: BucketPlan) -> BucketPlan:
     """Return the plan for exactly known traffic, with as many graphs as the learned plan."""
     settings = OptimalSettings(
-        traffic=write_traffic(load.later), prompt_graphs=len(learned.prompt), decode_graphs=len(learned.decode)
+        traffic=format_traffic(load.later), prompt_graphs=len(learned.prompt), decode_graphs=len(learned.decode)
     )
     return _plan(question, BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings))
 
@@ -139,7 +139,7 @@ def _hindsight(question: PlanDocument, load: Load, learned: BucketPlan) -> Bucke
 def _plan(question: PlanDocument, policy: BucketPolicy) -> BucketPlan:
     """Return a plan that covers every admissible shape, independent of the traffic."""
     plan = make_plan(policy, question.limits, question.blocks)
-    gaps = plan_coverage(plan, question.limits, question.blocks).sentence()
+    gaps = plan_coverage(plan, question.limits, question.blocks).describe_gaps()
     if gaps and policy.strategy is Strategy.OPTIMAL:
         raise AssertionError(gaps)
     return plan
@@ -148,13 +148,13 @@ def _plan(question: PlanDocument, policy: BucketPolicy) -> BucketPlan:
 def _paddings(plan: BucketPlan, load: Load) -> list[float]:
     found = []
     for phase in BucketPhase:
-        judged = score(plan, phase, load.later, typical_cost(128))
+        judged = score_plan(plan, phase, load.later, typical_cost(128))
         found.append(judged.padding if judged.padding is not None and judged.coverage == 1.0 else float("nan"))
     return found
 
 
 def _print_row(load: Load, name: str, plan: BucketPlan) -> None:
-    seconds = sum(warmup_seconds(phase, bucket) for phase in BucketPhase for bucket in plan.buckets_of(phase))
+    seconds = sum(price_in_seconds(phase, bucket) for phase in BucketPhase for bucket in plan.buckets_of(phase))
     prompt, decode = _paddings(plan, load)
     counts = f"{len(plan.prompt):15}{len(plan.decode):15}"
     sys.stdout.write(f"{load.name:20.19}{name:26.25}{counts}{seconds:11.0f}{prompt:16.3f}{decode:16.3f}\n")

@@ -12,14 +12,14 @@ import sys
 from collections.abc import Iterator
 
 from gaudi_operator.api.v1alpha1.scaling import Canary
-from gaudi_operator.cli.plan.question import PlanDocument, parse_document, read_question
+from gaudi_operator.cli.plan.question import PlanDocument, parse_document, read_plan_document
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase
-from gaudi_runtime.planning.optimal.strategy import learned_padding
+from gaudi_runtime.planning.optimal.strategy import forecast_padding
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.batching import read_traffic_of_trace
-from gaudi_runtime.traffic.histogram import Traffic, write_traffic
+from gaudi_runtime.traffic.histogram import Traffic, format_traffic
 from gaudi_runtime.traffic.trace import Request
 from tests.benchmarks.figures import Figure, table
 from tests.benchmarks.graph_counts import EXAMPLES, MODELS, RATES, traces
@@ -30,7 +30,7 @@ MOST = 1 + Canary().max_padding_percent / 100
 
 def main() -> int:
     """Print the table. Return 1 if a canary of the learned plan would be rolled back."""
-    question = read_question(parse_document((EXAMPLES / MODELS["8B"]).read_text()))
+    question = read_plan_document(parse_document((EXAMPLES / MODELS["8B"]).read_text()))
     figures = [
         figure
         for name, requests in traces().items()
@@ -47,7 +47,7 @@ def _faster(requests: list[Request], rate: int) -> list[Request]:
 
 def _figures(question: PlanDocument, name: str, requests: list[Request]) -> Iterator[Figure]:
     middle = len(requests) // 2
-    settings = OptimalSettings(traffic=write_traffic(_traffic(question, requests[:middle])))
+    settings = OptimalSettings(traffic=format_traffic(_traffic(question, requests[:middle])))
     policy = BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings)
     plan = make_plan(policy, question.limits, question.blocks)
     for share in SHARES:
@@ -67,12 +67,12 @@ def _traffic(question: PlanDocument, requests: list[Request]) -> Traffic:
 
 def _excess(question: PlanDocument, policy: BucketPolicy, plan: BucketPlan, phase: BucketPhase, met: Traffic) -> float:
     """Return the observed padding divided by the forecast."""
-    padding = learned_padding(policy, question.limits, plan)[phase]
+    padding = forecast_padding(policy, question.limits, plan)[phase]
     for shape, batches in met.shapes_of(phase).items():
         bucket = plan.find(phase, *shape)
         if bucket is None:
             raise AssertionError(f"a plan of strategy Optimal has no bucket for {phase} {tuple(shape)}")
-        padding.count(phase, shape, bucket, int(batches))
+        padding.count_batches(phase, shape, bucket, int(batches))
     return (padding.observed or 0.0) / padding.forecast
 
 

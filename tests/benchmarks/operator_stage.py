@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gaudi_operator.api.crd import NAME, definitions_yaml
+from gaudi_operator.api.crd import NAME, crds_yaml
 from gaudi_operator.api.v1alpha1.resource import GROUP
 from localcluster import ControlPlane, enter_network_namespace, tools
 from tests.benchmarks.figures import Figure, table
@@ -44,7 +44,7 @@ def run_benchmark(
     tools()  # builds the tools if needed: inside the namespace nothing can be downloaded
     enter_network_namespace()
     with tempfile.TemporaryDirectory() as folder, _control_plane(Path(folder)) as plane:
-        plane.kubectl("apply", "--server-side", "-f", "-", stdin=definitions_yaml())
+        plane.kubectl("apply", "--server-side", "-f", "-", stdin=crds_yaml())
         # `kubectl wait` would fail, because the conditions of a new CustomResourceDefinition are null at first.
         served = ("api-resources", f"--api-group={GROUP}", "--output=name")
         plane.wait(lambda: NAME in plane.kubectl(*served), f"{NAME} to be served")

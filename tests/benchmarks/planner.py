@@ -26,7 +26,7 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.optimal.cost import typical_cost
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.padding import Padding
-from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
+from gaudi_runtime.traffic.serving_histogram import ServingHistogram, make_padder
 from tests.benchmarks.figures import Figure, table
 
 LIMITS = Limits(
@@ -96,7 +96,7 @@ def _count_microseconds(*, learned: bool = False) -> float:
 
     Distinct shapes are the worst case.
     """
-    pad = pad_by(make_plan(BucketPolicy(), LIMITS, KV_BLOCKS), LIMITS, lambda _phase, _bucket: True)
+    pad = make_padder(make_plan(BucketPolicy(), LIMITS, KV_BLOCKS), LIMITS, lambda _phase, _bucket: True)
     batches = [(phase, Bucket(*shape)) for phase, *shape in _shapes(random.Random(1))]  # noqa: S311
 
     def count() -> None:

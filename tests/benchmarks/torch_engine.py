@@ -56,7 +56,7 @@ def engine_row(name: str, folder: Path, prompts: list[list[int]], tokens: int, *
     warm = time.perf_counter()
     seconds = asyncio.run(_timed(torch_engine, prompts, tokens))
     counters = torch_engine.counters
-    batches = counters.hits + sum(counters.cold.values())
+    batches = counters.hits + sum(counters.cold_batches.values())
     return Row(name, warm - started, len(prompts) * tokens / seconds, f"{100 * counters.hits // batches} %")
 
 

@@ -15,11 +15,11 @@ from functools import cache
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.planning.optimal.cost import one_graph, score, token_cost
+from gaudi_runtime.planning.optimal.cost import price_in_graphs, score_plan, token_cost
 from gaudi_runtime.planning.optimal.optimizer import Optimizer
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.batching import read_traffic_of_trace
-from gaudi_runtime.traffic.histogram import Traffic, write_traffic
+from gaudi_runtime.traffic.histogram import Traffic, format_traffic
 from gaudi_runtime.traffic.trace import read_trace, sort_by_arrival
 from tests.benchmarks.brute_force import SPACES, gaps
 from tests.benchmarks.figures import Figure, table
@@ -74,14 +74,14 @@ def _optimal(tokens: int, rival: BucketPlan, share: float) -> BucketPlan:
     chosen = []
     for phase in BucketPhase:
         graphs = -(-len(rival.buckets_of(phase)) * share // 1)
-        chosen.append(optimizer.choose((phase,), one_graph, graphs, "graphs").buckets[phase])
+        chosen.append(optimizer.choose((phase,), price_in_graphs, graphs, "graphs").buckets[phase])
     return BucketPlan(chosen[0], chosen[1])
 
 
 def _row(name: str, plan: BucketPlan, tokens: int) -> float:
     """Print a row and return the padding of its prompts."""
     cost = token_cost(_limits(tokens).block_size)
-    prompt, decode = (score(plan, phase, _traffic(tokens)[1], cost) for phase in BucketPhase)
+    prompt, decode = (score_plan(plan, phase, _traffic(tokens)[1], cost) for phase in BucketPhase)
     if prompt.padding is None or decode.padding is None or prompt.coverage != 1.0 or decode.coverage != 1.0:
         raise AssertionError(f"{name} leaves traffic without a bucket")
     sys.stdout.write(f"{name:22}{prompt.graphs:14}{prompt.padding:9.4f}{decode.graphs:15}{decode.padding:9.4f}\n")
@@ -95,7 +95,7 @@ def _gap(name: str) -> Figure:
 
 def _planning(tokens: int) -> Figure:
     policy = BucketPolicy(
-        strategy=Strategy.OPTIMAL, optimal=OptimalSettings(traffic=write_traffic(_traffic(tokens)[0]))
+        strategy=Strategy.OPTIMAL, optimal=OptimalSettings(traffic=format_traffic(_traffic(tokens)[0]))
     )
     started = time.process_time()
     make_plan(policy, _limits(tokens), KV_BLOCKS)

@@ -15,7 +15,7 @@ import psutil
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from gaudi_runtime.engines.vllm.launch import engine_arguments
-from gaudi_runtime.engines.vllm.memory import memory_of
+from gaudi_runtime.engines.vllm.memory import create_rank_memory
 from gaudi_runtime.knobs.render import render_engine_options
 from tests.unit.runtime.configs import free_port
 from tests.vllm.configs import MODEL
@@ -105,7 +105,7 @@ def ours(folder: Path, config: RuntimeConfig, environment: Mapping[str, str] | N
 def theirs(folder: Path, config: RuntimeConfig) -> Iterator[Server]:
     """Run vLLM's own server with our engine's arguments except the worker, and with equally few log lines."""
     port = free_port()
-    given = engine_arguments(config, memory_of(config).before_start())
+    given = engine_arguments(config, create_rank_memory(config).choose_kv_cache_size())
     arguments = [each for each in given if not each.startswith("--worker-cls")]
     command = ["-m", "vllm.entrypoints.openai.api_server", *arguments]
     command += ["--host=127.0.0.1", f"--port={port}", "--disable-uvicorn-access-log"]

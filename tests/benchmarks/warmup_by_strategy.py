@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from examples.make_tiny_checkpoint import make_checkpoint
-from gaudi_runtime.contract.base import as_in_spec
+from gaudi_runtime.contract.base import spec_spelling
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.torch.engine import TorchEngine
@@ -70,11 +70,11 @@ def _measured(folder: Path, strategy: Strategy) -> Row:
     counters = engine.counters
     plan = make_plan(config.bucketing, config.limits, KV_BLOCKS)
     return Row(
-        as_in_spec(strategy),
+        spec_spelling(strategy),
         len(plan.prompt) + len(plan.decode),
         seconds,
         {phase: _padding(engine, phase) for phase in BucketPhase},
-        sum(counters.cold.values()) + counters.recompiles,
+        sum(counters.cold_batches.values()) + counters.recompiles,
     )
 
 

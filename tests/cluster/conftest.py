@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from gaudi_operator.api.crd import CLASS_NAME, NAME, definitions_yaml
+from gaudi_operator.api.crd import CLASS_NAME, NAME, crds_yaml
 from gaudi_operator.api.v1alpha1.inference_class import KIND as CLASS
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, GROUP
 from localcluster import ControlPlane, enter_network_namespace, tools
@@ -62,7 +62,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 def crd(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Install the CustomResourceDefinition, wait until it is established, and return its name."""
     manifest = Path(tmp_path_factory.mktemp("crd")) / "crd.yaml"
-    manifest.write_text(definitions_yaml())
+    manifest.write_text(crds_yaml())
     control_plane.kubectl("apply", "--server-side", "-f", str(manifest))
     # Do not use `kubectl wait`. The field `status.conditions` of a new CustomResourceDefinition is null at first, and
     # `kubectl wait` fails on null.

@@ -20,11 +20,11 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucket_table import BucketRow, BucketState
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.ports import CONFIG_PATH
-from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, Phase, PlanAdvice, PlanCost, Served
-from gaudi_runtime.planning.optimal.strategy import learned_padding
+from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, Phase, PlanAdvice, PlanCost, ServedTraffic
+from gaudi_runtime.planning.optimal.strategy import forecast_padding
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.report.served import summarize_served
-from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
+from gaudi_runtime.traffic.serving_histogram import ServingHistogram, make_padder
 from localcluster import ControlPlane
 from localcluster.programs import build
 from tests.cluster.pods import all_running, gate, ready, stalled
@@ -206,15 +206,15 @@ async def test_learned_plan_with_more_padding_than_forecast_is_rolled_back(
     assert old == {each["metadata"]["name"] for each in await api.list("Pod", NAME_LABEL)}
 
 
-async def served_prompts(api: KubeApi, pod: str, prompt: Bucket) -> Served:
+async def served_prompts(api: KubeApi, pod: str, prompt: Bucket) -> ServedTraffic:
     """Return the serving report of the pod's runtime after enough prompts of one shape."""
     manifest = await api.get("Pod", pod) or {}
     (name,) = (volume["configMap"]["name"] for volume in manifest["spec"]["volumes"] if "configMap" in volume)
     found = await api.get("ConfigMap", name) or {}
     config = RuntimeConfig.model_validate_json(found["data"][basename(CONFIG_PATH)])
     plan = make_plan(config.bucketing, config.limits, kv_blocks=64)
-    histogram = ServingHistogram(pad_by(plan, config.limits, lambda _phase, _bucket: True))
-    histogram.padding = learned_padding(config.bucketing, config.limits, plan)
+    histogram = ServingHistogram(make_padder(plan, config.limits, lambda _phase, _bucket: True))
+    histogram.padding = forecast_padding(config.bucketing, config.limits, plan)
     for _ in range(FEWEST_PROMPTS):
         histogram.count_batch(BucketPhase.PROMPT, prompt)
     return summarize_served(histogram)

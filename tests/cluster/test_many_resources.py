@@ -11,14 +11,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gaudi_operator.api.crd import NAME, definitions_yaml
+from gaudi_operator.api.crd import NAME, crds_yaml
 from gaudi_operator.api.v1alpha1.resource import GROUP
 from gaudi_operator.core.actions import Apply, Decision
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import FIELD_MANAGER
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.shell.client import SERVER_APPLY, Cluster, Connection
+from gaudi_operator.shell.client import SERVER_APPLY, ClusterClient, Connection
 from gaudi_operator.shell.kinds import RESOURCE, kind_of
 from gaudi_operator.shell.watching.list_watch import PAGE_SIZE
 from gaudi_operator.shell.watching.store import Key, Store
@@ -55,7 +55,7 @@ def plane(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory)
     """
     folder = tmp_path_factory.mktemp("many")
     with ControlPlane(folder, addresses=RoomForMany(node_ip="10.200.1.1")) as plane:
-        plane.kubectl("apply", "--server-side", "-f", "-", stdin=definitions_yaml())
+        plane.kubectl("apply", "--server-side", "-f", "-", stdin=crds_yaml())
         served = ("api-resources", f"--api-group={GROUP}", "--output=name")
         plane.wait(lambda: NAME in plane.kubectl(*served), f"{NAME} to be served")
         plane.kubectl("create", "namespace", NAMESPACE)
@@ -125,11 +125,11 @@ async def _create_all(plane: ControlPlane) -> None:
     """Create many resources without replicas, each with the children and the status that an operator would create."""
     slots = asyncio.Semaphore(AT_ONCE)
     async with await Connection.connect(str(plane.kubeconfig)) as connection:
-        cluster = Cluster(connection, lambda *_: None)
+        cluster = ClusterClient(connection, lambda *_: None)
         await asyncio.gather(*(_create(cluster, slots, name) for name in NAMES))
 
 
-async def _create(cluster: Cluster, slots: asyncio.Semaphore, name: str) -> None:
+async def _create(cluster: ClusterClient, slots: asyncio.Semaphore, name: str) -> None:
     async with slots:
         store = Store()
         resource = gaudi_inference(name, replicas=0)
@@ -144,7 +144,7 @@ async def _create(cluster: Cluster, slots: asyncio.Semaphore, name: str) -> None
         await Writer(cluster, store).show(stored, plan.status)
 
 
-async def _applied(cluster: Cluster, manifest: Manifest) -> Manifest:
+async def _applied(cluster: ClusterClient, manifest: Manifest) -> Manifest:
     path = kind_of(manifest).path(NAMESPACE, manifest["metadata"]["name"])
     query = {"fieldManager": FIELD_MANAGER, "force": "true"}
     return await cluster.request("PATCH", path, manifest, query=query, content_type=SERVER_APPLY)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gaudi_operator.api.schema import Schema, structural
+from gaudi_operator.api.schema import Schema, structural_schema
 from gaudi_operator.api.v1alpha1.resource import GaudiInference
 from tests.cluster.bad_object import Bad
 from tests.cluster.bad_objects import BAD_OBJECTS
@@ -51,7 +51,7 @@ def rule_messages(node: Schema) -> Iterator[str]:
             yield from rule_messages(below)
 
 
-MESSAGES = frozenset(rule_messages(structural(GaudiInference)))
+MESSAGES = frozenset(rule_messages(structural_schema(GaudiInference)))
 
 
 def broken_rules(text: str) -> set[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from demo.install import Installed
 from demo.resource import Resource
-from gaudi_runtime.hardware.report import HardwareReport, Outcome
+from gaudi_runtime.hardware.report import HardwareReport, ProofOutcome
 from tests.e2e.pods import Pods
 from tests.e2e.specs import SIMULATED
 
@@ -32,7 +32,7 @@ def test_hardware_report_is_written_and_leaves_the_resource_untouched(
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     report = HardwareReport.model_validate_json(file.read_bytes())
-    unproven = {each.name for each in report.proofs if each.outcome is not Outcome.PROVEN}
+    unproven = {each.name for each in report.proofs if each.outcome is not ProofOutcome.PROVEN}
     assert unproven == {"names of the plugin", "compile times"}, "a simulation has no plugin and no bridge"
     assert "kubeletVersion" in report.cluster
     left = installed.kubectl("get", "pods", "-n", namespace, "-o", "name").split()

@@ -33,7 +33,7 @@ def started(checkpoint: Path) -> TorchEngine:
 async def test_graphs_return_the_same_tokens_as_generate(checkpoint: Path) -> None:
     engine, reference = started(checkpoint), reference_of(checkpoint)
     assert await answers(engine, PROMPTS, greedy(24)) == [reference(prompt, 24) for prompt in PROMPTS]
-    assert (engine.counters.recompiles, engine.counters.cold) == (0, {})
+    assert (engine.counters.recompiles, engine.counters.cold_batches) == (0, {})
     assert engine.counters.hits > 24
     await engine.close()
 

@@ -71,7 +71,7 @@ async def serve_bursts(run: Run) -> Facts:
         "forwards": sum(after["served"].values()),
         "counted": sum(count_batches.values()),
         "contexts": sorted(each for each in count_batches if each.startswith("prompt") and not each.endswith("x0")),
-        "cold": run.engine.counters.recompiles + sum(run.engine.counters.cold.values()),
+        "cold": run.engine.counters.recompiles + sum(run.engine.counters.cold_batches.values()),
         "compiled": after["compiles"] - before["compiles"],
         "recipes": after["recipes"]["model"] - before["recipes"]["model"],
         "seconds": report.elapsed_seconds,

@@ -24,7 +24,7 @@ from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import WarmupReport
 from gaudi_runtime.engines.select import set_environment
 from gaudi_runtime.engines.vllm.engine import VllmEngine
-from gaudi_runtime.engines.vllm.launch import Orders, give_orders
+from gaudi_runtime.engines.vllm.launch import WorkerSettings, worker_environment
 from gaudi_runtime.engines.vllm.vllm_imports import parse_arguments
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
@@ -109,7 +109,7 @@ class Run:
             return self.engine
 
         await asyncio.to_thread(start_engine, self.config, self.board, threading.Event(), make)
-        await self.engine._ranks.ask("start_serving", deadline=60)
+        await self.engine._ranks.call_async("start_serving", deadline=60)
         return self.board.report()
 
     def ranks(self) -> list[Facts]:
@@ -143,9 +143,9 @@ class Run:
 
     async def count_batches(self) -> dict[str, int]:
         """Return the number of batches by executed shape, from our counters. The counts of all ranks must be equal."""
-        first, *others = await self.engine._ranks.ask("counters", deadline=60)
+        first, *others = await self.engine._ranks.call_async("counters", deadline=60)
         assert [each["met"] for each in others] == [first["met"]] * len(others)
-        self.engine.counters.absorb(first["met"], first.get("vision"), first.get("compile_times", ()))
+        self.engine.counters.add_rows(first["met"], first.get("vision"), first.get("compile_times", ()))
         return {shape_name(key[0].value, key[1]): each.batches for key, each in self.engine.counters.tallies.items()}
 
     def _watch_forwards(self) -> None:
@@ -234,13 +234,13 @@ def run_in_fork(work: Callable[[Run], Any], config: RuntimeConfig, folder: Path)
 
     def run_engine() -> Facts:
         set_environment(config)
-        orders = Orders(
+        orders = WorkerSettings(
             execution_mode=config.engine.execution_mode.value,
             failures=str(folder / "failure"),
             runtime_pid=os.getpid(),
             fail_on_cold_shapes=config.warmup.fail_on_cold_shapes,
         )
-        os.environ.update(give_orders(orders))
+        os.environ.update(worker_environment(orders))
 
         async def collect() -> Facts:
             facts: Facts = await work(Run(config))

@@ -61,12 +61,12 @@ async def count_batches(run: Run) -> dict[str, int]:
     counters, taken = run.engine.counters, asyncio.Event()
 
     def absorb(*counts: Any) -> None:
-        ServingHistogram.absorb(counters, *counts)
+        ServingHistogram.add_rows(counters, *counts)
         if sum(each.batches for each in counters.tallies.values()) >= served.total():
             taken.set()
 
-    counters.absorb = absorb  # type: ignore[method-assign]
-    watching = asyncio.ensure_future(run.engine.until_lost())
+    counters.add_rows = absorb  # type: ignore[method-assign]
+    watching = asyncio.ensure_future(run.engine.wait_until_lost())
     waiting = asyncio.ensure_future(taken.wait())
     await asyncio.wait({watching, waiting}, timeout=60, return_when=asyncio.FIRST_COMPLETED)
     watching.cancel()

@@ -30,7 +30,7 @@ async def start_and_serve(run: Run) -> Facts:
         "after": run.ranks(),
         "counted": counters,
         "hits": run.engine.counters.hits,
-        "cold": {shape_name(key[0].value, key[1]): count for key, count in run.engine.counters.cold.items()},
+        "cold": {shape_name(key[0].value, key[1]): count for key, count in run.engine.counters.cold_batches.items()},
         "recompiles": run.engine.counters.recompiles,
     }
 

@@ -58,7 +58,7 @@ async def set_fail_on_cold_shapes(run: Run, *, cold: bool) -> None:
         wrapper.worker.gaudi_verbs._fail_on_cold_shapes = cold
 
     run.llm.collective_rpc(set_field)
-    await run.engine._ranks.ask("start_serving", deadline=60)
+    await run.engine._ranks.call_async("start_serving", deadline=60)
 
 
 async def measure_requests(run: Run, prompts: Sequence[Sequence[int]], tokens: int, **sampling: Any) -> Facts:
@@ -68,7 +68,7 @@ async def measure_requests(run: Run, prompts: Sequence[Sequence[int]], tokens: i
     before = (
         counters.recompiles,
         summarize_served(counters).small_compiles,
-        sum(counters.cold.values()),
+        sum(counters.cold_batches.values()),
         count_recipes(run),
     )
     error = ""
@@ -84,7 +84,7 @@ async def measure_requests(run: Run, prompts: Sequence[Sequence[int]], tokens: i
     after = (
         counters.recompiles,
         summarize_served(counters).small_compiles,
-        sum(counters.cold.values()),
+        sum(counters.cold_batches.values()),
         count_recipes(run),
     )
     return {

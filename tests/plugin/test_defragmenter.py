@@ -29,7 +29,7 @@ async def serve_until_blocks_move(run: Run) -> Facts:
         "moved": len(moved),
         "captures": dict(graphs.CAPTURES - captured),
         "compiles": counters["stats"]["unique_graphs"] - compiled,
-        "cold": bool((await run.count_batches()) and run.engine.counters.cold),
+        "cold": bool((await run.count_batches()) and run.engine.counters.cold_batches),
     }
 
 

@@ -59,7 +59,7 @@ async def start_and_send(run: Run) -> Facts:
         "after": after,
         "answers": answers,
         "counted": counts,
-        "cold": len(run.engine.counters.cold),
+        "cold": len(run.engine.counters.cold_batches),
         "recompiles": run.engine.counters.recompiles,
     }
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.hardware.plugin_names import names_found
-from gaudi_runtime.hardware.report import HardwareReport, Outcome
+from gaudi_runtime.hardware.plugin_names import look_up_names
+from gaudi_runtime.hardware.report import HardwareReport, ProofOutcome
 from tests.plugin.cases import QUICK, case_config
 from tests.plugin.environment import source
 
 
 def test_plugin_defines_every_name_that_the_engine_uses() -> None:
-    assert [each for each in names_found(source() / "vllm_gaudi") if not each.fits] == []
+    assert [each for each in look_up_names(source() / "vllm_gaudi") if not each.fits] == []
 
 
 @pytest.mark.skipif(not os.environ.get("PLUGIN_MATRIX"), reason="takes minutes: in make plugin only")
@@ -31,5 +31,5 @@ def test_hardware_report_on_the_emulated_card_proves_everything(checkpoints: dic
     done = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (tmp_path / "report.json").exists(), done.stderr[-4000:]
     report = HardwareReport.model_validate_json((tmp_path / "report.json").read_bytes())
-    wrong = [each for each in report.proofs if each.outcome is not Outcome.PROVEN]
+    wrong = [each for each in report.proofs if each.outcome is not ProofOutcome.PROVEN]
     assert (report.ended, wrong) == (None, []), report.log

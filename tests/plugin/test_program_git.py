@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.engines.vllm.launch import stand_in_for_git
+from gaudi_runtime.engines.vllm.launch import create_git_stub
 
 
 @pytest.fixture
@@ -30,6 +30,6 @@ def test_plugin_fails_without_git(no_git: Path) -> None:
 
 
 def test_plugin_reports_no_revision_with_our_replacement_of_git(no_git: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in stand_in_for_git(no_git, os.environ).items():
+    for name, value in create_git_stub(no_git, os.environ).items():
         monkeypatch.setenv(name, value)
     assert revision().startswith("Error")

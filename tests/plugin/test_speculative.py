@@ -55,7 +55,7 @@ async def start_and_draft(run: Run) -> Facts:
         "alone": sum(after["served"].values()) - sum(together["served"].values()),
         "after": after,
         "counted": await run.count_batches(),
-        "cold": {shape_name(key[0].value, key[1]): count for key, count in run.engine.counters.cold.items()},
+        "cold": {shape_name(key[0].value, key[1]): count for key, count in run.engine.counters.cold_batches.items()},
     }
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig
-from gaudi_runtime.contract.report import BucketPhase, meets
+from gaudi_runtime.contract.report import BucketPhase, reaches_percent
 from gaudi_runtime.engines.vllm.watch import Pace
 from gaudi_runtime.planning.planner import make_plan
 from tests.plugin.cases import DEFAULT, case_config
@@ -72,7 +72,7 @@ async def start_and_serve(run: Run) -> Facts:
         "after": after,
         "answers": answers,
         "counted": counts,
-        "blocks": run.engine.load_now().total_blocks,
+        "blocks": run.engine.current_load().total_blocks,
         "notes": run.engine.notes(),
         "stopped": await until_lost(run, after[1]["parent"], signal.SIGSTOP, hang=2),
         # Use a timeout of 60 s. On a busy machine, vLLM notices the death of a process only after some seconds. With a
@@ -84,7 +84,7 @@ async def start_and_serve(run: Run) -> Facts:
 async def until_lost(run: Run, pid: int, number: int, hang: float) -> str:
     run.engine._pace = Pace(ask=0.1, look=0.1, hang=hang)
     os.kill(pid, number)
-    return str(await run.engine.until_lost())
+    return str(await run.engine.wait_until_lost())
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_report_has_the_smaller_kv_cache_of_both_cores(facts: Facts) -> None:
 
 def test_decode_graph_missing_on_one_core_keeps_the_gate_closed(facts: Facts) -> None:
     decode, skipped = facts["report"]["decode"], facts["report"]["skipped"]
-    assert not meets(decode["captured"], decode["planned"], 100)
+    assert not reaches_percent(decode["captured"], decode["planned"], 100)
     assert decode["captured"] == decode["planned"] - len(skipped)
     assert skipped[0]["bucket"] == [1, 1, 8]
     assert "ran out of memory" in skipped[0]["reason"]

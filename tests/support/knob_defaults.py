@@ -1,7 +1,7 @@
 """A comparison of the defaults in the table of knobs with the defaults of the installed vLLM."""
 
 from gaudi_runtime.engines.vllm.vllm_imports import parse_arguments
-from gaudi_runtime.knobs.table import Reader, Type, knobs
+from gaudi_runtime.knobs.table import KnobReader, KnobType, knobs
 
 
 def wrong_defaults() -> dict[str, tuple[str, str]]:
@@ -13,6 +13,6 @@ def wrong_defaults() -> dict[str, tuple[str, str]]:
     said = {
         each.name: (each.default, str(has.get(each.name[2:].replace("-", "_"))))
         for each in knobs().values()
-        if each.name.startswith("--") and each.reader is Reader.VLLM and each.type in (Type.INT, Type.FLOAT)
+        if each.name.startswith("--") and each.reader is KnobReader.VLLM and each.type in (KnobType.INT, KnobType.FLOAT)
     }
     return {name: pair for name, pair in said.items() if pair[1] != "None" and pair[0] != pair[1]}

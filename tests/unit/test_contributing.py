@@ -54,7 +54,7 @@ def test_strategy_skeleton_returns_doubling_ranges_and_values() -> None:
 
 @pytest.mark.parametrize(("tokens", "reason"), [(512, None), (513, "StepNeverFull")])
 def test_check_skeleton_refuses_above_its_bound(tokens: int, reason: str | None) -> None:
-    check = run("add-a-check.md")["step_is_never_full"]
+    check = run("add-a-check.md")["check_step_tokens"]
     spec = inference(model={"maxModelLen": 256}, engine={"maxNumSeqs": 2, "maxNumBatchedTokens": tokens})
     problem = check(spec, DEFAULTS)
     assert (problem.reason if problem else None) == reason
@@ -64,4 +64,4 @@ def test_documented_knob_row_is_parsed() -> None:
     (row,) = re.findall(r"```csv\n(.*)\n```", (FOLDER / "add-a-knob.md").read_text())
     head = (ROOT / "runtime/gaudi_runtime/knobs/table.csv").read_text().splitlines()[0]
     (values,) = csv.DictReader([head, row])
-    assert table._knob(values).bounds == (1, 64)
+    assert table._parse_row(values).bounds == (1, 64)

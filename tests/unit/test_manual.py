@@ -47,7 +47,12 @@ def test_every_phase_of_a_pod_is_explained() -> None:
 
 def test_every_phase_of_a_resource_is_explained() -> None:
     documented = rows(CONCEPTS.partition("says\n")[2].partition("\n## ")[0]) - {"ENGINE", "PHASE", "READY", "WARMUP"}
-    judged = (conditions.judge_ready, conditions._zero, conditions.describe_progress, status._phase)
+    judged = (
+        conditions.judge_ready,
+        conditions._judge_zero_replicas,
+        conditions.describe_progress,
+        status._resource_phase,
+    )
     reasons = set(re.findall(r'"([A-Z]\w+)"', "".join(map(inspect.getsource, judged))))
     assert documented == {status._PHASES.get(reason, reason) for reason in reasons}
 

@@ -18,7 +18,7 @@ from openai import BadRequestError, InternalServerError, OpenAI
 
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
 from gaudi_runtime.contract.report import BucketPhase, Phase
-from gaudi_runtime.traffic.histogram import read_traffic
+from gaudi_runtime.traffic.histogram import parse_traffic
 from tests.support.otlp_receiver import Receiver, otlp_receiver
 from tests.support.weather_tool import WEATHER
 from tests.unit.operator.hostile.limited import peak
@@ -204,7 +204,7 @@ def test_traffic_endpoint_lists_served_shapes(runtime: RuntimeProcess, openai: O
 
 
 def served_shapes(runtime: RuntimeProcess, phase: BucketPhase) -> list[object]:
-    return list(read_traffic(runtime.get("/v1/traffic").text).shapes_of(phase))
+    return list(parse_traffic(runtime.get("/v1/traffic").text).shapes_of(phase))
 
 
 def metric(runtime: RuntimeProcess, name: str) -> float:

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from gaudi_runtime.contract.config import RuntimeConfig
-from gaudi_runtime.engines.select import select_engine
+from gaudi_runtime.engines.select import create_engine
 from gaudi_runtime.errors import (
     ConfigError,
     ModelNotFound,
@@ -28,7 +28,7 @@ from gaudi_runtime.errors import (
     RankFailed,
     UnsupportedModel,
 )
-from gaudi_runtime.process.worker import in_worker_thread
+from gaudi_runtime.process.worker import run_in_worker_thread
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
 from tests.support.knob_defaults import wrong_defaults
@@ -69,9 +69,9 @@ def start(checkpoint: Path, tmp_path: Path) -> Callable[..., None]:
 
 async def start_up(config: RuntimeConfig) -> None:
     """Start the engine in the same way as `gaudi-runtime serve`."""
-    make = partial(select_engine, loop=asyncio.get_running_loop())
+    make = partial(create_engine, loop=asyncio.get_running_loop())
     board = ReportBoard("0" * 64)
-    await in_worker_thread(lambda: start_engine(config, board, threading.Event(), make))
+    await run_in_worker_thread(lambda: start_engine(config, board, threading.Event(), make))
 
 
 def no_process_is_left() -> bool:

@@ -11,7 +11,7 @@ from openai import OpenAI
 
 from gaudi_runtime.contract.config import ExecutionMode, ParallelismConfig
 from gaudi_runtime.contract.report import BucketPhase, Phase
-from gaudi_runtime.traffic.histogram import read_traffic
+from gaudi_runtime.traffic.histogram import parse_traffic
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
 from tests.vllm.configs import vllm_config
 from tests.vllm.greedy_tokens import served_tokens, torch_tokens
@@ -61,7 +61,7 @@ def test_prompts_of_both_cores_are_answered_and_counted(runtime: RuntimeProcess,
     lengths = sorted(map(len, PROMPTS))
 
     def count_served_prompts() -> list[int]:
-        traffic = read_traffic(runtime.get("/v1/traffic").text).shapes_of(BucketPhase.PROMPT)
+        traffic = parse_traffic(runtime.get("/v1/traffic").text).shapes_of(BucketPhase.PROMPT)
         return sorted(shape.query_len for shape, count in traffic.items() for _ in range(int(count)))
 
     wait_until(lambda: count_served_prompts() == lengths)

@@ -25,7 +25,7 @@ from gaudi_runtime.engines.vllm.moved_modules import installed_layout
 from gaudi_runtime.engines.vllm.vllm_imports import parse_arguments
 from gaudi_runtime.http.metrics import RequestMetrics
 from gaudi_runtime.http.openai_api.body import FORMS
-from gaudi_runtime.http.openai_api.guard import guarded
+from gaudi_runtime.http.openai_api.guard import add_guard
 from gaudi_runtime.http.openai_api.paths import GENERATING
 from tests.unit.runtime.configs import sim_config
 from tests.vllm.bodies import LISTS, bodies
@@ -120,7 +120,7 @@ def write(measured: dict[str, Any]) -> None:
 
 async def measure(app: FastAPI) -> None:
     """Measure every body for every path that vLLM serves. Write a line of JSON for each body."""
-    guard = guarded(app, sim_config(), RequestMetrics(CollectorRegistry()), lambda: False)
+    guard = add_guard(app, sim_config(), RequestMetrics(CollectorRegistry()), lambda: False)
     known = fields_by_path(app)
     for path in sorted(GENERATING):
         found = known.get(path, set())

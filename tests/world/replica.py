@@ -14,7 +14,7 @@ from gaudi_operator.clock import Clock
 from gaudi_operator.core.observed import trim_report
 from gaudi_operator.replica import Operator
 from gaudi_operator.settings import Settings
-from gaudi_operator.shell.client import ApiResponse, Cluster
+from gaudi_operator.shell.client import ApiResponse, ClusterClient
 from gaudi_operator.shell.kinds import Kind
 from gaudi_operator.shell.lead import LeaderDependencies
 from gaudi_operator.shell.metrics.monitoring import Metrics
@@ -73,7 +73,7 @@ class Replica:
         self.metrics, self.tasks = Metrics(), set[asyncio.Task[Any]]()
         loop = outside.loop
         clock = Clock(now=lambda: moment(loop.time()), monotonic=loop.time)
-        around = LeaderDependencies(Cluster(self, self.metrics.count_request), self._watch, self._fetch, clock)
+        around = LeaderDependencies(ClusterClient(self, self.metrics.count_request), self._watch, self._fetch, clock)
         context = copy_context()
         context.run(_running.set, self)
         operator = Operator(settings, around, self.metrics)

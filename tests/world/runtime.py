@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from gaudi_runtime.contract.report import Phase, PhaseProgress, Requests, RuntimeFailure, WarmupReport
+from gaudi_runtime.contract.report import Phase, PhaseProgress, RequestCounts, RuntimeFailure, WarmupReport
 
 PLANNED = 8
 HOT_SECONDS = 60
@@ -131,6 +131,6 @@ class Instance:
             since_progress_seconds=now - self.moved_at,
             recompiles_since_ready=50 if self.serving and self.behaviour is Behaviour.COLD else 0,
             recent_recompiles=50 if self.hot(now) else 0,
-            requests=Requests(running=self.load if self.serving else 0),
+            requests=RequestCounts(running=self.load if self.serving else 0),
             failure=broken if self.phase is Phase.FAILED else None,
         )

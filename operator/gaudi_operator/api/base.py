@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
 
-from gaudi_operator.api.schema_keywords import Rule, rules
-from gaudi_runtime.contract.base import Tolerant
+from gaudi_operator.api.schema_keywords import Rule, rules_keyword
+from gaudi_runtime.contract.base import TolerantModel
 
 
-class ApiModel(Tolerant):
+class ApiModel(TolerantModel):
     """A part of a resource. Unknown fields are ignored, so that a newer CRD does not break an older operator."""
 
 
@@ -37,7 +37,7 @@ PathText = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 AbsolutePath = Annotated[
     PathText,
     Field(
-        json_schema_extra=rules(
+        json_schema_extra=rules_keyword(
             Rule(
                 rule="self.startsWith('/') && !self.split('/').exists(part, part == '..')",
                 message="must be an absolute path without '..': start it with '/'",
@@ -48,7 +48,7 @@ AbsolutePath = Annotated[
 RelativePath = Annotated[
     PathText,
     Field(
-        json_schema_extra=rules(
+        json_schema_extra=rules_keyword(
             Rule(
                 rule="!self.startsWith('/') && !self.split('/').exists(part, part == '..')",
                 message="must be a relative path: remove '..' and a leading '/'",
@@ -68,8 +68,10 @@ VALID_KEYS = Rule(
     rule="self.all(key, key.matches('^([a-z0-9][-a-z0-9.]*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$'))",
     message="every key must be a name such as app or example.com/app",
 )
-Labels = Annotated[dict[KeyText, LabelValue], Field(max_length=32, json_schema_extra=rules(VALID_KEYS))]
-Annotations = Annotated[dict[KeyText, AnnotationValue], Field(max_length=32, json_schema_extra=rules(VALID_KEYS))]
+Labels = Annotated[dict[KeyText, LabelValue], Field(max_length=32, json_schema_extra=rules_keyword(VALID_KEYS))]
+Annotations = Annotated[
+    dict[KeyText, AnnotationValue], Field(max_length=32, json_schema_extra=rules_keyword(VALID_KEYS))
+]
 
 
 DataKey = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
@@ -92,6 +94,6 @@ class ConfigMapKey(ApiModel):
     key: DataKey = Field(description="Key of the ConfigMap.")
 
 
-def as_written(model: ApiModel) -> dict[str, Any]:
+def dump_non_defaults(model: ApiModel) -> dict[str, Any]:
     """Return the fields of an API model that differ from their defaults, as a Kubernetes manifest."""
     return model.model_dump(mode="json", by_alias=True, exclude_defaults=True)

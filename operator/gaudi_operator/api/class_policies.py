@@ -17,7 +17,7 @@ settings of resources that name no class.
 from collections.abc import Mapping
 from typing import Any
 
-from gaudi_operator.api.class_rules import RULES, SPEC, Rule
+from gaudi_operator.api.class_rules import RULES, SPEC, LimitRule
 from gaudi_operator.api.permission_rules import PERMISSIONS
 from gaudi_operator.api.v1alpha1 import inference_class, resource
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, GROUP
@@ -28,7 +28,7 @@ NAME, CONTROLLER, NAMESPACES = "NAME-OF-THE-CHART", "CONTROLLER-OF-THE-CHART", "
 """Placeholders in the manifests for values of the chart."""
 
 
-def policies(
+def admission_policies(
     name: str = NAME, controller: str = CONTROLLER, namespaces: str | list[str] = NAMESPACES
 ) -> list[Manifest]:
     """Return the admission policies of classes with their bindings, for resources in `namespaces`; empty means all."""
@@ -48,7 +48,7 @@ def _class_limits(controller: str) -> Manifest:
     """Return the policy that rejects values beyond the limits, unless the old spec has them and the same class."""
     return {
         "matchConditions": [
-            *_applicable_class(controller),
+            *_class_match_conditions(controller),
             {
                 "name": "spec-changed",
                 "expression": _SPEC_CHANGED,
@@ -60,14 +60,17 @@ def _class_limits(controller: str) -> Manifest:
                 each
                 for number, rule in enumerate(RULES)
                 for each in (
-                    _old_values(number, rule),
-                    _wrong_values(number, rule, f"!(x in variables.had{number})", refuses=True),
+                    _old_values_variable(number, rule),
+                    _wrong_values_variable(number, rule, f"!(x in variables.had{number})", refuses=True),
                 )
             ),
         ],
         "validations": [
-            {**_for_namespace(f"variables.kept || {_selected()}", _CHANGE_CLASS), "reason": "Forbidden"},
-            *({**_validation(number, rule, _CHANGE), "reason": "Forbidden"} for number, rule in enumerate(RULES)),
+            {
+                **_namespace_validation(f"variables.kept || {_cel_selects_namespace()}", _CHANGE_CLASS),
+                "reason": "Forbidden",
+            },
+            *({**_limit_validation(number, rule, _CHANGE), "reason": "Forbidden"} for number, rule in enumerate(RULES)),
         ],
     }
 
@@ -76,7 +79,7 @@ def _class_warnings(controller: str) -> Manifest:
     """Return the policy that warns about values beyond the limits that an update keeps or that a trial accepts."""
     return {
         "matchConditions": [
-            *_applicable_class(controller),
+            *_class_match_conditions(controller),
             {
                 "name": "trial-or-spec-changed",
                 "expression": f"{_TRIAL} || {_SPEC_CHANGED}",
@@ -88,20 +91,20 @@ def _class_warnings(controller: str) -> Manifest:
                 each
                 for number, rule in enumerate(RULES)
                 for each in (
-                    _old_values(number, rule),
-                    _wrong_values(number, rule, f"x in variables.had{number}", refuses=False),
+                    _old_values_variable(number, rule),
+                    _wrong_values_variable(number, rule, f"x in variables.had{number}", refuses=False),
                 )
             ),
-            *(_without_permission(number, rule) for number, rule in enumerate(PERMISSIONS)),
+            *(_unpermitted_values_variable(number, rule) for number, rule in enumerate(PERMISSIONS)),
         ],
         "validations": [
-            _for_namespace(f"!variables.kept || {_selected()}", _NOT_RUN),
+            _namespace_validation(f"!variables.kept || {_cel_selects_namespace()}", _NOT_RUN),
             *(
-                _validation(number, rule, _NOT_RUN, "" if rule.permission else _REFUSED_LATER)
+                _limit_validation(number, rule, _NOT_RUN, "" if rule.permission else _REFUSED_LATER)
                 for number, rule in enumerate(RULES)
             ),
             *(
-                _warning(number, rule, f"', but class ' + params.metadata.name + '{_NOT_ALLOWED}'")
+                _permission_validation(number, rule, f"', but class ' + params.metadata.name + '{_NOT_ALLOWED}'")
                 for number, rule in enumerate(PERMISSIONS)
             ),
         ],
@@ -120,7 +123,9 @@ def _permission_warnings() -> Manifest:
             {"name": f"needs{number}", "expression": rule.values.replace(SPEC, "object.spec")}
             for number, rule in enumerate(rules)
         ],
-        "validations": [_warning(number, rule, f"'{_UNLESS_DEFAULT}'") for number, rule in enumerate(rules)],
+        "validations": [
+            _permission_validation(number, rule, f"'{_UNLESS_DEFAULT}'") for number, rule in enumerate(rules)
+        ],
     }
 
 
@@ -154,7 +159,7 @@ _UNLESS_DEFAULT = (
 )
 
 
-def _applicable_class(controller: str) -> list[Manifest]:
+def _class_match_conditions(controller: str) -> list[Manifest]:
     return [
         {"name": "own-controller", "expression": f"params.spec.controller == '{controller}'"},
         {
@@ -165,32 +170,32 @@ def _applicable_class(controller: str) -> list[Manifest]:
     ]
 
 
-def _old_values(number: int, rule: Rule) -> Manifest:
+def _old_values_variable(number: int, rule: LimitRule) -> Manifest:
     """Return the CEL variable with the values that the old spec already contains with the same class."""
-    values = rule.of_class(rule.values).replace(SPEC, "oldObject.spec")
+    values = rule.substitute_limit(rule.values).replace(SPEC, "oldObject.spec")
     return {"name": f"had{number}", "expression": f"variables.kept ? ({values}) : []"}
 
 
-def _wrong_values(number: int, rule: Rule, condition: str, *, refuses: bool) -> Manifest:
+def _wrong_values_variable(number: int, rule: LimitRule, condition: str, *, refuses: bool) -> Manifest:
     """Return the CEL variable with the values that violate the rule and meet `condition` (CEL, the value is x).
 
     `refuses` is True for the policy that refuses, and False for the policy that warns. While a class is on trial, the
     policy that refuses finds no values, and the policy that warns finds all values that violate the rule. Rules that
     need a permission are not changed by a trial.
     """
-    values = rule.of_class(rule.values).replace(SPEC, "object.spec")
-    applies, condition = f"({rule.applies})", f"({condition})"
+    values = rule.substitute_limit(rule.values).replace(SPEC, "object.spec")
+    applies, condition = f"({rule.applies_expression})", f"({condition})"
     if not rule.permission:
         applies = f"{applies} && !variables.trial" if refuses else applies
         condition = condition if refuses else f"(variables.trial || {condition})"
-    found = f"({values}).filter(x, !({rule.of_class(rule.allowed)}) && {condition})"
+    found = f"({values}).filter(x, !({rule.substitute_limit(rule.allowed)}) && {condition})"
     return {"name": f"wrong{number}", "expression": f"{applies} ? {found} : []"}
 
 
-def _validation(number: int, rule: Rule, remedy: str, in_trial: str = "") -> Manifest:
+def _limit_validation(number: int, rule: LimitRule, remedy: str, in_trial: str = "") -> Manifest:
     """Return the validation of a rule. In a trial the message ends with `in_trial`, if given, and not with `remedy`."""
-    listed = rule.of_class("(LIMIT.size() > 0 ? LIMIT.join(', ') : 'none')")
-    wrong = rule.of_class(rule.wrong) or f"' is not an allowed value (limits.{rule.limit}: ' + {listed} + ')'"
+    listed = rule.substitute_limit("(LIMIT.size() > 0 ? LIMIT.join(', ') : 'none')")
+    wrong = rule.substitute_limit(rule.wrong) or f"' is not an allowed value (limits.{rule.limit}: ' + {listed} + ')'"
     end = f"(variables.trial ? '{in_trial}' : '{remedy}')" if in_trial else f"'{remedy}'"
     return {
         "expression": f"variables.wrong{number}.size() == 0",
@@ -200,13 +205,13 @@ def _validation(number: int, rule: Rule, remedy: str, in_trial: str = "") -> Man
     }
 
 
-def _without_permission(number: int, rule: Rule) -> Manifest:
+def _unpermitted_values_variable(number: int, rule: LimitRule) -> Manifest:
     """Return the CEL variable with the values that need permission and that the class does not allow."""
     values = rule.values.replace(SPEC, "object.spec")
-    return {"name": f"needs{number}", "expression": f"({values}).filter(x, !({rule.of_class(rule.allowed)}))"}
+    return {"name": f"needs{number}", "expression": f"({values}).filter(x, !({rule.substitute_limit(rule.allowed)}))"}
 
 
-def _warning(number: int, rule: Rule, end: str) -> Manifest:
+def _permission_validation(number: int, rule: LimitRule, end: str) -> Manifest:
     """Return the validation of a setting that needs permission. `end` is CEL of the end of the message."""
     return {
         "expression": f"variables.needs{number}.size() == 0",
@@ -215,7 +220,7 @@ def _warning(number: int, rule: Rule, end: str) -> Manifest:
     }
 
 
-def _selected() -> str:
+def _cel_selects_namespace() -> str:
     """Return a CEL expression that is true if the class selects the namespace."""
     holds = {
         "In": "e.key in variables.labels && variables.labels[e.key] in e.values",
@@ -232,7 +237,7 @@ def _selected() -> str:
     )
 
 
-def _for_namespace(expression: str, remedy: str) -> Manifest:
+def _namespace_validation(expression: str, remedy: str) -> Manifest:
     return {
         "expression": expression,
         "messageExpression": "(has(object.spec.className) ? 'spec.className ' : 'spec.className is left out, and the "

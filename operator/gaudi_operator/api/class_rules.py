@@ -25,12 +25,12 @@ _SIDES = (
 _ADAPTERS = f"{SPEC}.?model.?adapters.orValue([])"
 
 
-def listed_texts(*paths: str) -> str:
+def cel_list_of_fields(*paths: str) -> str:
     """Return a CEL expression for the list of the texts at `paths` in the spec. Unset fields have no entry."""
     return " + ".join(f"({SPEC}.?{path.replace('.', '.?')}.hasValue() ? [{SPEC}.{path}] : [])" for path in paths)
 
 
-def variables_of_users(what: str) -> Iterator[str]:
+def container_env_expressions(what: str) -> Iterator[str]:
     """Yield CEL expressions, one per container, that call `what` on the container's list of variables."""
     yield f"{SPEC}.?engine.?env.orValue([]).{what}"
     # Read at most four containers of each list, because CEL in Kubernetes 1.31 cannot flatten a list of lists.
@@ -38,12 +38,12 @@ def variables_of_users(what: str) -> Iterator[str]:
         yield from (f"({each}.size() > {n} ? {each}[{n}].?env.orValue([]).{what} : [])" for n in range(4))
 
 
-def _of_sides(what: str) -> str:
+def _side_container_expression(what: str) -> str:
     return " + ".join(f"{each}.{what}" for each in _SIDES)
 
 
 @dataclass(frozen=True)
-class Rule:
+class LimitRule:
     """One rule for a limit of a class.
 
     `values` is CEL of the list of texts of SPEC to check, `allowed` is CEL that is true for an allowed text x. LIMIT is
@@ -61,11 +61,11 @@ class Rule:
     permission: bool = False
 
     @property
-    def applies(self) -> str:
+    def applies_expression(self) -> str:
         """The CEL expression that is true if the limit applies."""
-        return self.of_class(self.condition or "has(LIMIT)")
+        return self.substitute_limit(self.condition or "has(LIMIT)")
 
-    def of_class(self, expression: str) -> str:
+    def substitute_limit(self, expression: str) -> str:
         """Return the expression with LIMIT replaced by the value of the class."""
         return expression.replace(_LIMIT, f"params.spec.limits.{self.limit}")
 
@@ -88,20 +88,20 @@ _IS_EVERYONE = (
 )
 
 
-def _names(limit: str, field: str) -> Rule:
-    return Rule(limit, f"spec.pod.{field} ", listed_texts(f"pod.{field}"))
+def _name_rule(limit: str, field: str) -> LimitRule:
+    return LimitRule(limit, f"spec.pod.{field} ", cel_list_of_fields(f"pod.{field}"))
 
 
-def _counts(path: str) -> Iterator[Rule]:
+def _count_rules(path: str) -> Iterator[LimitRule]:
     values = f"({SPEC}.?{path.replace('.', '.?')}.hasValue() ? [{SPEC}.{path}%s] : [])"
-    yield Rule(
+    yield LimitRule(
         "maxReplicas",
         f"spec.{path} ",
         f"{values % ''}.map(n, string(n))",
         "int(x) <= LIMIT",
         wrong="' is above ' + string(LIMIT) + ' (limits.maxReplicas)'",
     )
-    yield Rule(
+    yield LimitRule(
         "maxCards",
         f"spec.{path} needs ",
         f"{values % f' * {_CARDS}'}.map(n, string(n))",
@@ -112,31 +112,31 @@ def _counts(path: str) -> Iterator[Rule]:
 
 _SOURCES = ", ".join(f"'{kind[0].lower()}{kind[1:]}'" for kind in inference_class.SourceKind)
 RULES = (
-    Rule(
+    LimitRule(
         "images",
         "spec: image ",
-        f"{listed_texts('server.image', 'model.source.ociImage.reference', 'recipeCache.ociImage.reference')}"
-        f" + {_of_sides('map(c, c.image)')}"
+        f"{cel_list_of_fields('server.image', 'model.source.ociImage.reference', 'recipeCache.ociImage.reference')}"
+        f" + {_side_container_expression('map(c, c.image)')}"
         f" + {_ADAPTERS}.filter(a, has(a.source.ociImage)).map(a, a.source.ociImage.reference)",
         f"LIMIT.exists(p, x.startsWith(p) && (x == p || p.matches('[/:@]$') || {_REST}.matches('[/:@]')))",
     ),
-    Rule(
+    LimitRule(
         "hostPaths",
         "spec.model.source.hostPath ",
-        f"{listed_texts('model.source.hostPath.path')}"
+        f"{cel_list_of_fields('model.source.hostPath.path')}"
         f" + {_ADAPTERS}.filter(a, has(a.source.hostPath)).map(a, a.source.hostPath.path)",
         f"x.{_ODD} || LIMIT.exists(p, p.{_ODD} || (x + '/').startsWith(p.endsWith('/') ? p : p + '/'))",
     ),
-    _names("priorityClasses", "priorityClassName"),
-    _names("runtimeClasses", "runtimeClassName"),
-    Rule(
+    _name_rule("priorityClasses", "priorityClassName"),
+    _name_rule("runtimeClasses", "runtimeClassName"),
+    LimitRule(
         "serviceAccounts",
         "spec.pod.serviceAccountName ",
-        listed_texts("pod.serviceAccountName"),
+        cel_list_of_fields("pod.serviceAccountName"),
         # The operator creates the service account with the resource's name. The account has no permissions.
         "x == object.metadata.name || x in LIMIT",
     ),
-    Rule(
+    LimitRule(
         "nodeSelector",
         "spec.pod.nodeSelector ",
         f"LIMIT.filter(k, ({SPEC}.?pod.?nodeSelector.orValue({{}}).size() > 0 ? {SPEC}.pod.nodeSelector :"
@@ -144,29 +144,29 @@ RULES = (
         "false",
         wrong="' must have the value of the class (limits.nodeSelector)'",
     ),
-    Rule(
+    LimitRule(
         "tolerations",
         "spec.pod.tolerations ",
         f"{SPEC}.?pod.?tolerations.orValue([]).map(t, t.?key.orValue('without a key'))",
     ),
-    Rule(
+    LimitRule(
         "environmentVariables",
         "variable ",
-        " + ".join(variables_of_users("map(e, e.name)")),
+        " + ".join(container_env_expressions("map(e, e.name)")),
         "LIMIT.exists(p, p.endsWith('*') ? x.startsWith(p.substring(0, p.size() - 1)) : x == p)",
     ),
-    Rule(
+    LimitRule(
         "annotationPrefixes",
         "spec.pod.annotations ",
         f"{SPEC}.?pod.?annotations.orValue({{}}).map(k, k).filter(k, !k.startsWith('{GROUP}/'))",
         "LIMIT.exists(p, x.startsWith(p))",
     ),
-    Rule(
+    LimitRule(
         "extraArguments",
         "spec.engine.extraArgs ",
         f"{SPEC}.?engine.?extraArgs.orValue([]).filter(a, a.startsWith('--')).map(a, a.split('=')[0])",
     ),
-    Rule(
+    LimitRule(
         "trustRemoteCode",
         "spec.engine.settings --trust-remote-code ",
         f"{SPEC}.?engine.?settings.orValue({{}}).filter(k, k == '--trust-remote-code')"
@@ -175,24 +175,24 @@ RULES = (
         condition="!LIMIT",
         wrong="' is not allowed (limits.trustRemoteCode)'",
     ),
-    *_counts("replicas"),
-    *_counts("autoscaling.maxReplicas"),
-    Rule(
+    *_count_rules("replicas"),
+    *_count_rules("autoscaling.maxReplicas"),
+    LimitRule(
         "maxCards",
         "spec.accelerator.resourceClaimTemplateName ",
-        listed_texts("accelerator.resourceClaimTemplateName"),
+        cel_list_of_fields("accelerator.resourceClaimTemplateName"),
         # Refuse every template: a policy cannot read the ResourceClaimTemplate, and the template may request any number
         # of devices.
         "false",
         wrong="' may request any number of cards, which limits.maxCards forbids'",
     ),
-    Rule(
+    LimitRule(
         "modelSources",
         "spec.model: source ",
         f"[{_SOURCES}].filter(k, k in {SPEC}.?model.?source.orValue({{}}) || {_ADAPTERS}.exists(a, k in a.source))",
         "x.substring(0, 1).upperAscii() + x.substring(1) in LIMIT",
     ),
-    Rule(
+    LimitRule(
         "apiKeyRequired",
         "spec.server.apiKeySecretRef",
         f"({SPEC}.?server.?apiKeySecretRef.hasValue() ||"
@@ -201,7 +201,7 @@ RULES = (
         condition="LIMIT",
         wrong="' must be set (limits.apiKeyRequired)'",
     ),
-    Rule(
+    LimitRule(
         "allowAllClients",
         "spec.networkAccess.",
         f"({SPEC}.?networkAccess.?allowAllClients.orValue(false) ? ['allowAllClients true'] : [])"
@@ -212,18 +212,18 @@ RULES = (
         wrong="' lets every namespace reach the model port (limits.allowAllClients)'",
         permission=True,
     ),
-    Rule(
+    LimitRule(
         "serviceTypes",
         "spec.service.type ",
-        f"{listed_texts('service.type')}.filter(t, t != 'ClusterIP')",
+        f"{cel_list_of_fields('service.type')}.filter(t, t != 'ClusterIP')",
     ),
-    Rule(
+    LimitRule(
         "serviceAnnotationPrefixes",
         "spec.service.annotations ",
         f"{SPEC}.?service.?annotations.orValue({{}}).map(k, k)",
         "LIMIT.exists(p, x.startsWith(p))",
     ),
-    Rule(
+    LimitRule(
         "maxRecipeCacheSize",
         "spec.recipeCache.size ",
         f"{SPEC}.?recipeCache.?enabled.orValue(false) && !{SPEC}.?recipeCache.?existingClaim.hasValue() ?"
@@ -231,7 +231,7 @@ RULES = (
         "quantity(x).compareTo(quantity(string(LIMIT))) <= 0",
         wrong="' is above ' + string(LIMIT) + ' (limits.maxRecipeCacheSize)'",
     ),
-    Rule(
+    LimitRule(
         "maxSurge",
         "spec.rollout.maxSurge ",
         f"[{SPEC}.?rollout.?maxSurge.orValue(1)].map(s, string(s)).map(s, !s.endsWith('%') ? int(s) :"
@@ -239,10 +239,10 @@ RULES = (
         "int(x) <= LIMIT",
         wrong="' is above ' + string(LIMIT) + ' (limits.maxSurge)'",
     ),
-    Rule(
+    LimitRule(
         "maxStallTimeoutSeconds",
         "spec.warmup.stallTimeoutSeconds ",
-        f"{listed_texts('warmup.stallTimeoutSeconds')}.map(n, string(n))",
+        f"{cel_list_of_fields('warmup.stallTimeoutSeconds')}.map(n, string(n))",
         "int(x) <= LIMIT",
         wrong="' is above ' + string(LIMIT) + ' (limits.maxStallTimeoutSeconds)'",
     ),

@@ -15,12 +15,12 @@ import yaml
 
 from gaudi_operator.api import class_policies
 from gaudi_operator.api.descriptions import with_bounds
-from gaudi_operator.api.reference.pages import FOLDER, class_page, pages
-from gaudi_operator.api.schema import Schema, structural, without_defaults
+from gaudi_operator.api.reference.pages import FOLDER, class_page, inference_pages
+from gaudi_operator.api.schema import Schema, structural_schema, without_defaults
 from gaudi_operator.api.v1alpha1 import inference_class, resource
 from gaudi_operator.api.v1alpha1.inference_class import GaudiInferenceClass
 from gaudi_operator.api.v1alpha1.resource import GaudiInference
-from gaudi_runtime.knobs.page import page
+from gaudi_runtime.knobs.page import render_page
 
 Manifest = dict[str, Any]
 
@@ -46,12 +46,12 @@ def custom_resource_definition() -> Manifest:
                 "categories": list(resource.CATEGORIES),
             },
             "scope": "Namespaced",
-            "versions": [_version()],
+            "versions": [_crd_version()],
         },
     }
 
 
-def class_definition() -> Manifest:
+def class_crd() -> Manifest:
     """Return the CustomResourceDefinition of GaudiInferenceClass."""
     column = {"name": "Default", "type": "boolean", "jsonPath": ".spec.default"}
     controller = {"name": "Controller", "type": "string", "jsonPath": ".spec.controller"}
@@ -89,19 +89,19 @@ _OBJECT = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metada
 
 def class_schema() -> Schema:
     """Return the schema of a GaudiInferenceClass."""
-    schema = structural(GaudiInferenceClass)
+    schema = structural_schema(GaudiInferenceClass)
     return schema | {"properties": _OBJECT | schema["properties"]}
 
 
 def root_schema() -> Schema:
     """Return the schema of a GaudiInference. Kubernetes validates metadata itself."""
-    schema = structural(GaudiInference)
+    schema = structural_schema(GaudiInference)
     fields = _OBJECT | schema["properties"]
     fields["status"] = without_defaults(fields["status"])
     return schema | {"properties": fields}
 
 
-def _version() -> Manifest:
+def _crd_version() -> Manifest:
     return {
         "name": resource.VERSION,
         "served": True,
@@ -119,7 +119,7 @@ def _version() -> Manifest:
     }
 
 
-class _Plain(yaml.SafeDumper):
+class _AnchorFreeDumper(yaml.SafeDumper):
     """A dumper that writes no anchors, so that the manifest can be read and patched by path."""
 
     def ignore_aliases(self, _: object) -> bool:
@@ -128,30 +128,30 @@ class _Plain(yaml.SafeDumper):
 
 def crd_yaml() -> str:
     """Return the manifest of the CustomResourceDefinition of GaudiInference."""
-    return _manifest(custom_resource_definition())
+    return _to_yaml(custom_resource_definition())
 
 
 def class_crd_yaml() -> str:
     """Return the manifest of the CustomResourceDefinition of GaudiInferenceClass."""
-    return _manifest(class_definition())
+    return _to_yaml(class_crd())
 
 
-def definitions_yaml() -> str:
+def crds_yaml() -> str:
     """Return both definitions as one manifest for `kubectl apply`."""
     return f"{crd_yaml()}---\n{class_crd_yaml()}"
 
 
-def _manifest(definition: Manifest) -> str:
-    return HEADER + yaml.dump(definition, Dumper=_Plain, width=110, allow_unicode=True)
+def _to_yaml(definition: Manifest) -> str:
+    return HEADER + yaml.dump(definition, Dumper=_AnchorFreeDumper, width=110, allow_unicode=True)
 
 
 def chart_template() -> str:
     """Return both definitions as a template of the chart, because Helm does not upgrade the files in `crds/`."""
-    both = f"{_kept(crd_yaml(), NAME)}---\n{_kept(class_crd_yaml(), CLASS_NAME)}"
+    both = f"{_add_keep_policy(crd_yaml(), NAME)}---\n{_add_keep_policy(class_crd_yaml(), CLASS_NAME)}"
     return "{{- if .Values.crds.install }}\n" + both + "{{- end }}\n"
 
 
-def _kept(definition: str, name: str) -> str:
+def _add_keep_policy(definition: str, name: str) -> str:
     escaped = definition.replace("{{", '{{ "{{" }}')
     keep = (
         "metadata:\n"
@@ -165,7 +165,7 @@ def _kept(definition: str, name: str) -> str:
 
 def policies_template() -> str:
     """Return the chart's template of the classes' admission policies, which is generated together with the CRDs."""
-    text = yaml.safe_dump_all(class_policies.policies(), sort_keys=False, width=110)
+    text = yaml.safe_dump_all(class_policies.admission_policies(), sort_keys=False, width=110)
     values = {
         class_policies.NAMESPACES: "{{ .Values.watchNamespaces | toJson }}",
         class_policies.CONTROLLER: "{{ .Values.controller }}",
@@ -183,53 +183,55 @@ def policies_template() -> str:
 
 
 @cache
-def artifacts() -> Mapping[str, str]:
+def generated_files() -> Mapping[str, str]:
     """Return the text of each generated file, by its path in the checkout."""
     texts = {
         f"crds/{resource.GROUP}_{resource.PLURAL}.yaml": crd_yaml(),
         f"crds/{resource.GROUP}_{inference_class.PLURAL}.yaml": class_crd_yaml(),
         "charts/gaudi-operator/templates/crds.yaml": chart_template(),
         "charts/gaudi-operator/templates/class-policies.yaml": policies_template(),
-        **pages(root_schema()),
+        **inference_pages(root_schema()),
         "docs/reference/gaudi-inference-class.md": class_page(class_schema()),
-        "docs/reference/knobs.md": page(),
+        "docs/reference/knobs.md": render_page(),
     }
     return MappingProxyType(texts)
 
 
-def outdated(root: Path) -> list[str]:
+def outdated_files(root: Path) -> list[str]:
     """Return the paths of the files under `root` that are outdated, including pages that are no longer generated."""
     changed = [
-        path for path, text in artifacts().items() if not (root / path).is_file() or (root / path).read_text() != text
+        path
+        for path, text in generated_files().items()
+        if not (root / path).is_file() or (root / path).read_text() != text
     ]
-    return [*changed, *_removed_pages(root)]
+    return [*changed, *_obsolete_pages(root)]
 
 
-def _removed_pages(root: Path) -> list[str]:
+def _obsolete_pages(root: Path) -> list[str]:
     """Return the paths of pages in the folder of the reference that are no longer generated."""
     found = (path.relative_to(root).as_posix() for path in (root / FOLDER).glob("*.md"))
-    return sorted(path for path in found if path not in artifacts())
+    return sorted(path for path in found if path not in generated_files())
 
 
-def write(root: Path) -> None:
+def write_files(root: Path) -> None:
     """Write all generated files under `root`, and delete pages that are no longer generated."""
-    for path, text in artifacts().items():
+    for path, text in generated_files().items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
-    for path in _removed_pages(root):
+    for path in _obsolete_pages(root):
         (root / path).unlink()
 
 
 def main(arguments: list[str]) -> int:
     """Run `python -m gaudi_operator.api.crd [--check]` in the root of a checkout. Return the exit code."""
     if arguments == ["--check"]:
-        stale = outdated(Path.cwd())
+        stale = outdated_files(Path.cwd())
         sys.stderr.writelines(f"{path} is out of date: run `make generate` and commit it.\n" for path in stale)
         return 1 if stale else 0
     if arguments:
         sys.stderr.write("usage: python -m gaudi_operator.api.crd [--check]\n")
         return 2
-    write(Path.cwd())
+    write_files(Path.cwd())
     return 0
 
 

@@ -2,41 +2,43 @@
 
 from typing import Any
 
-from gaudi_operator.api.schema import Schema, with_children
+from gaudi_operator.api.schema import Schema, map_children
 
 _LENGTHS = {"array": ("minItems", "maxItems"), "object": ("minProperties", "maxProperties")}
 
 
 def with_bounds(schema: Schema) -> Schema:
     """Return the schema with the bounds and the default of each field at the end of its description."""
-    node = with_children(schema, with_bounds)
+    node = map_children(schema, with_bounds)
     fields = node.get("properties", {})
-    return node | {"properties": {name: _described(field) for name, field in fields.items()}} if fields else node
+    return (
+        node | {"properties": {name: _extend_description(field) for name, field in fields.items()}} if fields else node
+    )
 
 
-def _described(field: Schema) -> Schema:
+def _extend_description(field: Schema) -> Schema:
     # If the operator fills in a default, the description ends with the sentence "Default: …".
     text, label, written = field.get("description", "").partition(" Default: ")
-    sentences = (text, _bounds(field), f"{label}{written}".strip() or _default(field))
+    sentences = (text, _bounds_sentence(field), f"{label}{written}".strip() or _default_sentence(field))
     found = " ".join(sentence for sentence in sentences if sentence)
     return field | {"description": found} if found else field
 
 
-def _bounds(field: Schema) -> str:
+def _bounds_sentence(field: Schema) -> str:
     """Return the bounds of a number or of the length of a list or map."""
     kind = field.get("type", "")
     if kind in _LENGTHS:
         lower, upper = (field.get(name) for name in _LENGTHS[kind])
-        return "" if upper is None else _sentence(lower, upper, " entry" if upper == 1 else " entries")
+        return "" if upper is None else _format_bounds(lower, upper, " entry" if upper == 1 else " entries")
     lower, upper = field.get("minimum"), field.get("maximum")
-    return "" if upper is None or kind not in ("integer", "number") else _sentence(lower, upper)
+    return "" if upper is None or kind not in ("integer", "number") else _format_bounds(lower, upper)
 
 
-def _sentence(lower: Any, upper: Any, unit: str = "") -> str:
+def _format_bounds(lower: Any, upper: Any, unit: str = "") -> str:
     return f"At most {upper}{unit}." if lower is None else f"Between {lower} and {upper}{unit}."
 
 
-def _default(field: Schema) -> str:
+def _default_sentence(field: Schema) -> str:
     default: Any = field.get("default")
     if default is None or "properties" in field:
         return ""

@@ -3,7 +3,7 @@
 The operator checks the same settings in the rendered pod (core/admission/pod_policy.py).
 """
 
-from gaudi_operator.api.class_rules import SPEC, Rule, listed_texts, variables_of_users
+from gaudi_operator.api.class_rules import SPEC, LimitRule, cel_list_of_fields, container_env_expressions
 from gaudi_operator.api.v1alpha1.resource import GROUP
 
 FOREIGN_DOMAINS = (
@@ -51,7 +51,7 @@ ALLOWS_CONTROL_PLANE = "allows nodes of the control plane"
 LOADS_CODE = "loads code or selects cards"
 
 
-def _choice(texts: tuple[str, ...]) -> str:
+def _any_of_regex(texts: tuple[str, ...]) -> str:
     """Return a regular expression that matches any of the texts."""
     return f"({'|'.join(each.replace('.', '[.]') for each in texts)})"
 
@@ -63,8 +63,8 @@ _PLACES = (
     f" e.operator in [{', '.join(repr(each) for each in sorted(PLACING))}])"
 )
 _VARIABLES = " + ".join(
-    variables_of_users(
-        f"filter(e, e.name.matches('^{_choice(UNSAFE_VARIABLES)}') &&"
+    container_env_expressions(
+        f"filter(e, e.name.matches('^{_any_of_regex(UNSAFE_VARIABLES)}') &&"
         f" !(e.name == '{CARDS_VARIABLE}' && e.?value.orValue('') == '{NO_CARDS}')).map(e, e.name)"
     )
 )
@@ -73,22 +73,23 @@ _VARIABLES = " + ".join(
 _LISTED = "has(LIMIT) && (!variables.trial || {})"
 
 PERMISSIONS = (
-    Rule(
+    LimitRule(
         "annotationPrefixes",
         "spec.pod.annotations ",
         f"{SPEC}.?pod.?annotations.orValue({{}}).map(k, k).filter(k, !k.startsWith('{GROUP}/') &&"
-        f" (k.split('/')[0].matches('(^|[.]){_choice(FOREIGN_DOMAINS)}$') || k.matches('^{_choice(FOREIGN_STARTS)}')))",
+        f" (k.split('/')[0].matches('(^|[.]){_any_of_regex(FOREIGN_DOMAINS)}$') || "
+        f"k.matches('^{_any_of_regex(FOREIGN_STARTS)}')))",
         _LISTED.format("LIMIT.exists(p, x.startsWith(p))"),
         wrong=f"' {CONTROLS_POD}'",
     ),
-    Rule(
+    LimitRule(
         "priorityClasses",
         "spec.pod.priorityClassName ",
-        f"({listed_texts('pod.priorityClassName')}).filter(k, k.startsWith('{SYSTEM_PRIORITY}'))",
+        f"({cel_list_of_fields('pod.priorityClassName')}).filter(k, k.startsWith('{SYSTEM_PRIORITY}'))",
         _LISTED.format("x in LIMIT"),
         wrong=f"' {EVICTS}'",
     ),
-    Rule(
+    LimitRule(
         "tolerations",
         "spec.pod.tolerations ",
         f"{SPEC}.?pod.?tolerations.orValue([]).map(t, t.?key.orValue('')).filter(k, k == '' || k in {_ROLES})"
@@ -96,14 +97,14 @@ PERMISSIONS = (
         _LISTED.format("x in LIMIT"),
         wrong=f"' {ALLOWS_CONTROL_PLANE}'",
     ),
-    Rule(
+    LimitRule(
         "tolerations",
         "spec.pod.nodeSelector ",
         f"{SPEC}.?pod.?nodeSelector.orValue({{}}).map(k, k).filter(k, k in {_ROLES})",
         "has(LIMIT) && x in LIMIT",
         wrong=f"' {ALLOWS_CONTROL_PLANE}'",
     ),
-    Rule(
+    LimitRule(
         "tolerations",
         "spec.pod.affinity ",
         f"{_ROLES}.filter(k, {_AFFINITY}.?requiredDuringSchedulingIgnoredDuringExecution.?nodeSelectorTerms.orValue([])"
@@ -112,7 +113,7 @@ PERMISSIONS = (
         "has(LIMIT) && x in LIMIT",
         wrong=f"' {ALLOWS_CONTROL_PLANE}'",
     ),
-    Rule(
+    LimitRule(
         "environmentVariables",
         "variable ",
         _VARIABLES,

@@ -1,7 +1,7 @@
 """Convert a JSON schema of pydantic to the structural schema of a CustomResourceDefinition.
 
-`structural` walks the schema from the leaves up and applies each function of REWRITES to each node. The Kubernetes
-documentation lists what a structural schema must not contain ("Extend the Kubernetes API with
+`structural_schema` walks the schema from the leaves up and applies each function of REWRITES to each node. The
+Kubernetes documentation lists what a structural schema must not contain ("Extend the Kubernetes API with
 CustomResourceDefinitions", Specifying a structural schema).
 """
 
@@ -26,16 +26,16 @@ class SchemaError(ValueError):
     """The error for a model that has no structural schema."""
 
 
-def structural(model: type[BaseModel]) -> Schema:
+def structural_schema(model: type[BaseModel]) -> Schema:
     """Return the structural schema of `model`, with the names of the API and without references.
 
     Raises SchemaError for a string, list or map without a bound, and for a type without a structural form.
     """
     source = model.model_json_schema(by_alias=True)
-    return _walked(_inlined(source, source.get("$defs", {})))
+    return _rewrite_tree(_inline_references(source, source.get("$defs", {})))
 
 
-def named_field(message: str) -> str:
+def leading_field_path(message: str) -> str:
     """Return the path of the field that the message of a CEL rule begins with, or an empty path.
 
     If several fields share the type with the rule, the message names no field, because the API server adds the path.
@@ -47,25 +47,25 @@ def named_field(message: str) -> str:
 def without_defaults(schema: Schema) -> Schema:
     """Return a structural schema without defaults, because a status field is absent until it is reported."""
     bare = {key: value for key, value in schema.items() if key != "default"}
-    return with_children(bare, without_defaults)
+    return map_children(bare, without_defaults)
 
 
-def _inlined(node: Schema, definitions: Schema) -> Schema:
+def _inline_references(node: Schema, definitions: Schema) -> Schema:
     """Replace references by their definitions. Keywords next to a reference take precedence."""
     kept = {key: value for key, value in node.items() if key not in ("$ref", "$defs")}
     if reference := node.get("$ref"):
         kept = definitions[reference.removeprefix("#/$defs/")] | kept
-    return with_children(kept, lambda child: _inlined(child, definitions))
+    return map_children(kept, lambda child: _inline_references(child, definitions))
 
 
-def _walked(node: Schema) -> Schema:
-    node = with_children(node, _walked)
+def _rewrite_tree(node: Schema) -> Schema:
+    node = map_children(node, _rewrite_tree)
     for rewrite in REWRITES:
         node = rewrite(node)
     return node
 
 
-def with_children(node: Schema, change: Callable[[Schema], Schema]) -> Schema:
+def map_children(node: Schema, change: Callable[[Schema], Schema]) -> Schema:
     """Return a schema `node` with `change` applied to each schema directly inside it."""
     result = dict(node)
     for key in ("properties", "patternProperties"):
@@ -82,15 +82,15 @@ def with_children(node: Schema, change: Callable[[Schema], Schema]) -> Schema:
 
 def drop_title(node: Schema) -> Schema:
     """Remove titles, which pydantic derives from names."""
-    return _without(node, "title")
+    return _drop_keys(node, "title")
 
 
-def plain_optional(node: Schema) -> Schema:
+def unwrap_optional(node: Schema) -> Schema:
     """Replace `X | None` by X: in Kubernetes a field that is not set is absent, not null."""
     options = [each for each in node.get("anyOf", ()) if each != {"type": "null"}]
     if "anyOf" not in node or len(options) == len(node["anyOf"]):
         return node
-    rest = _without(node, "anyOf")
+    rest = _drop_keys(node, "anyOf")
     return options[0] | rest if len(options) == 1 else rest | {"anyOf": options}
 
 
@@ -101,23 +101,23 @@ def union_to_int_or_string(node: Schema) -> Schema:
         return node
     if set(options) != {"integer", "string"}:
         raise SchemaError(f"{sorted(map(str, options))} cannot be a union: use one type, or int and string")
-    bounds = _without(options["integer"] | options["string"], "type", "format")
-    return _without(node, "anyOf") | bounds | {INT_OR_STRING: True}
+    bounds = _drop_keys(options["integer"] | options["string"], "type", "format")
+    return _drop_keys(node, "anyOf") | bounds | {INT_OR_STRING: True}
 
 
-def marked_int_or_string(node: Schema) -> Schema:
+def expand_int_or_string(node: Schema) -> Schema:
     """Replace the type of int-or-string by the alternatives that clients expect."""
     if INT_OR_STRING not in node:
         return node
-    return _without(node, "type") | {"anyOf": [{"type": "integer"}, {"type": "string"}]}
+    return _drop_keys(node, "type") | {"anyOf": [{"type": "integer"}, {"type": "string"}]}
 
 
 def const_to_enum(node: Schema) -> Schema:
     """Replace a constant in the schema by an enumeration with one value."""
-    return _without(node, "const") | {"enum": [node["const"]]} if "const" in node else node
+    return _drop_keys(node, "const") | {"enum": [node["const"]]} if "const" in node else node
 
 
-def exclusive_bounds(node: Schema) -> Schema:
+def convert_exclusive_bounds(node: Schema) -> Schema:
     """Replace an exclusive bound by the bound and a boolean, as in OpenAPI 3.0."""
     result = dict(node)
     for exclusive, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
@@ -134,23 +134,23 @@ def tuple_to_list(node: Schema) -> Schema:
     first, *others = node["prefixItems"]
     if any(each != first for each in others):
         raise SchemaError("a tuple with members of several types has no structural form: use an object")
-    return _without(node, "prefixItems") | {"items": first}
+    return _drop_keys(node, "prefixItems") | {"items": first}
 
 
-def map_values(node: Schema) -> Schema:
+def keep_value_constraint(node: Schema) -> Schema:
     """Keep only the constraint of the values of a map. CEL rules check the keys, and no object is closed."""
     patterns = node.get("patternProperties", {})
     values = next(iter(patterns.values()), node.get("additionalProperties"))
-    rest = _without(node, "patternProperties", "propertyNames", "additionalProperties")
+    rest = _drop_keys(node, "patternProperties", "propertyNames", "additionalProperties")
     return rest | {"additionalProperties": values} if isinstance(values, dict) else rest
 
 
-def list_type(node: Schema) -> Schema:
+def set_list_type(node: Schema) -> Schema:
     """Make a list atomic if the list has no other list type. An apply then replaces the whole list."""
     return {LIST_TYPE: "atomic"} | node if node.get("type") == "array" else node
 
 
-def number_format(node: Schema) -> Schema:
+def set_number_format(node: Schema) -> Schema:
     """Set the format of a number in the structural schema: int32 if the bounds allow it, otherwise int64 or double."""
     if node.get("type") == "number":
         return {"format": "double"} | node
@@ -159,7 +159,7 @@ def number_format(node: Schema) -> Schema:
     return {"format": "int32" if node.get("maximum", _INT32_MAX + 1) <= _INT32_MAX else "int64"} | node
 
 
-def object_default(node: Schema) -> Schema:
+def set_object_default(node: Schema) -> Schema:
     """Set the default of an object to the defaults of its fields, which the API server checks CEL rules against.
 
     A default that is null, an empty list or an empty map is removed: an absent field means the same and keeps stored
@@ -169,10 +169,10 @@ def object_default(node: Schema) -> Schema:
         return node
     fields = node.get("properties", {})
     filled_in = {name for name, field in fields.items() if MEANT_WHEN_LEFT_OUT in field}
-    given = _without_fields(_significant(node["default"]), filled_in)
+    given = _drop_fields(_drop_empty_fields(node["default"]), filled_in)
     own = {name: field["default"] for name, field in node.get("properties", {}).items() if "default" in field}
     if given in _SAME_AS_ABSENT:
-        return _without(node, "default")
+        return _drop_keys(node, "default")
     if "properties" not in node:
         return node
     if given != own:
@@ -180,16 +180,16 @@ def object_default(node: Schema) -> Schema:
     return node | {"default": own}
 
 
-def unmarked(node: Schema) -> Schema:
+def drop_operator_defaults(node: Schema) -> Schema:
     """Remove the defaults that the operator fills in from the schema, after object_default() has read them."""
     if "properties" not in node:
         return node
     return node | {
-        "properties": {name: _without(field, MEANT_WHEN_LEFT_OUT) for name, field in node["properties"].items()}
+        "properties": {name: _drop_keys(field, MEANT_WHEN_LEFT_OUT) for name, field in node["properties"].items()}
     }
 
 
-def bounded(node: Schema) -> Schema:
+def require_bound(node: Schema) -> Schema:
     """Raise SchemaError if there is no upper bound: the API server estimates the cost of CEL rules from bounds."""
     kind = "string" if INT_OR_STRING in node else node.get("type", "")
     fixed = "enum" in node or "properties" in node
@@ -200,32 +200,32 @@ def bounded(node: Schema) -> Schema:
 
 REWRITES: tuple[Callable[[Schema], Schema], ...] = (
     drop_title,
-    plain_optional,
+    unwrap_optional,
     union_to_int_or_string,
-    marked_int_or_string,
+    expand_int_or_string,
     const_to_enum,
-    exclusive_bounds,
+    convert_exclusive_bounds,
     tuple_to_list,
-    map_values,
-    list_type,
-    number_format,
-    object_default,
-    unmarked,
-    bounded,
+    keep_value_constraint,
+    set_list_type,
+    set_number_format,
+    set_object_default,
+    drop_operator_defaults,
+    require_bound,
 )
 
 
-def _significant(value: Any) -> Any:
+def _drop_empty_fields(value: Any) -> Any:
     """Return a default without empty fields."""
     if not isinstance(value, dict):
         return value
-    inner = {key: _significant(each) for key, each in value.items()}
+    inner = {key: _drop_empty_fields(each) for key, each in value.items()}
     return {key: each for key, each in inner.items() if each not in _SAME_AS_ABSENT}
 
 
-def _without_fields(value: Any, names: set[str]) -> Any:
+def _drop_fields(value: Any, names: set[str]) -> Any:
     return {key: each for key, each in value.items() if key not in names} if isinstance(value, dict) else value
 
 
-def _without(node: Schema, *keys: str) -> Schema:
+def _drop_keys(node: Schema, *keys: str) -> Schema:
     return {key: value for key, value in node.items() if key not in keys}

@@ -20,22 +20,22 @@ class Rule(BaseModel):
     message: str
     before: bool = False
 
-    def written(self) -> JsonDict:
+    def to_keyword_entry(self) -> JsonDict:
         """Return the rule as an entry of the keyword."""
         written: JsonDict = {"rule": self.rule, "message": self.message}
         return written | {"optionalOldSelf": True} if self.before else written
 
 
-def rules(*rules: Rule) -> JsonDict:
+def rules_keyword(*rules: Rule) -> JsonDict:
     """Return the schema keywords that make the API server check `rules`, for `json_schema_extra` of a field."""
-    return {"x-kubernetes-validations": [each.written() for each in rules]}
+    return {"x-kubernetes-validations": [each.to_keyword_entry() for each in rules]}
 
 
 MEANT_WHEN_LEFT_OUT = "x-meant-when-left-out"
 """The keyword of a default that the operator fills in instead of the API server. No published schema contains it."""
 
 
-def meant_when_left_out(schema: JsonDict) -> None:
+def mark_operator_default(schema: JsonDict) -> None:
     """Replace the schema keyword `default` of a field by MEANT_WHEN_LEFT_OUT, for `json_schema_extra`.
 
     The API server would write the default into every resource, and an operator of another release may reject it.
@@ -43,11 +43,11 @@ def meant_when_left_out(schema: JsonDict) -> None:
     schema[MEANT_WHEN_LEFT_OUT] = schema.pop("default")
 
 
-def list_map(*keys: str) -> JsonDict:
+def list_map_keywords(*keys: str) -> JsonDict:
     """Return the schema keywords of a list whose entries server-side apply merges by `keys`."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 
-def validated_by(*checks: Rule) -> ConfigDict:
+def config_with_rules(*checks: Rule) -> ConfigDict:
     """Return the model configuration that adds CEL rules to a model. In the rules, `self` is the object."""
-    return ConfigDict(json_schema_extra=rules(*checks))
+    return ConfigDict(json_schema_extra=rules_keyword(*checks))

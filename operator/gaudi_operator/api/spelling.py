@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from gaudi_runtime.contract.base import as_in_spec
+from gaudi_runtime.contract.base import spec_spelling
 
 
 @dataclass(frozen=True)
@@ -24,24 +24,24 @@ class ContractEnum:
     without: tuple[StrEnum, ...] = ()
 
     def __get_pydantic_core_schema__(self, source: type[StrEnum], _: GetCoreSchemaHandler) -> CoreSchema:
-        words = {as_in_spec(word): word for word in source if word not in self.without}
-        spelled = core_schema.no_info_before_validator_function(_spelled, core_schema.literal_schema([*words]))
+        words = {spec_spelling(word): word for word in source if word not in self.without}
+        spelled = core_schema.no_info_before_validator_function(_to_spec_spelling, core_schema.literal_schema([*words]))
         return core_schema.no_info_after_validator_function(
             words.__getitem__,
             spelled,
             # Serialize as in the spec only for JSON, because resources and ControllerRevisions are stored as JSON.
-            serialization=core_schema.plain_serializer_function_ser_schema(as_in_spec, when_used="json"),
+            serialization=core_schema.plain_serializer_function_ser_schema(spec_spelling, when_used="json"),
         )
 
 
-def is_one_of(field: str, *words: StrEnum) -> str:
+def cel_is_one_of(field: str, *words: StrEnum) -> str:
     """Return CEL that compares a field of `self` with `words` as spelled in resources; false if unset.
 
     The API server does not fill in these fields, so the field and its section may be absent.
     """
-    return f"(self.?{field.replace('.', '.?')}.orValue('') in {[as_in_spec(word) for word in words]})"
+    return f"(self.?{field.replace('.', '.?')}.orValue('') in {[spec_spelling(word) for word in words]})"
 
 
-def _spelled(given: Any) -> Any:
+def _to_spec_spelling(given: Any) -> Any:
     """Return the spelling of a member of the enumeration, and every other value unchanged."""
-    return as_in_spec(given) if isinstance(given, StrEnum) else given
+    return spec_spelling(given) if isinstance(given, StrEnum) else given

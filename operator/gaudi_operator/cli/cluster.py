@@ -20,7 +20,7 @@ from yaml import YAMLError
 from gaudi_operator.api.v1alpha1.resource import GROUP, KIND, PLURAL, VERSION
 from gaudi_operator.core.config_map_texts import insert_texts, referenced_texts
 from gaudi_operator.core.names import NAME_LABEL
-from gaudi_operator.core.observed import TextKey
+from gaudi_operator.core.observed import ConfigMapKey
 from gaudi_runtime.contract.config import ServingConfig
 from gaudi_runtime.errors import ConfigError
 
@@ -45,50 +45,50 @@ class Connection:
     context: str | None = None
     namespace: str | None = None
 
-    def open(self) -> Any:
+    def create_client(self) -> Any:
         """Return a client of the API server. Raises ConfigError if no cluster is configured."""
         settings = client.Configuration()
         # Disable retries. By default, the client sends a failed request three times and waits for the full timeout each
         # time.
         settings.retries = False
         try:
-            if self._inside_a_pod():
+            if self._is_in_pod():
                 config.load_incluster_config(client_configuration=settings)
             else:
-                config.load_kube_config(self._file(), context=self.context, client_configuration=settings)
+                config.load_kube_config(self._kubeconfig_path(), context=self.context, client_configuration=settings)
         except config.ConfigException as error:
             raise ConfigError(f"no cluster is configured: {_cause(error)}. Set KUBECONFIG as for kubectl") from error
         except MALFORMED as error:
             raise ConfigError(
-                f"no cluster is configured: {self._file()} is not a kubeconfig. Set KUBECONFIG"
+                f"no cluster is configured: {self._kubeconfig_path()} is not a kubeconfig. Set KUBECONFIG"
             ) from error
         return client.ApiClient(settings)
 
-    def namespace_in_use(self) -> str:
+    def selected_namespace(self) -> str:
         """Return the namespace from the option --namespace, or else the namespace of the context."""
         if self.namespace:
             return self.namespace
         try:
-            contexts, current = config.list_kube_config_contexts(self._file())
+            contexts, current = config.list_kube_config_contexts(self._kubeconfig_path())
         except (config.ConfigException, *MALFORMED):
             return "default"
         chosen = next((each for each in contexts if each["name"] == self.context), current)
         return str(chosen.get("context", {}).get("namespace") or "default")
 
-    def contexts(self) -> list[str]:
+    def context_names(self) -> list[str]:
         """Return the names of the contexts in the kubeconfig; an empty list if the kubeconfig cannot be read."""
         try:
-            known, _ = config.list_kube_config_contexts(self._file())
+            known, _ = config.list_kube_config_contexts(self._kubeconfig_path())
         except (config.ConfigException, *MALFORMED):
             return []
         return [str(each["name"]) for each in known]
 
-    def _file(self) -> str:
+    def _kubeconfig_path(self) -> str:
         """Return the path of the kubeconfig. KUBECONFIG is read at each call; the library reads it only at import."""
         return self.kubeconfig or os.environ.get("KUBECONFIG") or config.KUBE_CONFIG_DEFAULT_LOCATION
 
-    def _inside_a_pod(self) -> bool:
-        known = any(Path(each).expanduser().exists() for each in self._file().split(os.pathsep) if each)
+    def _is_in_pod(self) -> bool:
+        known = any(Path(each).expanduser().exists() for each in self._kubeconfig_path().split(os.pathsep) if each)
         return not known and not self.kubeconfig and "KUBERNETES_SERVICE_HOST" in os.environ
 
 
@@ -97,54 +97,54 @@ class Cluster:
 
     def __init__(self, connection: Connection) -> None:
         """Open the connection. Raises ConfigError if no cluster is configured."""
-        self._connection, self._api = connection, connection.open()
+        self._connection, self._api = connection, connection.create_client()
         self._objects = client.CustomObjectsApi(self._api)
-        self.namespace = connection.namespace_in_use()
+        self.namespace = connection.selected_namespace()
 
-    def as_kubectl(self) -> list[str]:
+    def kubectl_options(self) -> list[str]:
         """Return the options with which kubectl accesses the same cluster: --kubeconfig and --context."""
         said = {"--kubeconfig": self._connection.kubeconfig, "--context": self._connection.context}
         return [f"{option}={value}" for option, value in said.items() if value]
 
-    def inference(self, name: str) -> Manifest:
+    def fetch_inference(self, name: str) -> Manifest:
         """Return the manifest of a GaudiInference."""
-        with self._asking("read", name):
+        with self._convert_errors("read", name):
             found: Any = self._objects.get_namespaced_custom_object(
                 GROUP, VERSION, self.namespace, PLURAL, name, _request_timeout=TIMEOUT_SECONDS
             )
         return dict(found)
 
-    def inferences(self, everywhere: bool = False) -> list[Manifest]:
+    def list_inferences(self, everywhere: bool = False) -> list[Manifest]:
         """Return the GaudiInferences of the namespace, or of all namespaces if `everywhere` is True."""
         inside = "" if everywhere else f"namespaces/{self.namespace}/"
-        with self._asking("list", "resources"):
-            found = self._read(f"/apis/{GROUP}/{VERSION}/{inside}{PLURAL}")
+        with self._convert_errors("list", "resources"):
+            found = self._send_request(f"/apis/{GROUP}/{VERSION}/{inside}{PLURAL}")
             return list(json.loads(found)["items"])
 
-    def namespaces(self) -> list[str]:
+    def list_namespaces(self) -> list[str]:
         """Return the names of all namespaces."""
-        with self._asking("list", "namespaces"):
-            return [each["metadata"]["name"] for each in json.loads(self._read("/api/v1/namespaces"))["items"]]
+        with self._convert_errors("list", "namespaces"):
+            return [each["metadata"]["name"] for each in json.loads(self._send_request("/api/v1/namespaces"))["items"]]
 
-    def inference_with_texts(self, name: str) -> Manifest:
+    def fetch_inference_with_texts(self, name: str) -> Manifest:
         """Return a GaudiInference with the texts of its ConfigMaps inserted into the spec, as the operator reads it."""
-        found = self.inference(name)
-        return dict(insert_texts(found, self.texts(found)))
+        found = self.fetch_inference(name)
+        return dict(insert_texts(found, self.read_referenced_texts(found)))
 
-    def texts(self, manifest: Manifest) -> dict[TextKey, str]:
+    def read_referenced_texts(self, manifest: Manifest) -> dict[ConfigMapKey, str]:
         """Return the texts of the ConfigMaps that the spec references. Missing texts are omitted."""
         found = {}
         for each in referenced_texts(manifest):
-            with suppress(ConfigError), self._asking("read", each.name):
+            with suppress(ConfigError), self._convert_errors("read", each.name):
                 read = client.CoreV1Api(self._api).read_namespaced_config_map
                 data = read(each.name, self.namespace, _request_timeout=TIMEOUT_SECONDS).data or {}
                 found.update({each: str(data[each.key])} if each.key in data else {})
         return found
 
-    def changes(self, name: str, seconds: float) -> Iterator[Manifest]:
+    def watch_inference(self, name: str, seconds: float) -> Iterator[Manifest]:
         """Yield the GaudiInference after every change, until `seconds` have passed or the connection breaks."""
         asked = {"field_selector": f"metadata.name={name}", "timeout_seconds": max(1, round(seconds))}
-        with self._asking("watch", name):
+        with self._convert_errors("watch", name):
             try:
                 for event in watch.Watch().stream(
                     self._objects.list_namespaced_custom_object,
@@ -160,9 +160,9 @@ class Cluster:
             except (ProtocolError, ReadTimeoutError):
                 return
 
-    def revisions(self, name: str) -> list[Manifest]:
+    def list_revisions(self, name: str) -> list[Manifest]:
         """Return the ControllerRevisions of a GaudiInference."""
-        with self._asking("list", name, "the revisions of "):
+        with self._convert_errors("list", name, "the revisions of "):
             found: Any = self._objects.list_namespaced_custom_object(
                 "apps",
                 "v1",
@@ -173,56 +173,58 @@ class Cluster:
             )
         return list(found["items"])
 
-    def patch(self, name: str, patch: Patch) -> None:
+    def patch_inference(self, name: str, patch: Patch) -> None:
         """Patch a GaudiInference."""
-        with self._asking("change", name):
+        with self._convert_errors("change", name):
             self._patch(GROUP, VERSION, PLURAL, name, patch)
 
     def patch_revision(self, name: str, revision: str, patch: Patch) -> None:
         """Patch the ControllerRevision of a revision of the GaudiInference `name`."""
-        with self._asking("change", name, "the revisions of "):
+        with self._convert_errors("change", name, "the revisions of "):
             self._patch("apps", "v1", "controllerrevisions", f"{name}-{revision}", patch)
 
-    def pods(self, name: str) -> list[Manifest]:
+    def list_pods(self, name: str) -> list[Manifest]:
         """Return the pods of a GaudiInference."""
-        with self._asking("list", name, "the pods of "):
-            pods = self._read("/api/v1/namespaces/{namespace}/pods", query=[("labelSelector", f"{NAME_LABEL}={name}")])
+        with self._convert_errors("list", name, "the pods of "):
+            pods = self._send_request(
+                "/api/v1/namespaces/{namespace}/pods", query=[("labelSelector", f"{NAME_LABEL}={name}")]
+            )
             return list(json.loads(pods)["items"])
 
-    def ask_pod(self, name: str, pod: str, path: str, namespace: str | None = None) -> str:
+    def query_pod(self, name: str, pod: str, path: str, namespace: str | None = None) -> str:
         """Send a GET request to the status port of a pod through the API server, and return the response body."""
-        with self._asking("ask", name, f"pod {pod} of "):
+        with self._convert_errors("ask", name, f"pod {pod} of "):
             at = f"/api/v1/namespaces/{{namespace}}/pods/{{pod}}:{STATUS_PORT}/proxy{path}"
-            return self._read(at, pod=pod, namespace=namespace or self.namespace).decode()
+            return self._send_request(at, pod=pod, namespace=namespace or self.namespace).decode()
 
     def create_pod(self, name: str, pod: Mapping[str, Any]) -> str:
         """Create a pod for the GaudiInference `name`, and return the pod's name."""
-        with self._asking("create", name, "a pod for "):
+        with self._convert_errors("create", name, "a pod for "):
             path = "/api/v1/namespaces/{namespace}/pods"
-            return str(json.loads(self._read(path, verb="POST", sent=pod))["metadata"]["name"])
+            return str(json.loads(self._send_request(path, verb="POST", sent=pod))["metadata"]["name"])
 
-    def pod(self, name: str, pod: str) -> Manifest:
+    def read_pod(self, name: str, pod: str) -> Manifest:
         """Return a pod that was created for the GaudiInference `name`."""
-        with self._asking("read", name, f"pod {pod} of "):
-            return dict(json.loads(self._read("/api/v1/namespaces/{namespace}/pods/{pod}", pod=pod)))
+        with self._convert_errors("read", name, f"pod {pod} of "):
+            return dict(json.loads(self._send_request("/api/v1/namespaces/{namespace}/pods/{pod}", pod=pod)))
 
-    def pod_log(self, name: str, pod: str) -> str:
+    def read_pod_log(self, name: str, pod: str) -> str:
         """Return the log of a pod's container."""
-        with self._asking("read", name, f"the log of pod {pod} of "):
-            return self._read("/api/v1/namespaces/{namespace}/pods/{pod}/log", pod=pod).decode(errors="replace")
+        with self._convert_errors("read", name, f"the log of pod {pod} of "):
+            return self._send_request("/api/v1/namespaces/{namespace}/pods/{pod}/log", pod=pod).decode(errors="replace")
 
     def delete_pod(self, name: str, pod: str) -> None:
         """Delete a pod."""
-        with self._asking("delete", name, f"pod {pod} of "):
-            self._read("/api/v1/namespaces/{namespace}/pods/{pod}", verb="DELETE", pod=pod)
+        with self._convert_errors("delete", name, f"pod {pod} of "):
+            self._send_request("/api/v1/namespaces/{namespace}/pods/{pod}", verb="DELETE", pod=pod)
 
-    def node(self, name: str) -> Manifest:
+    def read_node(self, name: str) -> Manifest:
         """Return a node; an empty dict if the node cannot be read, for example without permission."""
-        with suppress(ConfigError), self._asking("read", name, "node "):
-            return dict(json.loads(self._read("/api/v1/nodes/{node}", node=name)))
+        with suppress(ConfigError), self._convert_errors("read", name, "node "):
+            return dict(json.loads(self._send_request("/api/v1/nodes/{node}", node=name)))
         return {}
 
-    def _read(
+    def _send_request(
         self,
         path: str,
         query: list[tuple[str, str]] | None = None,
@@ -251,28 +253,28 @@ class Cluster:
         )
 
     @contextmanager
-    def _asking(self, verb: str, name: str, part: str = "") -> Iterator[None]:
+    def _convert_errors(self, verb: str, name: str, part: str = "") -> Iterator[None]:
         try:
             yield
         except ApiException as error:
             raise ConfigError(
-                self._refusal(error, verb, part, f"{KIND} {name} in namespace {self.namespace}")
+                self._error_message(error, verb, part, f"{KIND} {name} in namespace {self.namespace}")
             ) from error
         except HTTPError as error:
             raise ConfigError(f"the cluster of the current context does not answer: {_cause(error)}") from error
 
-    def _refusal(self, error: ApiException, verb: str, part: str, what: str) -> str:
+    def _error_message(self, error: ApiException, verb: str, part: str, what: str) -> str:
         match error.status:
             # HTTP 404 for a part of a resource, such as a pod, does not mean that the resource itself is missing.
             case 404 if not part:
                 return f"there is no {what}"
             case 401 | 403:
                 return f"the current context may not {verb} {part}{what} (HTTP {error.status})"
-        said = _message(error)
+        said = _server_message(error)
         return f"the API server answered HTTP {error.status} {error.reason} for {what}{f': {said}' if said else ''}"
 
 
-def _message(error: ApiException) -> str:
+def _server_message(error: ApiException) -> str:
     """Return the API server's error message without the full stop; empty if the response has no message."""
     try:
         return str(json.loads(error.body or "{}").get("message", "")).rstrip(".")

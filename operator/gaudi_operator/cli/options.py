@@ -15,7 +15,7 @@ Parameters = ParamSpec("Parameters")
 Command = Callable[Concatenate[Question, Parameters], None]
 
 
-def add_version(app: typer.Typer, program: str) -> None:
+def add_version_option(app: typer.Typer, program: str) -> None:
     """Add the option `--version` to a command line tool, `gaudi-plan` or `kubectl gaudi`."""
 
     def print_version(wanted: bool) -> None:
@@ -33,7 +33,7 @@ def add_version(app: typer.Typer, program: str) -> None:
     app.callback()(options)
 
 
-def questions(
+def with_options_of(
     ask: Callable[..., Question], report_errors: Callable[[], AbstractContextManager[None]]
 ) -> Callable[[Command[Question, Parameters]], Callable[..., None]]:
     """Return a decorator that replaces the first parameter of a command by the options in the signature of `ask`.
@@ -44,17 +44,17 @@ def questions(
     """
     source = inspect.signature(ask).parameters
 
-    def asks(command: Command[Question, Parameters]) -> Callable[..., None]:
+    def decorate(command: Command[Question, Parameters]) -> Callable[..., None]:
         own = list(inspect.signature(command).parameters.values())[1:]
 
         @wraps(command)
-        def asked(**options: Any) -> None:
+        def run_command(**options: Any) -> None:
             with report_errors():
                 question = ask(**{name: options.pop(name) for name in source})
                 command(question, **options)  # type: ignore[call-arg]
 
         ordered = sorted([*source.values(), *own], key=lambda each: each.default is not each.empty)
-        asked.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
-        return asked
+        run_command.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+        return run_command
 
-    return asks
+    return decorate

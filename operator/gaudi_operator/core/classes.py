@@ -19,13 +19,13 @@ from gaudi_operator.api.v1alpha1.inference_class import (
     GaudiInferenceClassSpec,
 )
 from gaudi_operator.api.v1alpha1.model import PullPolicy
-from gaudi_operator.api.v1alpha1.pods.containers import Amounts, ContainerResources
+from gaudi_operator.api.v1alpha1.pods.containers import ContainerResources, ResourceAmounts
 from gaudi_operator.api.v1alpha1.pods.pod import DEFAULT_USER
 from gaudi_operator.api.v1alpha1.selectors import LabelRequirement, LabelSelector, SelectorOperator
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_operator.core.rendering.execution_mode import on_cpu
+from gaudi_operator.core.rendering.execution_mode import runs_on_cpu
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.errors import Problem
 
@@ -33,7 +33,7 @@ FORBIDDEN = "ForbiddenByClass"
 
 
 @dataclass(frozen=True)
-class Platform:
+class ResolvedClass:
     """The class of one resource, or the problem that prevents the operator from using the class.
 
     `says` is the spec of the class. `elsewhere` is True if another installation serves the class.
@@ -60,33 +60,33 @@ class Platform:
         return self.says.limits if self.says else ClassLimits()
 
 
-NO_CLASS = Platform()
+NO_CLASS = ResolvedClass()
 
 
-def resolve_class(inference: Inference, observed: Observed, defaults: InstallationDefaults) -> Platform:
+def resolve_class(inference: Inference, observed: Observed, defaults: InstallationDefaults) -> ResolvedClass:
     """Return the class of a resource, or NO_CLASS if the resource names no class and there is no default class.
 
     If the installation requires a class, return a problem instead of NO_CLASS.
     """
     asked = inference.spec.class_name
-    found = _named(asked, observed) if asked else _default(observed)
+    found = _find_class(asked, observed) if asked else _find_default_class(observed)
     if found is None:
-        return Platform(problem=_REQUIRED) if defaults.require_class else NO_CLASS
+        return ResolvedClass(problem=_REQUIRED) if defaults.require_class else NO_CLASS
     if isinstance(found, Problem):
-        return Platform(asked, problem=found)
+        return ResolvedClass(asked, problem=found)
     name = found["metadata"]["name"]
     # Read `controller` from the raw manifest. A class of another installation may have fields of a newer release, which
     # would fail the validation.
     if (found.get("spec") or {}).get("controller") != defaults.controller:
-        return Platform(name, elsewhere=True)
+        return ResolvedClass(name, elsewhere=True)
     try:
         says = GaudiInferenceClass.model_validate(found).spec
     except ValidationError:
-        return Platform(name, problem=Problem("ClassUnreadable", _UNREADABLE.format(name)))
+        return ResolvedClass(name, problem=Problem("ClassUnreadable", _UNREADABLE.format(name)))
     namespace = inference.identity.namespace
-    if says.namespaces is not None and not selects(says.namespaces, observed.namespace_labels):
+    if says.namespaces is not None and not selector_matches(says.namespaces, observed.namespace_labels):
         where = "spec.className" if asked else "spec.className is left out, and the default class"
-        return Platform(
+        return ResolvedClass(
             name,
             says,
             Problem(
@@ -95,7 +95,7 @@ def resolve_class(inference: Inference, observed: Observed, defaults: Installati
                 "select this namespace. Use another class.",
             ),
         )
-    return Platform(name, says)
+    return ResolvedClass(name, says)
 
 
 _REQUIRED = Problem(
@@ -114,7 +114,7 @@ def needs_namespace_labels(observed: Observed) -> bool:
     return any((each.get("spec") or {}).get("namespaces") is not None for each in observed.classes)
 
 
-def _named(name: str, observed: Observed) -> Manifest | Problem:
+def _find_class(name: str, observed: Observed) -> Manifest | Problem:
     found = next((each for each in observed.classes if each["metadata"]["name"] == name), None)
     return found or Problem(
         "ClassMissing",
@@ -123,7 +123,7 @@ def _named(name: str, observed: Observed) -> Manifest | Problem:
     )
 
 
-def _default(observed: Observed) -> Manifest | Problem | None:
+def _find_default_class(observed: Observed) -> Manifest | Problem | None:
     found = [each for each in observed.classes if (each.get("spec") or {}).get("default")]
     if len(found) < 2:
         return next(iter(found), None)
@@ -135,14 +135,14 @@ def _default(observed: Observed) -> Manifest | Problem | None:
     )
 
 
-def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+def selector_matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     """Return True if the namespace selector of a class matches the labels of a namespace, as defined by Kubernetes."""
     return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
-        _holds(each, labels) for each in selector.match_expressions
+        _requirement_matches(each, labels) for each in selector.match_expressions
     )
 
 
-def _holds(asked: LabelRequirement, labels: Mapping[str, str]) -> bool:
+def _requirement_matches(asked: LabelRequirement, labels: Mapping[str, str]) -> bool:
     match asked.operator:
         case SelectorOperator.IN:
             return labels.get(asked.key) in asked.values
@@ -162,22 +162,22 @@ class FilledInference:
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
-def fill_class_defaults(inference: Inference, platform: Platform) -> FilledInference:
+def fill_class_defaults(inference: Inference, platform: ResolvedClass) -> FilledInference:
     """Return the resource with the defaults of its class."""
     if platform.says is None:
         return FilledInference(inference)
-    spec, values = inference.spec, dict(_values(inference.spec, platform.says.defaults))
+    spec, values = inference.spec, dict(_default_values(inference.spec, platform.says.defaults))
     for path, value in values.items():
-        spec = _with(spec, tuple(path.split(".")), value)
-    shown = {".".join(_written(spec, *path.split("."))): _plain(value) for path, value in values.items()}
+        spec = _replace_field(spec, tuple(path.split(".")), value)
+    shown = {".".join(_manifest_names(spec, *path.split("."))): _to_json_value(value) for path, value in values.items()}
     return FilledInference(replace(inference, spec=spec), shown)
 
 
-def _values(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> list[tuple[str, Any]]:
+def _default_values(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> list[tuple[str, Any]]:
     """Return the class defaults for omitted fields of the spec, as (path below spec in Python names, value)."""
     pod = spec.pod
     own_user = pod.run_as_user != DEFAULT_USER or pod.user_from_cluster
-    cards = not on_cpu(spec.accelerator)
+    cards = not runs_on_cpu(spec.accelerator)
     candidates: list[tuple[str, Any, bool]] = [
         ("server.image", getattr(defaults.images, spec.accelerator.generation.value), spec.server.image is None),
         ("pod.image_pull_secrets", defaults.image_pull_secrets, not pod.image_pull_secrets),
@@ -190,7 +190,7 @@ def _values(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> list[tuple[str
         ("pod.tolerations", defaults.tolerations, not pod.tolerations),
         ("pod.priority_class_name", defaults.priority_class_name, pod.priority_class_name is None),
         ("accelerator.hugepages", defaults.hugepages, cards and spec.accelerator.hugepages is None),
-        *_amounts(pod.resources, defaults.resources),
+        *_resource_defaults(pod.resources, defaults.resources),
         ("pod.shared_memory_size", defaults.shared_memory_size, pod.shared_memory_size is None),
         ("pod.cache_size", defaults.cache_size, pod.cache_size is None),
         ("pod.tmp_size", defaults.tmp_size, pod.tmp_size is None),
@@ -206,28 +206,28 @@ def _values(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> list[tuple[str
     return [(path, value) for path, value, left_out in candidates if left_out and value]
 
 
-def _amounts(own: ContainerResources, given: ContainerResources) -> Iterator[tuple[str, Any, bool]]:
+def _resource_defaults(own: ContainerResources, given: ContainerResources) -> Iterator[tuple[str, Any, bool]]:
     """Yield (path, default, applies). A default applies if the spec has no request and no limit for the resource."""
-    for name in Amounts.model_fields:
+    for name in ResourceAmounts.model_fields:
         left_out = getattr(own.requests, name) is None and getattr(own.limits, name) is None
         yield f"pod.resources.requests.{name}", getattr(given.requests, name), left_out
         yield f"pod.resources.limits.{name}", getattr(given.limits, name), left_out
 
 
-def _with(model: Any, path: tuple[str, ...], value: Any) -> Any:
+def _replace_field(model: Any, path: tuple[str, ...], value: Any) -> Any:
     name, *rest = path
-    inner = _with(getattr(model, name), tuple(rest), value) if rest else value
+    inner = _replace_field(getattr(model, name), tuple(rest), value) if rest else value
     return model.model_copy(update={name: inner})
 
 
-def _written(model: Any, name: str, *rest: str) -> Iterator[str]:
+def _manifest_names(model: Any, name: str, *rest: str) -> Iterator[str]:
     """Yield the names in the path of a field as they are written in a manifest."""
     yield type(model).model_fields[name].alias or name
     if rest:
-        yield from _written(getattr(model, name), *rest)
+        yield from _manifest_names(getattr(model, name), *rest)
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     if isinstance(value, ApiModel):
         return value.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return [_plain(each) for each in value] if isinstance(value, tuple) else value
+    return [_to_json_value(each) for each in value] if isinstance(value, tuple) else value

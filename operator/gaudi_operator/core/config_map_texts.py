@@ -7,7 +7,7 @@ text creates a new revision. A missing text blocks a new spec but does not affec
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gaudi_operator.core.observed import Manifest, TextKey
+from gaudi_operator.core.observed import ConfigMapKey, Manifest
 from gaudi_runtime.contract.bucketing import MOST_TEXT
 
 _PLACES = (
@@ -17,36 +17,36 @@ _PLACES = (
 """Tuples of (path of a section in the spec, field with the reference, field that receives the text)."""
 
 
-def referenced_texts(resource: Manifest) -> tuple[TextKey, ...]:
+def referenced_texts(resource: Manifest) -> tuple[ConfigMapKey, ...]:
     """Return the keys of the ConfigMap texts that the spec of `resource` references."""
-    return tuple(dict.fromkeys(key for _, _, _, key in _named(resource)))
+    return tuple(dict.fromkeys(key for _, _, _, key in _text_references(resource)))
 
 
-def insert_texts(resource: Manifest, texts: Mapping[TextKey, str]) -> Manifest:
+def insert_texts(resource: Manifest, texts: Mapping[ConfigMapKey, str]) -> Manifest:
     """Return `resource` with the texts in place of the references. A reference to a missing or too long text stays."""
     spec = resource.get("spec")
-    for section, reference, field, key in _named(resource):
+    for section, reference, field, key in _text_references(resource):
         text = texts.get(key)
         if text is not None and len(text) <= MOST_TEXT:
-            spec = _replaced(spec, section, reference, {field: text})
+            spec = _replace_reference(spec, section, reference, {field: text})
     return {**resource, "spec": spec}
 
 
-def _named(resource: Manifest) -> Iterator[tuple[tuple[str, ...], str, str, TextKey]]:
+def _text_references(resource: Manifest) -> Iterator[tuple[tuple[str, ...], str, str, ConfigMapKey]]:
     for section, reference, field in _PLACES:
-        found = _at(resource.get("spec"), (*section, reference, "configMapKeyRef"))
-        name, key = _at(found, ("name",)), _at(found, ("key",))
+        found = _get_nested(resource.get("spec"), (*section, reference, "configMapKeyRef"))
+        name, key = _get_nested(found, ("name",)), _get_nested(found, ("key",))
         if isinstance(name, str) and isinstance(key, str):
-            yield section, reference, field, TextKey(name, key)
+            yield section, reference, field, ConfigMapKey(name, key)
 
 
-def _at(value: Any, path: tuple[str, ...]) -> Any:
+def _get_nested(value: Any, path: tuple[str, ...]) -> Any:
     for part in path:
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
 
 
-def _replaced(value: Any, path: tuple[str, ...], reference: str, text: dict[str, str]) -> dict[str, Any]:
+def _replace_reference(value: Any, path: tuple[str, ...], reference: str, text: dict[str, str]) -> dict[str, Any]:
     if path:
-        return {**value, path[0]: _replaced(value[path[0]], path[1:], reference, text)}
+        return {**value, path[0]: _replace_reference(value[path[0]], path[1:], reference, text)}
     return {**{key: each for key, each in value.items() if key != reference}, **text}

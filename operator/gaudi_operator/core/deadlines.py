@@ -17,14 +17,14 @@ class Deadlines:
         self.now = now
         self._due: float | None = None
 
-    def reached(self, since: datetime, seconds: float) -> bool:
+    def has_passed(self, since: datetime, seconds: float) -> bool:
         """Return True if `seconds` have passed since `since`. Otherwise schedule a requeue for that moment."""
         left = seconds - (self.now - since).total_seconds()
         if left > 0:
-            self.requeue(left)
+            self.schedule_requeue(left)
         return left <= 0
 
-    def requeue(self, seconds: float) -> None:
+    def schedule_requeue(self, seconds: float) -> None:
         """Schedule a requeue after at most `seconds` (above 0)."""
         self._due = seconds if self._due is None else min(self._due, seconds)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER
 from gaudi_operator.api.v1alpha1.model import PullPolicy
-from gaudi_operator.api.v1alpha1.network import Client
+from gaudi_operator.api.v1alpha1.network import NetworkClient
 from gaudi_operator.api.v1alpha1.tracing import Tracing
 
 
@@ -32,8 +32,8 @@ class InstallationDefaults:
     allow_host_path: tuple[AllowedHostPath, ...] = ()
     allow_simulation: bool = False
     operator_namespace: str = "gaudi-system"
-    monitoring_from: tuple[Client, ...] = ()
-    gateways_from: tuple[Client, ...] = ()
+    monitoring_from: tuple[NetworkClient, ...] = ()
+    gateways_from: tuple[NetworkClient, ...] = ()
     tracing: Tracing | None = None
     controller: str = DEFAULT_CONTROLLER
     require_class: bool = False

@@ -43,7 +43,7 @@ class PlanQuestion(Generic[T]):
         raise NotImplementedError
 
 
-class Unanswered(Exception):
+class AnswerNotComputed(Exception):
     """The error that the answer to `question` is needed but not computed yet."""
 
     def __init__(self, question: AnyPlanQuestion) -> None:
@@ -53,7 +53,7 @@ class Unanswered(Exception):
 
 
 @dataclass(frozen=True)
-class Refusal:
+class CachedRefusal:
     """A cached refusal in place of a plan answer: the type and arguments of the exception.
 
     The traceback is not cached, because it would keep memory in use.
@@ -62,7 +62,7 @@ class Refusal:
     kind: type[Exception]
     arguments: tuple[Any, ...]
 
-    def raise_it(self) -> None:
+    def raise_error(self) -> None:
         """Raise the cached exception as a new exception."""
         raise self.kind(*self.arguments)
 
@@ -81,19 +81,19 @@ class PlanAnswers:
 
         Raises Unanswered if no answer is cached, and PlanImpossible or PlanTooExpensive if the answer is a refusal.
         """
-        key = _brief(question)
+        key = _shorten_question(question)
         with self._lock:
             if key not in self._kept:
-                raise Unanswered(question)
+                raise AnswerNotComputed(question)
             self._kept.move_to_end(key)
             found = self._kept[key]
-        if isinstance(found, Refusal):
-            found.raise_it()
+        if isinstance(found, CachedRefusal):
+            found.raise_error()
         return cast("T", found)
 
-    def keep(self, question: AnyPlanQuestion, answer: Any) -> None:
+    def store(self, question: AnyPlanQuestion, answer: Any) -> None:
         """Cache an answer or a Refusal."""
-        key = _brief(question)
+        key = _shorten_question(question)
         with self._lock:
             if key not in self._kept:
                 self._bytes += question.size
@@ -109,30 +109,30 @@ class SynchronousAnswers(PlanAnswers):
         """Return the answer. If the answer is not cached, compute it. Raises PlanImpossible."""
         try:
             return super().get(question)
-        except Unanswered:
-            self.keep(question, compute_answer(question))
+        except AnswerNotComputed:
+            self.store(question, compute_answer(question))
         return super().get(question)
 
 
-def compute_answer(question: PlanQuestion[T]) -> T | Refusal:
+def compute_answer(question: PlanQuestion[T]) -> T | CachedRefusal:
     """Return the plan answer to cache, which is a value or a Refusal."""
     try:
         return question.answer()
     except PlanImpossible as error:
-        return Refusal(PlanImpossible, error.args)
+        return CachedRefusal(PlanImpossible, error.args)
 
 
 SYNCHRONOUS_ANSWERS = SynchronousAnswers(16 * 2**20)
 
 
-def _brief(question: AnyPlanQuestion) -> AnyPlanQuestion:
+def _shorten_question(question: AnyPlanQuestion) -> AnyPlanQuestion:
     """Return the question with digests in place of long texts. The texts would need more memory than all answers."""
     values = {each.name: getattr(question, each.name) for each in fields(question)}
-    policies = {name: _with_digests(each) for name, each in values.items() if isinstance(each, BucketPolicy)}
+    policies = {name: _digest_texts(each) for name, each in values.items() if isinstance(each, BucketPolicy)}
     return replace(question, **policies) if policies else question
 
 
-def _with_digests(policy: BucketPolicy) -> BucketPolicy:
+def _digest_texts(policy: BucketPolicy) -> BucketPolicy:
     changes: dict[str, Any] = {}
     if policy.file:
         changes["file"] = _digest(policy.file)

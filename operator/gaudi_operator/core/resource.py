@@ -52,20 +52,20 @@ class Inference:
     """Cached values of functions with @derived. A copy with other fields starts with an empty cache."""
 
 
-def derived(function: Callable[Concatenate[Inference, P], T]) -> Callable[Concatenate[Inference, P], T]:
+def cache_on_inference(function: Callable[Concatenate[Inference, P], T]) -> Callable[Concatenate[Inference, P], T]:
     """Cache the values of a function that depends only on an Inference and its other arguments.
 
     The cache is useful because a decision reads most of these values several times.
     """
 
     @wraps(function)
-    def value(inference: Inference, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def wrapper(inference: Inference, /, *args: P.args, **kwargs: P.kwargs) -> T:
         key = (function, args, *kwargs.items())
         if key not in inference.memo:
             inference.memo[key] = function(inference, *args, **kwargs)
         return cast("T", inference.memo[key])
 
-    return value
+    return wrapper
 
 
 def read_identity(resource: Manifest) -> Identity:
@@ -86,11 +86,11 @@ def read_inference(resource: Manifest, answers: PlanAnswers = SYNCHRONOUS_ANSWER
     try:
         spec = GaudiInferenceSpec.model_validate(resource["spec"])
     except ValidationError as error:
-        raise SpecUnreadable(_sentence(error)) from error
+        raise SpecUnreadable(_describe_error(error)) from error
     return Inference(read_identity(resource), spec, answers=answers)
 
 
-class RecentInferences:
+class InferenceCache:
     """A cache of recently parsed resources.
 
     A resource is often reconciled several times within seconds. Most derived values depend only on the spec, so the
@@ -133,7 +133,7 @@ def read_status(resource: Manifest) -> GaudiInferenceStatus:
         return GaudiInferenceStatus()
 
 
-def _sentence(error: ValidationError) -> str:
+def _describe_error(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     path = ".".join(["spec", *map(str, first["loc"])])
     return (

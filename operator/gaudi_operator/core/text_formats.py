@@ -27,13 +27,13 @@ def hash_texts(data: Any) -> dict[str, str]:
     return {name: hashlib.sha256(str(text).encode("utf-8", "replace")).hexdigest() for name, text in found.items()}
 
 
-def one_sentence(text: str) -> str:
+def format_sentence(text: str) -> str:
     """Return an external text as a sentence: one line of at most 600 characters with a full stop."""
     text = " ".join(text.split())[:600]
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def timestamp(moment: datetime) -> str:
+def format_timestamp(moment: datetime) -> str:
     """Return a time in the text format of Kubernetes: UTC and whole seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

@@ -16,7 +16,15 @@ from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 from kubernetes.aio.config import load_incluster_config, load_kube_config
 
-from gaudi_operator.errors import Forbidden, NotFound, NotLeader, OperatorError, Stalled, Transient, Waiting
+from gaudi_operator.errors import (
+    ForbiddenError,
+    NotFoundError,
+    NotLeaderError,
+    OperatorError,
+    StalledError,
+    TransientError,
+    WaitingError,
+)
 
 REQUEST_SECONDS = 15.0
 TERMINATING_SECONDS = 5.0
@@ -51,7 +59,7 @@ _OBJECTS = msgspec.json.Decoder(dict[str, Any])
 """A JSON decoder that is twice as fast as Python's own. Every write has a response to decode."""
 
 
-class Cluster:
+class ClusterClient:
     """A client of the API server that uses the account of this process."""
 
     def __init__(self, transport: Transport, counted: CountRequest) -> None:
@@ -80,22 +88,22 @@ class Cluster:
         """
         # Check the lease immediately before each write, because the lease may be lost during a reconcile.
         if fenced and method in _WRITES and not self.may_write():
-            raise NotLeader("NotLeader", f"{method} {path} is not sent: the lease is lost or too old.")
+            raise NotLeaderError("NotLeader", f"{method} {path} is not sent: the lease is lost or too old.")
         asked = path + (f"?{urlencode(query)}" if query else "")
         try:
             answer = await self._transport.send(method, asked, body, content_type, seconds)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Transient(
+            raise TransientError(
                 "ApiServerUnreachable", f"{method} {path}: no answer ({error or type(error).__name__})."
             ) from error
         self._counted(method, path, answer.status)
         if answer.status >= 400:
-            raise _error(method, path, answer)
+            raise _error_from_response(method, path, answer)
         try:
             # A proxy or a login page may answer with status 200 and a body that is not JSON.
             return _OBJECTS.decode(answer.text)
         except ValueError as error:
-            raise Transient("NotTheApiServer", f"{method} {path}: the answer is not an object.") from error
+            raise TransientError("NotTheApiServer", f"{method} {path}: the answer is not an object.") from error
 
 
 class Connection:
@@ -132,11 +140,11 @@ class Connection:
             await self._session.close()
 
     @property
-    def server(self) -> str:
+    def server_url(self) -> str:
         """The URL of the API server."""
         return str(self._configuration.host)
 
-    def watching_session(
+    def new_watch_session(
         self, answer: type[aiohttp.ClientResponse], *middlewares: aiohttp.ClientMiddlewareType
     ) -> aiohttp.ClientSession:
         """Return a session for watches with the same trust and credentials. Its responses have the type `answer`."""
@@ -149,10 +157,10 @@ class Connection:
     ) -> ApiResponse:
         """Send one request. See Transport.send()."""
         assert self._session  # noqa: S101 - used as a context manager
-        headers = {"Accept": "application/json", "Content-Type": content_type, **await self._credentials()}
+        headers = {"Accept": "application/json", "Content-Type": content_type, **await self._auth_headers()}
         response = await self._session.request(
             method,
-            f"{self.server}{path}",
+            f"{self.server_url}{path}",
             headers=headers,
             data=None if body is None else encode_body(body),
             timeout=aiohttp.ClientTimeout(total=seconds),
@@ -173,7 +181,7 @@ class Connection:
             **options,
         )
 
-    async def _credentials(self) -> dict[str, str]:
+    async def _auth_headers(self) -> dict[str, str]:
         """Return the header with the token. The token is read for each request, because a pod's token is replaced."""
         token = await self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
         return {"Authorization": token} if token else {}
@@ -181,7 +189,7 @@ class Connection:
     async def _authorize(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        request.headers.update(await self._credentials())
+        request.headers.update(await self._auth_headers())
         return await handler(request)
 
 
@@ -197,25 +205,25 @@ def encode_body(body: Mapping[str, Any]) -> bytes:
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 
 
-def _error(method: str, path: str, answer: ApiResponse) -> OperatorError:
-    code, retry_after, status = answer.status, answer.retry_after, _status(answer.text)
+def _error_from_response(method: str, path: str, answer: ApiResponse) -> OperatorError:
+    code, retry_after, status = answer.status, answer.retry_after, _parse_status(answer.text)
     said = str(status.get("message") or f"HTTP {code}.")
     message = f"{method} {path}: {said if said.endswith(('.', '!', '?')) else f'{said}.'}"
     causes = (status.get("details") or {}).get("causes") or ()
     if code == 404:
-        return NotFound("NotFound", message)
+        return NotFoundError("NotFound", message)
     # This is not a missing permission. The API server also answers 403 if the namespace of a new object is terminating.
     if code == 403 and any(cause.get("reason") == "NamespaceTerminating" for cause in causes):
-        return Waiting("NamespaceTerminating", message, TERMINATING_SECONDS)
+        return WaitingError("NamespaceTerminating", message, TERMINATING_SECONDS)
     # Retry after 401. The token of a pod may have been replaced while the request was in flight.
     if code == 409 or code == 429 or code >= 500 or code == 401:
         # Some proxies send a date in the Retry-After header. Ignore the date and use the default back-off.
         seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
-        return Transient(str(status.get("reason") or "ApiServerError"), message, seconds)
-    return Forbidden("ApiForbidden", message) if code == 403 else Stalled("ApiRefused", message)
+        return TransientError(str(status.get("reason") or "ApiServerError"), message, seconds)
+    return ForbiddenError("ApiForbidden", message) if code == 403 else StalledError("ApiRefused", message)
 
 
-def _status(text: bytes) -> dict[str, Any]:
+def _parse_status(text: bytes) -> dict[str, Any]:
     """Return the Status object of a response; an empty dict if the response is not from the API server."""
     try:
         status = json.loads(text)

@@ -16,9 +16,9 @@ from gaudi_operator.api.v1alpha1.resource import API_VERSION, PLURAL
 from gaudi_operator.api.v1alpha1.resource import KIND as RESOURCE_KIND
 from gaudi_operator.core.children.workloads import GROUPS_API_VERSION, GROUPS_KIND
 from gaudi_operator.core.names import GROUP_NAME_LABEL, NAME_LABEL
-from gaudi_operator.errors import NotFound, OperatorError
+from gaudi_operator.errors import NotFoundError, OperatorError
 from gaudi_operator.retry_delays import Backoff
-from gaudi_operator.shell.client import Cluster
+from gaudi_operator.shell.client import ClusterClient
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ log = logging.getLogger(__name__)
 class ServedKinds:
     """The kinds that the API server serves. Errors are retried, because only NotFound proves that a kind is missing."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterClient) -> None:
         """Create a client for API discovery."""
         self._cluster = cluster
 
@@ -108,7 +108,7 @@ class ServedKinds:
             log.warning("%s is not defined in this cluster yet. Install the CRD.", kind.kind)
             await asyncio.sleep(backoff.next())
 
-    async def now(self) -> set[Kind]:
+    async def find_kinds_to_watch(self) -> set[Kind]:
         """Return all kinds to watch. Missing kinds are omitted, because a watch of a missing kind always fails."""
         served = {kind for kind in OPTIONAL if await self._is_served(kind)}
         return {*WATCHED, *served, *(OF_GROUPS if LEADER_WORKER_SET in served else ())}
@@ -129,7 +129,7 @@ class ServedKinds:
             try:
                 # Use API discovery, because it needs no permission. A watch of CRDs would need permission for all CRDs.
                 found = await self._cluster.request("GET", f"/apis/{kind.api_version}")
-            except NotFound:
+            except NotFoundError:
                 return False
             except OperatorError as error:
                 log.warning("%s", error)

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.plan_answers import SYNCHRONOUS_ANSWERS
-from gaudi_operator.core.resource import RecentInferences
+from gaudi_operator.core.resource import InferenceCache
 from gaudi_operator.settings import Settings
-from gaudi_operator.shell.client import Cluster
+from gaudi_operator.shell.client import ClusterClient
 from gaudi_operator.shell.kinds import CLASS, LEADER_WORKER_SET, RESOURCE, Kind, ServedKinds
 from gaudi_operator.shell.metrics.monitoring import Metrics
 from gaudi_operator.shell.plans.planning import Planner
@@ -44,14 +44,14 @@ The session receives lists, the first callback changed objects, and the last cal
 """
 
 
-class RunElsewhere(Protocol):
+class WorkRunner(Protocol):
     """A function that runs work where the rest of the process cannot delay the work."""
 
     def __call__(self, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
         """Run `work`, and wait until the work ends."""
 
 
-async def _here(work: Coroutine[Any, Any, None]) -> None:
+async def _run_inline(work: Coroutine[Any, Any, None]) -> None:
     await work
 
 
@@ -62,13 +62,13 @@ class LeaderDependencies:
     `aside` runs the leader election, which uses `lease_cluster` if it is set.
     """
 
-    cluster: Cluster
+    cluster: ClusterClient
     watch: Watch
     fetch: FetchReport
     clock: Clock = SYSTEM
     planner: Planner | None = None
-    lease_cluster: Cluster | None = None
-    aside: RunElsewhere = _here
+    lease_cluster: ClusterClient | None = None
+    aside: WorkRunner = _run_inline
 
 
 class Leader:
@@ -82,7 +82,7 @@ class Leader:
         self._store = Store()
         self._start_watch = around.watch
         metrics.resources.set_function(self._store.resources)
-        metrics.show_resources(self._store.all_resources)
+        metrics.set_resource_source(self._store.all_resources)
         self._watching = WatchSession(
             metrics,
             lambda manifest: self._controller.seen(manifest),
@@ -104,7 +104,7 @@ class Leader:
         ask, answers = (self._planner.ask, self._planner.answers) if self._planner else (None, SYNCHRONOUS_ANSWERS)
         writer = Writer(cluster, self._store, clock)
         decision = partial(
-            decide, defaults=settings.defaults(), answers=answers, read=RecentInferences(CACHED_SPECS).read
+            decide, defaults=settings.installation_defaults(), answers=answers, read=InferenceCache(CACHED_SPECS).read
         )
         reconciler = Reconciler(self._store, self._reports, writer, self._events, metrics, decision, clock, ask)
         self._controller = Controller(reconciler, settings.reconcile_concurrency)
@@ -134,14 +134,14 @@ class Leader:
         unlisted = _plurals(kind for kind, _ in self._store.unlisted)
         return f"waiting for the first list of {unlisted}" if unlisted else self._controller.why_not_ready()
 
-    def _has_use(self, kind: Kind) -> bool:
+    def _needs_kind(self, kind: Kind) -> bool:
         """Return True if the optional kind `kind` is needed."""
         # Always watch classes: a new default class applies to all resources immediately.
-        return kind is CLASS or self._store.any_resource(_is_over_several_nodes)
+        return kind is CLASS or self._store.any_resource(_has_several_nodes)
 
     async def _watch(self) -> bool:
         await self._kinds.wait_until_defined(RESOURCE)
-        kinds = await self._kinds.now()
+        kinds = await self._kinds.find_kinds_to_watch()
         self._store.groups_served = LEADER_WORKER_SET in kinds
         # Set the unlisted kinds before the watches start. Otherwise a list may arrive before its kind is set as
         # unlisted, and the store would wait for this list forever.
@@ -153,7 +153,7 @@ class Leader:
         watches = self._start_watch(self._watching, kinds, self._controller.seen, self._controller.gone)
         watching = asyncio.create_task(watches, name="watches")
         more = asyncio.create_task(
-            self._kinds.wait_for_new_kind(kinds, self._has_use),
+            self._kinds.wait_for_new_kind(kinds, self._needs_kind),
             name="optional kinds",
         )
         try:
@@ -173,7 +173,7 @@ def _plurals(kinds: Iterable[Kind]) -> str:
     return ", ".join(sorted({kind.plural for kind in kinds}))
 
 
-def _is_over_several_nodes(resource: Mapping[str, Any]) -> bool:
+def _has_several_nodes(resource: Mapping[str, Any]) -> bool:
     """Return True if a resource has several nodes per replica, or an invalid number of nodes."""
     spread = resource.get("spec", {}).get("parallelism") or {}
     return bool(spread.get("nodes", 1) != 1)

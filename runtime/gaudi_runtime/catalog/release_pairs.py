@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Proof(StrEnum):
+class Verification(StrEnum):
     """The kind of test that a pair has passed. No pair was ever run on a real card."""
 
     EMULATED = "tested on an emulated card"
@@ -17,13 +17,13 @@ class Proof(StrEnum):
 
 
 MEANING = {
-    Proof.EMULATED: "this project's tests run the plugin's own code on a card that a CPU emulates",
-    Proof.UNTESTED: "this project has never run the plugin and relies on its release notes and source text",
+    Verification.EMULATED: "this project's tests run the plugin's own code on a card that a CPU emulates",
+    Verification.UNTESTED: "this project has never run the plugin and relies on its release notes and source text",
 }
 
 
 @dataclass(frozen=True)
-class Pair:
+class ReleasePair:
     """A release of vLLM, the matching release of its Gaudi plugin, and the software that both are built on.
 
     `tiles_queries` is True if the plugin reads VLLM_HPU_FSDPA_Q_TILE_ENABLE.
@@ -33,7 +33,7 @@ class Pair:
     plugin: str
     gaudi_software: str
     torch: str
-    proof: Proof
+    proof: Verification
     tiles_queries: bool
 
     @property
@@ -49,20 +49,20 @@ class Pair:
 
 
 PAIRS = (
-    Pair(
+    ReleasePair(
         vllm="0.26.0",
         plugin="0.26.0",
         gaudi_software="1.24.1",
         torch="2.11.0",
-        proof=Proof.EMULATED,
+        proof=Verification.EMULATED,
         tiles_queries=False,
     ),
-    Pair(
+    ReleasePair(
         vllm="0.30.0",
         plugin="0.30.0",
         gaudi_software="1.24.2",
         torch="2.13.0",
-        proof=Proof.UNTESTED,
+        proof=Verification.UNTESTED,
         tiles_queries=True,
     ),
 )
@@ -73,14 +73,14 @@ CPU_RELEASE = PAIRS[-1].vllm
 """The release on a CPU. Cards have this release too, so that the tests run what cards run."""
 
 
-def series(release: str) -> str:
+def release_series(release: str) -> str:
     """Return the major and minor number of a release, such as 0.26. Return an empty string for other text."""
     # Patch releases and builds from source, such as 0.30.1.dev5+gaudi, belong to the series of their minor release.
     numbers = re.match(r"\d+\.\d+", release)
     return numbers.group() if numbers else ""
 
 
-def release_of(built: str) -> str:
+def base_release(built: str) -> str:
     """Return the release that a version was built from. Return an empty string for a version such as 0.26.0rc1."""
     found = re.fullmatch(r"(\d+\.\d+)\.(\d+)(?:\.post\d+|\.(dev)\d+)?(?:\+.+)?", built)
     if not found:
@@ -91,7 +91,7 @@ def release_of(built: str) -> str:
     return f"{numbers}.{int(patch) - bool(source)}"
 
 
-def pair_of(vllm: str, plugin: str) -> Pair | None:
+def find_pair(vllm: str, plugin: str) -> ReleasePair | None:
     """Return the pair of releases that these versions were built from, or None if no pair matches."""
-    built = (release_of(vllm), release_of(plugin))
+    built = (base_release(vllm), base_release(plugin))
     return next((each for each in PAIRS if (each.vllm, each.plugin) == built), None)

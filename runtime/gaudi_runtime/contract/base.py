@@ -4,7 +4,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 
-class Wire(BaseModel):
+class WireModel(BaseModel):
     """A frozen value that rejects unknown fields."""
 
     model_config = ConfigDict(
@@ -16,12 +16,12 @@ class Wire(BaseModel):
     )
 
 
-class Tolerant(Wire):
+class TolerantModel(WireModel):
     """A value that another release may have written. Unknown fields are ignored instead of rejected."""
 
     model_config = ConfigDict(extra="ignore")
 
 
-def as_in_spec(word: str) -> str:
+def spec_spelling(word: str) -> str:
     """Return a word of the contract's JSON with a capital letter, as in the spec of a Kubernetes resource."""
     return word[:1].upper() + word[1:]

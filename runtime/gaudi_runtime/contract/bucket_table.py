@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gaudi_runtime.contract.base import Tolerant
+from gaudi_runtime.contract.base import TolerantModel
 from gaudi_runtime.contract.report import BucketPhase, Count, Large, Shape, ShortText
 
 MOST_ROWS = 8192
@@ -31,7 +31,7 @@ class BucketState(StrEnum):
     """A shape that is no planned bucket, but at which batches ran."""
 
 
-class BucketRow(Tolerant):
+class BucketRow(TolerantModel):
     """A row of the bucket table: one bucket, and its batches since this container instance began to serve."""
 
     phase: BucketPhase
@@ -43,7 +43,7 @@ class BucketRow(Tolerant):
     compiles: Count = Field(0, description="Compiles that these batches waited for.")
 
 
-class BucketTable(Tolerant):
+class BucketTable(TolerantModel):
     """All buckets of one container instance: prompt buckets first, each phase in the order of the plan."""
 
     version: Literal["v1"] = "v1"

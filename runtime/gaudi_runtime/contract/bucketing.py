@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from gaudi_runtime.contract.base import Wire
+from gaudi_runtime.contract.base import WireModel
 
 Tokens = Annotated[int, Field(ge=1, le=16_777_216)]
 Sequences = Annotated[int, Field(ge=1, le=65_536)]
@@ -28,7 +28,7 @@ class Strategy(StrEnum):
     OPTIMAL = "optimal"
 
 
-class RangeSettings(Wire):
+class RangeSettings(WireModel):
     """The contract's range settings of one dimension in one phase.
 
     Fields without a value use the strategy's default.
@@ -47,7 +47,7 @@ class RangeSettings(Wire):
     )
 
 
-class PromptRanges(Wire):
+class PromptRanges(WireModel):
     """The contract's ranges of prompt (prefill) buckets: (batch size, query tokens, context blocks)."""
 
     batch_size: RangeSettings = Field(RangeSettings(), description="Sequences in a prompt batch.")
@@ -55,14 +55,14 @@ class PromptRanges(Wire):
     context: RangeSettings = Field(RangeSettings(), description="Cached context per sequence, in KV blocks.")
 
 
-class DecodeRanges(Wire):
+class DecodeRanges(WireModel):
     """The contract's ranges of decode buckets: (batch size, 1, KV blocks of the whole batch)."""
 
     batch_size: RangeSettings = Field(RangeSettings(), description="Sequences in a decode batch.")
     blocks: RangeSettings = Field(RangeSettings(), description="KV blocks referenced by the whole batch.")
 
 
-class OptimalSettings(Wire):
+class OptimalSettings(WireModel):
     """The contract's settings of strategy `Optimal`: the traffic, and the budget for reducing its padding.
 
     At most one kind of budget is set: graphs per phase, or bytes or seconds for both phases together. Without a budget,
@@ -92,7 +92,7 @@ class OptimalSettings(Wire):
     )
 
 
-class BucketPolicy(Wire):
+class BucketPolicy(WireModel):
     """The contract's bucketing settings, which determine the buckets that a server prepares for padded batches."""
 
     strategy: Strategy = Field(Strategy.EXPONENTIAL, description="How the values of each dimension are chosen.")
@@ -105,14 +105,14 @@ class BucketPolicy(Wire):
     optimal: OptimalSettings | None = Field(None, description="Traffic and budget of strategy Optimal.")
 
 
-class AttentionSlices(Wire):
+class AttentionSlices(WireModel):
     """The slices in which fused attention processes prompts of a sliding-window model, as limits of bucketing."""
 
     tokens: Tokens = Field(1024, description="Number of tokens of a slice.")
     from_tokens: Tokens = Field(8192, description="Query length in tokens from which prompts are computed in slices.")
 
 
-class Limits(Wire):
+class Limits(WireModel):
     """The limits of bucketing in the contract. A plan depends on these limits and the KV blocks of the device."""
 
     max_model_len: Tokens = Field(description="Longest sequence, prompt and answer together, in tokens.")

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from gaudi_runtime.contract.base import Tolerant, Wire
+from gaudi_runtime.contract.base import TolerantModel, WireModel
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 
 Port = Annotated[int, Field(ge=1, le=65_535)]
@@ -84,7 +84,7 @@ class CaptureOrder(StrEnum):
     LARGEST_FIRST = "largestFirst"
 
 
-class QuantizationConfig(Wire):
+class QuantizationConfig(WireModel):
     """The contract's configuration of quantized execution.
 
     The engine chooses a value for each field that is not set.
@@ -94,7 +94,7 @@ class QuantizationConfig(Wire):
     config_file: str | None = Field(None, description="Configuration of the method inside the container.")
 
 
-class HubRepository(Wire):
+class HubRepository(WireModel):
     """The contract's configuration of a Hugging Face hub repository (docs/how-to/model-sources.md).
 
     The access token and the address of the hub are in the environment variables HF_TOKEN and HF_ENDPOINT, not in
@@ -105,7 +105,7 @@ class HubRepository(Wire):
     revision: str = Field("main", description="Branch, tag or commit.")
 
 
-class AdapterConfig(Wire):
+class AdapterConfig(WireModel):
     """The contract's configuration of a LoRA adapter, which requests select by its name."""
 
     name: AdapterName
@@ -113,7 +113,7 @@ class AdapterConfig(Wire):
     hub: HubRepository | None = Field(None, description="The repository that is fetched into `path` before the load.")
 
 
-class ItemsPerPrompt(Wire):
+class ItemsPerPrompt(WireModel):
     """The contract's limits of images, videos and other items in a prompt. 0 disables a kind of item.
 
     The defaults are in knobs/fields.py.
@@ -124,7 +124,7 @@ class ItemsPerPrompt(Wire):
     audio: ItemsOfPrompt | None = Field(None, description="Maximum number of audio clips of a prompt.")
 
 
-class ModelConfig(Wire):
+class ModelConfig(WireModel):
     """The contract's configuration of the checkpoint: a folder with config.json, weights and a tokenizer."""
 
     path: str = Field(description="Folder of the checkpoint inside the container, or the one it is fetched into.")
@@ -144,7 +144,7 @@ class ModelConfig(Wire):
     items_per_prompt: ItemsPerPrompt = ItemsPerPrompt()
 
 
-class ParallelismConfig(Wire):
+class ParallelismConfig(WireModel):
     """The contract's configuration of the ranks of a replica: tensor * pipeline * data ranks, with one card each."""
 
     tensor: Ranks = 1
@@ -154,12 +154,12 @@ class ParallelismConfig(Wire):
     nodes: Nodes = Field(1, description="Pods of the replica; above 1 they are a group (docs/how-to/several-nodes.md).")
 
     @property
-    def ranks(self) -> int:
+    def rank_count(self) -> int:
         """The number of cards of the replica."""
         return self.tensor * self.pipeline * self.data
 
 
-class EngineConfig(Wire):
+class EngineConfig(WireModel):
     """The contract's configuration of the engine and its execution."""
 
     name: EngineName
@@ -183,7 +183,7 @@ class EngineConfig(Wire):
     )
 
 
-class WarmupConfig(Wire):
+class WarmupConfig(WireModel):
     """The contract's configuration of warm-up and graph capture, before the model port opens."""
 
     enabled: bool = True
@@ -206,7 +206,7 @@ class WarmupConfig(Wire):
     )
 
 
-class ServingConfig(Wire):
+class ServingConfig(WireModel):
     """The contract's configuration of serving: ports and limits."""
 
     model_port: Port = 8000
@@ -232,7 +232,7 @@ class ServingConfig(Wire):
     )
 
 
-class RecipeStore(Wire):
+class RecipeStore(WireModel):
     """The contract's configuration of a read-only object store with the same files as a SharedRecipes volume.
 
     The token or the S3 keys are in environment variables (contract/ports.py).
@@ -247,7 +247,7 @@ class RecipeStore(Wire):
     )
 
 
-class SharedRecipes(Wire):
+class SharedRecipes(WireModel):
     """The contract's configuration of a shared recipe volume, which is read at start and written after warm-up.
 
     See docs/how-to/recipe-cache.md.
@@ -267,7 +267,7 @@ class SharedRecipes(Wire):
     )
 
 
-class RuntimeConfig(Wire):
+class RuntimeConfig(WireModel):
     """The complete runtime configuration of the contract, which `gaudi-runtime serve --config FILE` reads.
 
     Readiness thresholds are not included, because only the operator applies them. So a changed threshold creates no new
@@ -310,7 +310,7 @@ def plan_hash(policy: BucketPolicy, limits: Limits) -> str:
 ResourceId = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z-]{1,64}$")]
 
 
-class KeptRevisions(Tolerant):
+class KeptRevisions(TolerantModel):
     """The revisions of one resource that can still run, from a file next to the contract's configuration."""
 
     resource: ResourceId = Field(description="The resource's uid: several may share a volume.")

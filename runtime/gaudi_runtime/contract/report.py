@@ -8,8 +8,8 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from gaudi_runtime.contract.base import Tolerant
-from gaudi_runtime.contract.text import on_one_line
+from gaudi_runtime.contract.base import TolerantModel
+from gaudi_runtime.contract.text import make_one_line
 
 MAX_REPORT_BYTES = 256 * 1024
 MAX_SKIPPED = 50
@@ -42,10 +42,10 @@ PaddingRatio = Annotated[float, Field(ge=0, le=1e9)]
 """Padded compute divided by real compute. 1.0 means no padding."""
 Shape = tuple[Large, Large, Large]
 MOST_TEXT = 2048
-Text = Annotated[str, Field(max_length=MOST_TEXT), AfterValidator(lambda text: on_one_line(text)[:MOST_TEXT])]
+Text = Annotated[str, Field(max_length=MOST_TEXT), AfterValidator(lambda text: make_one_line(text)[:MOST_TEXT])]
 """A sentence from an untrusted source, made safe to show in terminals."""
 MOST_SHORT = 512
-ShortText = Annotated[str, Field(max_length=MOST_SHORT), AfterValidator(lambda text: on_one_line(text)[:MOST_SHORT])]
+ShortText = Annotated[str, Field(max_length=MOST_SHORT), AfterValidator(lambda text: make_one_line(text)[:MOST_SHORT])]
 
 
 NO_PLAN = "0" * 64
@@ -83,7 +83,7 @@ class BucketPhase(StrEnum):
     DECODE = "decode"
 
 
-class Skipped(Tolerant):
+class SkippedBucket(TolerantModel):
     """A bucket in the contract's report that is cold or has no graph, with the rule or event that caused this."""
 
     phase: BucketPhase
@@ -91,7 +91,7 @@ class Skipped(Tolerant):
     reason: Text
 
 
-class PhaseProgress(Tolerant):
+class PhaseProgress(TolerantModel):
     """The warm-up progress of one phase in the contract's report. Each count is a part of `planned`.
 
     See docs/internals/warmup.md, Percentages.
@@ -109,7 +109,7 @@ class PhaseProgress(Tolerant):
     )
 
     @model_validator(mode="after")
-    def _is_part_of_the_plan(self) -> Self:
+    def _check_counts(self) -> Self:
         if max(self.warmed, self.captured, self.cached) > self.planned:
             raise ValueError(f"a count of buckets exceeds the {self.planned} planned buckets")
         return self
@@ -127,32 +127,32 @@ class VisionBucket(NamedTuple):
         return f"{self.modality} {self.width}x{self.height}x{self.items}"
 
 
-class SkippedVision(Tolerant):
+class SkippedVisionBucket(TolerantModel):
     """A planned vision bucket in the contract's report that stayed cold, with the reason."""
 
     bucket: VisionBucket
     reason: ShortText
 
 
-class VisionProgress(Tolerant):
+class VisionProgress(TolerantModel):
     """The progress of the vision tower in the contract's report (docs/internals/warmup.md, Images)."""
 
     planned: Count = 0
     warmed: Count = Field(0, description="Buckets that ran; in modes with graphs of the tower, these are captured.")
     current: VisionBucket | None = Field(None, description="The bucket of the current step.")
     device_bytes: Bytes = Field(0, description="Measured bytes of device memory that these buckets took.")
-    skipped: Annotated[tuple[SkippedVision, ...], Field(max_length=MAX_NAMED_VISION)] = Field(
+    skipped: Annotated[tuple[SkippedVisionBucket, ...], Field(max_length=MAX_NAMED_VISION)] = Field(
         (), description="The first of those that stay cold."
     )
 
     @model_validator(mode="after")
-    def _is_part_of_the_plan(self) -> Self:
+    def _check_counts(self) -> Self:
         if self.warmed > self.planned:
             raise ValueError(f"the count of warm vision buckets exceeds the {self.planned} planned vision buckets")
         return self
 
 
-class MemorySplit(Tolerant):
+class MemorySplit(TolerantModel):
     """The memory split in the contract's report, in bytes (docs/internals/warmup.md, Memory split)."""
 
     free: Bytes
@@ -163,7 +163,7 @@ class MemorySplit(Tolerant):
     block_size: Large | None = Field(None, description="Tokens of a KV block in the engine.")
 
 
-class FetchProgress(Tolerant):
+class FetchProgress(TolerantModel):
     """The progress of fetching the model in the contract's report (docs/how-to/model-sources.md)."""
 
     done_bytes: Bytes
@@ -180,7 +180,7 @@ class RecipeOutcome(StrEnum):
     MISS = "Miss"
 
 
-class SharedRecipesReport(Tolerant):
+class SharedRecipesReport(TolerantModel):
     """The use of shared recipes by this start in the contract's report."""
 
     outcome: RecipeOutcome = Field(
@@ -191,7 +191,7 @@ class SharedRecipesReport(Tolerant):
     seconds: Seconds = Field(0.0, description="The time of finding recipes and copying them to the pod's disk.")
 
 
-class ColdShape(Tolerant):
+class ColdShape(TolerantModel):
     """A shape in the contract's report whose served batches had no warm graph, and the number of these batches."""
 
     phase: BucketPhase
@@ -201,7 +201,7 @@ class ColdShape(Tolerant):
     needed: Shape | None = Field(None, description="The smallest bucket that holds all these batches before padding.")
 
 
-class ServedPhase(Tolerant):
+class ServedPhase(TolerantModel):
     """Served batches of one phase in the contract's report (docs/how-to/learn-buckets.md, While serving).
 
     The tokens of a batch are batch size * query tokens. The blocks of a batch are the blocks of all its sequences.
@@ -223,7 +223,7 @@ class ServedPhase(Tolerant):
     )
 
 
-class ServedBucket(Tolerant):
+class ServedBucket(TolerantModel):
     """Batches of one shape in the contract's report. Their padding is the shape minus the real tokens and blocks."""
 
     phase: BucketPhase
@@ -234,7 +234,7 @@ class ServedBucket(Tolerant):
     real_blocks: Large
 
 
-class ServedVision(Tolerant):
+class ServedVision(TolerantModel):
     """Runs of the vision tower while serving in the contract's report."""
 
     hits: Large = Field(0, description="Runs of sizes that the tower had run before.")
@@ -245,7 +245,7 @@ class ServedVision(Tolerant):
     )
 
 
-class CompileTimes(Tolerant):
+class CompileTimes(TolerantModel):
     """The graph compile times of one stage in the contract's report, as measured by the bridge (vllm on a card)."""
 
     stage: Annotated[str, Field(max_length=16)] = Field(
@@ -259,7 +259,7 @@ class CompileTimes(Tolerant):
     )
 
 
-class Served(Tolerant):
+class ServedTraffic(TolerantModel):
     """The served shapes in the contract's report. They may be one poll old, and a change causes no new report."""
 
     prompt: ServedPhase = ServedPhase()
@@ -274,7 +274,7 @@ class Served(Tolerant):
     compile_times: Annotated[tuple[CompileTimes, ...], Field(max_length=8)] = ()
 
 
-class Requests(Tolerant):
+class RequestCounts(TolerantModel):
     """Counts of requests in the contract's report. They may be one poll old; only a new failure causes a new report."""
 
     running: Large = Field(0, description="Requests in work now, including those that wait for a place.")
@@ -282,7 +282,7 @@ class Requests(Tolerant):
     failed: Large = Field(0, description="Answers with a status of 500 or more, and incomplete streams.")
 
 
-class PlanCost(Tolerant):
+class PlanCost(TolerantModel):
     """The cost of a plan in the contract's report: its graphs, its warm-up, and the padding of served traffic."""
 
     graphs: Count
@@ -293,21 +293,21 @@ class PlanCost(Tolerant):
     decode_padding: PaddingRatio | None = Field(None, description="None without such traffic.")
 
 
-class PlanAdvice(Tolerant):
+class PlanAdvice(TolerantModel):
     """A learned plan in the contract's report. It saves at least a third of the warm-up without more padding."""
 
     now: PlanCost
     learned: PlanCost
 
 
-class RuntimeFailure(Tolerant):
+class RuntimeFailure(TolerantModel):
     """The failure of a container instance in the contract's report: a stable reason, and a message with the remedy."""
 
     reason: Annotated[str, Field(max_length=64, pattern=r"^[A-Z][A-Za-z0-9]*$")]
     message: Text
 
 
-class WarmupReport(Tolerant):
+class WarmupReport(TolerantModel):
     """The contract's warm-up report of one container instance. `sequence` increases with every change."""
 
     version: Literal["v1"] = "v1"
@@ -326,7 +326,7 @@ class WarmupReport(Tolerant):
     )
     sampler_done: bool = False
     defragmenter_done: bool = False
-    skipped: Annotated[tuple[Skipped, ...], Field(max_length=MAX_SKIPPED)] = ()
+    skipped: Annotated[tuple[SkippedBucket, ...], Field(max_length=MAX_SKIPPED)] = ()
     skipped_total: Count = 0
     memory: MemorySplit | None = None
     fetch: FetchProgress | None = Field(None, description="Only if the runtime itself fetches the model.")
@@ -345,8 +345,8 @@ class WarmupReport(Tolerant):
     recompiles_since_ready: Count = 0
     recent_recompiles: Count = Field(0, description="Recompilations of the last five minutes.")
     cold_shapes: Annotated[tuple[ColdShape, ...], Field(max_length=MAX_COLD_SHAPES)] = ()
-    served: Served = Served()
-    requests: Requests = Requests()
+    served: ServedTraffic = ServedTraffic()
+    requests: RequestCounts = RequestCounts()
     advice: PlanAdvice | None = Field(None, description="Only if a learned plan would save enough warm-up.")
     warnings: Annotated[tuple[Text, ...], Field(max_length=MAX_WARNINGS)] = ()
     simulated: bool = False
@@ -365,7 +365,7 @@ def percent(part: int, planned: int) -> int | None:
     return None if planned == 0 else part * 100 // planned  # rounded down: 999 of 1000 are not 100 %
 
 
-def meets(part: int, planned: int, min_percent: int) -> bool | None:
+def reaches_percent(part: int, planned: int, min_percent: int) -> bool | None:
     """Return True if `part` of the `planned` buckets in the contract's report reaches `min_percent`.
 
     The comparison does not round. The result is None if `planned` is 0.

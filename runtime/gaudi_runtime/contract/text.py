@@ -3,14 +3,14 @@
 MAX_QUOTED = 80
 
 
-def on_one_line(text: str) -> str:
+def make_one_line(text: str) -> str:
     """Return text on one line. Line breaks become spaces; unprintable characters are escaped as in Python."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else " " if char.isspace() else repr(char)[1:-1] for char in text)
 
 
-def quoted(text: str) -> str:
+def safe_excerpt(text: str) -> str:
     """Return a user's text as a quotation for a sentence, shortened to 80 characters and two dots.
 
     Unprintable characters are escaped as in Python, because a terminal could interpret them.

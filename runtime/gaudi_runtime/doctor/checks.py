@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from gaudi_runtime.catalog.release_pairs import PAIRS, RELEASES, Pair, series
+from gaudi_runtime.catalog.release_pairs import PAIRS, RELEASES, ReleasePair, release_series
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.doctor.facts import Facts, ImageFacts, MachineFacts
-from gaudi_runtime.engines.vllm.versions import ANY_RELEASE, Installed
-from gaudi_runtime.units import size
+from gaudi_runtime.engines.vllm.versions import ANY_RELEASE, InstalledReleases
+from gaudi_runtime.units import format_bytes
 
 EVERY_ENGINE = frozenset(EngineName)
 MODEL_ENGINES = frozenset({EngineName.TORCH, EngineName.VLLM})
@@ -27,7 +27,7 @@ HUGE_PAGE = 2 * 1024**2
 _ANOTHER_IMAGE = "Use the image runtime or runtime-hpu, or build an image from their Dockerfile."
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     """The result of a check of the doctor; FAIL means that an engine cannot run."""
 
     OK = "ok"
@@ -36,17 +36,17 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True)
-class Row:
+class CheckResult:
     """A row of the doctor: a topic, the findings and advice. A failure affects only the engines in `needed_by`."""
 
     topic: str
-    state: State
+    state: CheckState
     found: str
     advice: str = ""
     needed_by: frozenset[EngineName] = EVERY_ENGINE
 
 
-def judge(facts: Facts, engines: frozenset[EngineName]) -> list[Row]:
+def run_checks(facts: Facts, engines: frozenset[EngineName]) -> list[CheckResult]:
     """Judge all facts of the doctor and return its rows. Rows about the image come first.
 
     A failure that affects only engines outside `engines` becomes a warning.
@@ -57,9 +57,9 @@ def judge(facts: Facts, engines: frozenset[EngineName]) -> list[Row]:
     return [_lower_if_irrelevant(row, engines) for row in rows]
 
 
-def is_healthy(rows: Iterable[Row]) -> bool:
+def is_healthy(rows: Iterable[CheckResult]) -> bool:
     """Return whether no row of the doctor failed."""
-    return all(row.state is not State.FAIL for row in rows)
+    return all(row.state is not CheckState.FAIL for row in rows)
 
 
 def installed_engines(image: ImageFacts) -> frozenset[EngineName]:
@@ -68,237 +68,257 @@ def installed_engines(image: ImageFacts) -> frozenset[EngineName]:
     return frozenset(name for name, version in found.items() if version)
 
 
-def _lower_if_irrelevant(row: Row, engines: frozenset[EngineName]) -> Row:
-    is_irrelevant = row.state is State.FAIL and not row.needed_by & engines
-    return replace(row, state=State.WARNING) if is_irrelevant else row
+def _lower_if_irrelevant(row: CheckResult, engines: frozenset[EngineName]) -> CheckResult:
+    is_irrelevant = row.state is CheckState.FAIL and not row.needed_by & engines
+    return replace(row, state=CheckState.WARNING) if is_irrelevant else row
 
 
-def check_torch(image: ImageFacts) -> Row:
+def check_torch(image: ImageFacts) -> CheckResult:
     """Check that torch is installed and can be imported."""
     found = image.torch
     if not found.version:
-        return Row("torch", State.FAIL, "not installed", _ANOTHER_IMAGE, MODEL_ENGINES)
+        return CheckResult("torch", CheckState.FAIL, "not installed", _ANOTHER_IMAGE, MODEL_ENGINES)
     if found.error:
-        return Row("torch", State.FAIL, f"{found.version}, import fails: {found.error}", _ANOTHER_IMAGE, MODEL_ENGINES)
-    return Row("torch", State.OK, found.version)
+        return CheckResult(
+            "torch", CheckState.FAIL, f"{found.version}, import fails: {found.error}", _ANOTHER_IMAGE, MODEL_ENGINES
+        )
+    return CheckResult("torch", CheckState.OK, found.version)
 
 
-def check_compiler(image: ImageFacts) -> Row:
+def check_compiler(image: ImageFacts) -> CheckResult:
     """Check that the C++ compiler and the headers that Inductor needs are installed."""
     # A missing compiler is only a warning on a card, because the bridge has its own compiler.
     missing = "no g++" if not image.compiler else "" if image.python_headers else f"{image.compiler}, no Python.h"
     if not missing:
-        return Row("compiler", State.OK, image.compiler)
+        return CheckResult("compiler", CheckState.OK, image.compiler)
     advice = "Install g++ and Python's headers (Debian: g++ python3-dev), or set spec.engine.executionMode: Eager."
-    state = State.WARNING if image.bridge else State.FAIL
-    return Row("compiler", state, missing, advice, VLLM)
+    state = CheckState.WARNING if image.bridge else CheckState.FAIL
+    return CheckResult("compiler", state, missing, advice, VLLM)
 
 
-def check_vllm(image: ImageFacts) -> Row:
+def check_vllm(image: ImageFacts) -> CheckResult:
     """Check that supported releases of vLLM and its plugin are installed and that the kernels can be imported."""
     found = image.vllm
-    installed = _installed(image)
+    installed = _installed_releases(image)
     refused = installed.why_refused()
-    if refused and not (installed.whole and image.any_vllm):
-        return Row("vllm", State.FAIL, found.version or "not installed", refused, VLLM)
+    if refused and not (installed.is_complete and image.any_vllm):
+        return CheckResult("vllm", CheckState.FAIL, found.version or "not installed", refused, VLLM)
     if found.error:
-        return Row("vllm", State.FAIL, f"{found.version}, import fails: {found.error}", _ANOTHER_IMAGE, VLLM)
+        return CheckResult(
+            "vllm", CheckState.FAIL, f"{found.version}, import fails: {found.error}", _ANOTHER_IMAGE, VLLM
+        )
     if refused:
-        advice = f"This runtime supports {installed.driven}."
-        return Row("vllm", State.WARNING, f"{found.version}, allowed by {ANY_RELEASE}", advice)
+        advice = f"This runtime supports {installed.supported_releases}."
+        return CheckResult("vllm", CheckState.WARNING, f"{found.version}, allowed by {ANY_RELEASE}", advice)
     pair = installed.pair
-    return Row("vllm", State.OK, pair.description if pair else f"{found.version}, supported")
+    return CheckResult("vllm", CheckState.OK, pair.description if pair else f"{found.version}, supported")
 
 
-def _installed(image: ImageFacts) -> Installed:
-    return Installed(image.vllm.version, image.plugin, cards=bool(image.bridge))
+def _installed_releases(image: ImageFacts) -> InstalledReleases:
+    return InstalledReleases(image.vllm.version, image.plugin, cards=bool(image.bridge))
 
 
-def check_bridge(image: ImageFacts) -> Row:
+def check_bridge(image: ImageFacts) -> CheckResult:
     """Check that Intel's Gaudi software, PyTorch and vLLM's plugin belong to the same release."""
     found = f"habana-torch-plugin {image.bridge or 'missing'}, vllm-gaudi {image.plugin or 'missing'}"
     if bool(image.bridge) != bool(image.plugin):
         advice = f"Build on Intel's image with PyTorch and vLLM for Gaudi: {RELEASES}. The default is {PAIRS[0].image}."
-        return Row("gaudi software", State.FAIL, found, advice, VLLM)
+        return CheckResult("gaudi software", CheckState.FAIL, found, advice, VLLM)
     if not image.bridge:
-        return Row("gaudi software", State.OK, "none, because this image is for CPUs")
-    pair = _installed(image).pair
-    if pair is None or _is_built_on(pair, image):
-        return Row("gaudi software", State.OK, found)
+        return CheckResult("gaudi software", CheckState.OK, "none, because this image is for CPUs")
+    pair = _installed_releases(image).pair
+    if pair is None or _matches_pair(pair, image):
+        return CheckResult("gaudi software", CheckState.OK, found)
     # A mismatch is only a warning, because Intel does not document the version numbers of its builds.
     advice = (
         f"vllm-gaudi {pair.plugin} is made for Gaudi software {pair.gaudi_software} and PyTorch {pair.torch}. Build "
         f"on {pair.image}."
     )
-    return Row("gaudi software", State.WARNING, f"{found}, torch {image.torch.version}", advice)
+    return CheckResult("gaudi software", CheckState.WARNING, f"{found}, torch {image.torch.version}", advice)
 
 
-def _is_built_on(pair: Pair, image: ImageFacts) -> bool:
+def _matches_pair(pair: ReleasePair, image: ImageFacts) -> bool:
     """Return whether the bridge and torch match the pair. Build and patch numbers are ignored."""
     # The bridge's version is the software version followed by a build number, for example 1.24.1.17.
     software = image.bridge.split(".")[:3] == pair.gaudi_software.split(".")
-    return software and series(image.torch.version) in ("", series(pair.torch))
+    return software and release_series(image.torch.version) in ("", release_series(pair.torch))
 
 
-def check_folders(image: ImageFacts) -> Row:
+def check_folders(image: ImageFacts) -> CheckResult:
     """Check that this user can write to the folders for compiled code, models and sockets."""
     # In a pod the root file system is read-only, so each of these folders needs a writable volume.
     if not image.read_only:
-        return Row("writable folders", State.OK, "caches, home and temporary files")
+        return CheckResult("writable folders", CheckState.OK, "caches, home and temporary files")
     advice = "Mount a volume that this user can write to at each folder, or set the variable to another folder."
-    return Row("writable folders", State.FAIL, f"read-only: {', '.join(image.read_only)}", advice, MODEL_ENGINES)
+    return CheckResult(
+        "writable folders", CheckState.FAIL, f"read-only: {', '.join(image.read_only)}", advice, MODEL_ENGINES
+    )
 
 
-def check_device(machine: MachineFacts, image: ImageFacts) -> Row:
+def check_device(machine: MachineFacts, image: ImageFacts) -> CheckResult:
     """Check that there is a Gaudi card if the image is an image for cards."""
     cards = machine.cards
     if image.bridge and not cards:
         advice = "Request cards (spec.accelerator), and check that the node's driver and device plugin run."
-        return Row("device", State.FAIL, "no Gaudi card, but this image is for cards", advice, MODEL_ENGINES)
+        return CheckResult(
+            "device", CheckState.FAIL, "no Gaudi card, but this image is for cards", advice, MODEL_ENGINES
+        )
     if not cards:
-        return Row("device", State.OK, "CPU")
-    return Row("device", State.OK, f"{len(cards)} x HPU ({', '.join(sorted(set(cards)))})")
+        return CheckResult("device", CheckState.OK, "CPU")
+    return CheckResult("device", CheckState.OK, f"{len(cards)} x HPU ({', '.join(sorted(set(cards)))})")
 
 
-def check_processor(machine: MachineFacts, image: ImageFacts) -> Row:
+def check_processor(machine: MachineFacts, image: ImageFacts) -> CheckResult:
     """Check that vLLM has fast kernels for this processor."""
     # vLLM's kernels for x86 need AVX2. They are much faster with AVX-512.
     known = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if name in machine.instructions]
     found = ", ".join(known) or "no known vector instructions"
     if image.bridge or not machine.instructions or "avx512f" in known:
-        return Row("processor", State.OK, found)
+        return CheckResult("processor", CheckState.OK, found)
     if "avx2" in known:
-        return Row("processor", State.WARNING, found, "This processor has no AVX-512, so vLLM is much slower.")
-    return Row("processor", State.FAIL, found, "vLLM needs a processor with AVX2. Use another processor.", VLLM)
+        return CheckResult(
+            "processor", CheckState.WARNING, found, "This processor has no AVX-512, so vLLM is much slower."
+        )
+    return CheckResult(
+        "processor", CheckState.FAIL, found, "vLLM needs a processor with AVX2. Use another processor.", VLLM
+    )
 
 
-def check_cores(machine: MachineFacts, _: ImageFacts) -> Row:
+def check_cores(machine: MachineFacts, _: ImageFacts) -> CheckResult:
     """Check how many processor cores this process may use."""
     # vLLM reserves one core for its own work and computes on the other cores.
     if machine.cores >= 2:
-        return Row("cores", State.OK, str(machine.cores))
+        return CheckResult("cores", CheckState.OK, str(machine.cores))
     advice = "vLLM's processes wait for each other on one core. Raise spec.pod.resources.limits.cpu to at least 2."
-    return Row("cores", State.WARNING, str(machine.cores), advice)
+    return CheckResult("cores", CheckState.WARNING, str(machine.cores), advice)
 
 
-def check_memory(machine: MachineFacts, _: ImageFacts) -> Row:
+def check_memory(machine: MachineFacts, _: ImageFacts) -> CheckResult:
     """Check how much memory this process may use before it is killed."""
     if machine.memory >= VLLM_MEMORY:
-        return Row("memory", State.OK, size(machine.memory))
-    advice = f"vLLM's processes take {size(VLLM_MEMORY)} without the model. Raise spec.pod.resources.limits.memory."
-    return Row("memory", State.FAIL, size(machine.memory), advice, VLLM)
+        return CheckResult("memory", CheckState.OK, format_bytes(machine.memory))
+    advice = (
+        f"vLLM's processes take {format_bytes(VLLM_MEMORY)} without the model. Raise spec.pod.resources.limits.memory."
+    )
+    return CheckResult("memory", CheckState.FAIL, format_bytes(machine.memory), advice, VLLM)
 
 
-def check_shared_memory(machine: MachineFacts, _: ImageFacts) -> Row:
+def check_shared_memory(machine: MachineFacts, _: ImageFacts) -> CheckResult:
     """Check the size of the shared memory that vLLM's processes use for communication."""
     if machine.shared_memory >= VLLM_SHARED_MEMORY:
-        return Row("shared memory", State.OK, size(machine.shared_memory))
+        return CheckResult("shared memory", CheckState.OK, format_bytes(machine.shared_memory))
     advice = (
-        f"vLLM needs at least {size(VLLM_SHARED_MEMORY)} of shared memory. Raise spec.pod.sharedMemorySize, "
+        f"vLLM needs at least {format_bytes(VLLM_SHARED_MEMORY)} of shared memory. Raise spec.pod.sharedMemorySize, "
         "or run the container with --shm-size=1g."
     )
-    return Row("shared memory", State.FAIL, size(machine.shared_memory), advice, VLLM)
+    return CheckResult("shared memory", CheckState.FAIL, format_bytes(machine.shared_memory), advice, VLLM)
 
 
-def check_huge_pages(machine: MachineFacts, image: ImageFacts) -> Row:
+def check_huge_pages(machine: MachineFacts, image: ImageFacts) -> CheckResult:
     """Check how many huge pages of 2 MiB are free."""
     # Intel's collective communication library pins its buffers in huge pages.
-    found = f"{size(machine.free_huge_pages * HUGE_PAGE)} free"
+    found = f"{format_bytes(machine.free_huge_pages * HUGE_PAGE)} free"
     if not image.bridge:
-        return Row("huge pages", State.OK, f"{found}, not needed on a CPU")
+        return CheckResult("huge pages", CheckState.OK, f"{found}, not needed on a CPU")
     if machine.free_huge_pages:
-        return Row("huge pages", State.OK, found)
+        return CheckResult("huge pages", CheckState.OK, found)
     advice = (
         "Replicas with several cards need huge pages. Set spec.accelerator.hugepages, and vm.nr_hugepages on the node."
     )
-    return Row("huge pages", State.WARNING, found, advice)
+    return CheckResult("huge pages", CheckState.WARNING, found, advice)
 
 
-def check_locked_memory(machine: MachineFacts, image: ImageFacts) -> Row:
+def check_locked_memory(machine: MachineFacts, image: ImageFacts) -> CheckResult:
     """Check how much memory this process may lock."""
     # The driver locks host memory for transfers between the host and the card.
     limit = machine.locked_memory
-    found = "unlimited" if limit is None else size(limit)
+    found = "unlimited" if limit is None else format_bytes(limit)
     if not image.bridge:
-        return Row("locked memory", State.OK, f"{found}, not needed on a CPU")
+        return CheckResult("locked memory", CheckState.OK, f"{found}, not needed on a CPU")
     if limit is None:
-        return Row("locked memory", State.OK, found)
-    return Row(
+        return CheckResult("locked memory", CheckState.OK, found)
+    return CheckResult(
         "locked memory",
-        State.WARNING,
+        CheckState.WARNING,
         found,
         "Set the memlock limit of containers to unlimited in the container runtime of the node.",
     )
 
 
-def check_inc(image: ImageFacts) -> Row:
+def check_inc(image: ImageFacts) -> CheckResult:
     """Check whether Intel Neural Compressor, which quantizes models with measured scales, is installed."""
     if image.inc or not image.bridge:
-        return Row("neural compressor", State.OK, image.inc or "none, not needed on a CPU")
+        return CheckResult("neural compressor", CheckState.OK, image.inc or "none, not needed on a CPU")
     advice = "Models with quantization.method: inc cannot start. Use Intel's image, which has neural-compressor-pt."
-    return Row("neural compressor", State.WARNING, "not installed", advice)
+    return CheckResult("neural compressor", CheckState.WARNING, "not installed", advice)
 
 
-def check_git(image: ImageFacts) -> Row:
+def check_git(image: ImageFacts) -> CheckResult:
     """Check whether git is installed, because vLLM's plugin runs git during its start."""
     if image.git or not image.bridge:
-        return Row("git", State.OK, image.git or "none, not needed on a CPU")
+        return CheckResult("git", CheckState.OK, image.git or "none, not needed on a CPU")
     advice = "vLLM's plugin runs git to read its revision. This runtime works without git, but other programs may not."
-    return Row("git", State.WARNING, "not installed", advice)
+    return CheckResult("git", CheckState.WARNING, "not installed", advice)
 
 
-def check_driver(machine: MachineFacts, image: ImageFacts) -> Row:
+def check_driver(machine: MachineFacts, image: ImageFacts) -> CheckResult:
     """Check that the kernel driver and the image belong to the same release of the Gaudi software."""
     found = machine.gaudi.driver
     if not image.bridge:
-        return Row("driver", State.OK, found or "none, not needed on a CPU")
+        return CheckResult("driver", CheckState.OK, found or "none, not needed on a CPU")
     if not found:
-        return Row(
+        return CheckResult(
             "driver",
-            State.WARNING,
+            CheckState.WARNING,
             "not known",
             "Load the kernel module habanalabs, or check the driver with hl-smi on the node.",
         )
-    release = _numbers(found)
-    allowed = [each for each in PAIRS if _numbers(each.gaudi_software) == release]
-    if allowed and _numbers(image.bridge) == release:
-        return Row(
-            "driver", State.OK, f"{found}, which vLLM {allowed[0].vllm} with vllm-gaudi {allowed[0].plugin} requires"
+    release = _release_numbers(found)
+    allowed = [each for each in PAIRS if _release_numbers(each.gaudi_software) == release]
+    if allowed and _release_numbers(image.bridge) == release:
+        return CheckResult(
+            "driver",
+            CheckState.OK,
+            f"{found}, which vLLM {allowed[0].vllm} with vllm-gaudi {allowed[0].plugin} requires",
         )
     if allowed:
         here = f"this image has Gaudi software {image.bridge}"
-        return Row("driver", State.WARNING, f"{found}, but {here}", f"Use {allowed[0].image} with this driver.")
+        return CheckResult(
+            "driver", CheckState.WARNING, f"{found}, but {here}", f"Use {allowed[0].image} with this driver."
+        )
     wanted = " or ".join(each.gaudi_software for each in PAIRS)
-    return Row(
+    return CheckResult(
         "driver",
-        State.WARNING,
+        CheckState.WARNING,
         found,
         f"The supported releases need driver {wanted}. Install such a driver on the node.",
     )
 
 
-def check_firmware(machine: MachineFacts, image: ImageFacts) -> Row:
+def check_firmware(machine: MachineFacts, image: ImageFacts) -> CheckResult:
     """Report the firmware of the cards. The check never fails, because no public rule defines the right firmware."""
     found = machine.gaudi.firmware
     if len(found) > 1:
         advice = "The cards of this node have different firmware. Install the same firmware on all cards."
-        return Row("firmware", State.WARNING, "; ".join(found), advice)
-    return Row("firmware", State.OK, "; ".join(found) or ("not known" if image.bridge else "none, no cards"))
+        return CheckResult("firmware", CheckState.WARNING, "; ".join(found), advice)
+    return CheckResult(
+        "firmware", CheckState.OK, "; ".join(found) or ("not known" if image.bridge else "none, no cards")
+    )
 
 
-def check_ports(machine: MachineFacts, _: ImageFacts) -> Row:
+def check_ports(machine: MachineFacts, _: ImageFacts) -> CheckResult:
     """Check that the network ports between the cards are up."""
     cards = [each for each in machine.gaudi.cards if each.ports]
     total, down = sum(len(each.ports) for each in cards), [each for each in cards if each.down]
     if not down:
         found = f"{total} of {total} up" if cards else "not known"
-        return Row("ports between cards", State.OK, found)
+        return CheckResult("ports between cards", CheckState.OK, found)
     found = "; ".join(f"{each.address}: {', '.join(map(str, each.down))} down" for each in down)
     advice = "Replicas with several cards hang in their first collective operation. Bring the ports up on the node."
-    return Row("ports between cards", State.WARNING, found, advice)
+    return CheckResult("ports between cards", CheckState.WARNING, found, advice)
 
 
-def _numbers(release: str) -> tuple[str, ...]:
+def _release_numbers(release: str) -> tuple[str, ...]:
     """Return the first three numbers of a Gaudi release: 1, 24, 1 for 1.24.1-1234abc and for 1.24.1.563."""
     return tuple(re.findall(r"\d+", release)[:3])
 

@@ -9,28 +9,28 @@ from rich.console import Console
 from rich.table import Table
 
 from gaudi_runtime.contract.config import EngineName
-from gaudi_runtime.doctor.checks import Row, State, installed_engines, is_healthy, judge
+from gaudi_runtime.doctor.checks import CheckResult, CheckState, installed_engines, is_healthy, run_checks
 from gaudi_runtime.doctor.probes import collect_facts
 
-_STYLES = {State.OK: "green", State.WARNING: "yellow", State.FAIL: "bold red"}
+_STYLES = {CheckState.OK: "green", CheckState.WARNING: "yellow", CheckState.FAIL: "bold red"}
 
 
-def doctor(wanted: Collection[EngineName], *, as_data: bool, image_only: bool) -> int:
+def run_doctor(wanted: Collection[EngineName], *, as_data: bool, image_only: bool) -> int:
     """Print what this machine and this image support; return 1 if a check fails that a `wanted` engine needs.
 
     If `wanted` is empty, all installed engines are checked.
     """
     facts = collect_facts(wanted, image_only=image_only)
     engines = frozenset(wanted) or installed_engines(facts.image)
-    rows = judge(facts, engines)
+    rows = run_checks(facts, engines)
     if as_data:
-        typer.echo(as_json(rows, engines))
+        typer.echo(render_json(rows, engines))
     else:
         print_table(rows, engines, Console())
     return 0 if is_healthy(rows) else 1
 
 
-def print_table(rows: Sequence[Row], engines: frozenset[EngineName], console: Console) -> None:
+def print_table(rows: Sequence[CheckResult], engines: frozenset[EngineName], console: Console) -> None:
     """Print the rows of the doctor as a table with advice, followed by the overall result."""
     table = Table("", "topic", "found and advice", box=None, pad_edge=False)
     for row in rows:
@@ -41,7 +41,7 @@ def print_table(rows: Sequence[Row], engines: frozenset[EngineName], console: Co
     console.print(f"Engine {', '.join(sorted(engines))}: {verdict}")
 
 
-def as_json(rows: Sequence[Row], engines: frozenset[EngineName]) -> str:
+def render_json(rows: Sequence[CheckResult], engines: frozenset[EngineName]) -> str:
     """Return the doctor's result as JSON: `healthy`, `engines`, and `rows` with state, found, advice and neededBy."""
     shown = []
     for row in rows:

@@ -42,13 +42,13 @@ def read_gaudi_facts(ask: "Ask | None" = None, root: Path = Path("/")) -> GaudiF
     addresses = ask((TOOL, "-Q", "bus_id", "-f", "csv,noheader")).split()
     asked = ask((TOOL, "-Q", "driver_version", "-f", "csv,noheader")).split()
     return GaudiFacts(
-        driver=_text(root / MODULE) or next(iter(asked), ""),
-        firmware=tuple(sorted({_text(each / "fw_os_ver") for each in root.glob(CARDS)} - {""})),
-        cards=tuple(_card(address, ask((TOOL, "-n", "link", "-i", address))) for address in addresses),
+        driver=_read_text(root / MODULE) or next(iter(asked), ""),
+        firmware=tuple(sorted({_read_text(each / "fw_os_ver") for each in root.glob(CARDS)} - {""})),
+        cards=tuple(_parse_card(address, ask((TOOL, "-n", "link", "-i", address))) for address in addresses),
     )
 
 
-def _card(address: str, output: str) -> Card:
+def _parse_card(address: str, output: str) -> Card:
     """Return the card whose ports are described by lines such as `port 7: UP`."""
     states = {}
     for line in output.splitlines():
@@ -69,7 +69,7 @@ def run_command(command: Sequence[str]) -> str:
     return done.stdout if done.returncode == 0 else ""
 
 
-def _text(file: Path) -> str:
+def _read_text(file: Path) -> str:
     try:
         return file.read_text(errors="replace").strip()
     except OSError:

@@ -26,19 +26,19 @@ def run_trial(command: Sequence[str], seconds: float = TRIAL_SECONDS) -> tuple[s
     except subprocess.TimeoutExpired:
         return f"the import did not end within {seconds:g} s", {}
     if done.returncode:
-        return _reason(done), {}
+        return _error_line(done), {}
     # Parse only the last line, because libraries may print other lines before it.
     return "", json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def _reason(done: "subprocess.CompletedProcess[str]") -> str:
+def _error_line(done: "subprocess.CompletedProcess[str]") -> str:
     """Return the error line about a library that cannot be loaded; otherwise the last line of the output."""
     lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     loading = [line[line.index("Failed to import") :] for line in lines if "Failed to import" in line]
     return (loading or lines[-1:] or [f"exit status {done.returncode}"])[0]
 
 
-def torch() -> dict[str, Any]:
+def import_torch() -> dict[str, Any]:
     """Import torch and, if installed, the Gaudi bridge. Return the names of the cards."""
     # Import by name, as everywhere in this module: torch may be missing, and only the engines of the runtime may import
     # torch directly.
@@ -49,7 +49,7 @@ def torch() -> dict[str, Any]:
     return {"cards": []}
 
 
-def vllm() -> dict[str, Any]:
+def import_vllm() -> dict[str, Any]:
     """Import vLLM's serving modules and kernels. Raises AttributeError if the kernels cannot be loaded."""
     for module in ("vllm.v1.engine.async_llm", installed_layout().app, "vllm.v1.worker.worker_base"):
         import_module(module)
@@ -62,4 +62,4 @@ def vllm() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps({"torch": torch, "vllm": vllm}[sys.argv[1]]()))  # noqa: T201 - the answer
+    print(json.dumps({"torch": import_torch, "vllm": import_vllm}[sys.argv[1]]()))  # noqa: T201 - the answer

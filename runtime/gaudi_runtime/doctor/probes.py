@@ -16,7 +16,12 @@ from gaudi_runtime.doctor import import_trials
 from gaudi_runtime.doctor.checks import MODEL_ENGINES
 from gaudi_runtime.doctor.facts import Facts, ImageFacts, MachineFacts, Package
 from gaudi_runtime.doctor.gaudi_facts import read_gaudi_facts
-from gaudi_runtime.engines.vllm.versions import any_release, installed_plugin, installed_release, installed_version
+from gaudi_runtime.engines.vllm.versions import (
+    allows_any_release,
+    installed_plugin,
+    installed_release,
+    installed_version,
+)
 from gaudi_runtime.process.cgroup import usable_cores, usable_memory
 
 _FOLDER_VARIABLES = ("HOME", "HF_HOME", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "VLLM_CACHE_ROOT", "XDG_CACHE_HOME")
@@ -30,37 +35,39 @@ def collect_facts(wanted: Collection[EngineName], *, image_only: bool) -> Facts:
     bridge = installed_version("habana-torch-plugin")
     # An engine for cards cannot be imported on the machine that builds the image, because it has no card.
     engines = frozenset() if bridge and image_only else frozenset(wanted or EngineName)
-    torch, answer = _package(installed_version("torch"), "torch", tried=bool(engines & MODEL_ENGINES) or not image_only)
-    vllm, _ = _package(installed_release(), "vllm", tried=EngineName.VLLM in engines)
+    torch, answer = _probe_package(
+        installed_version("torch"), "torch", tried=bool(engines & MODEL_ENGINES) or not image_only
+    )
+    vllm, _ = _probe_package(installed_release(), "vllm", tried=EngineName.VLLM in engines)
     image = ImageFacts(
         torch=torch,
         vllm=vllm,
-        any_vllm=any_release(os.environ),
+        any_vllm=allows_any_release(os.environ),
         bridge=bridge,
         plugin=installed_plugin(),
-        compiler=_compiler(),
+        compiler=_probe_compiler(),
         python_headers=(Path(sysconfig.get_path("include")) / "Python.h").is_file(),
         read_only=read_only_folders(os.environ),
         inc=installed_version("neural-compressor-pt"),
         git=shutil.which("git") or "",
     )
-    return Facts(image, None if image_only else _machine(tuple(answer.get("cards", ()))))
+    return Facts(image, None if image_only else _probe_machine(tuple(answer.get("cards", ()))))
 
 
 def read_only_folders(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return the folders from variables that cannot be written or created, each as VARIABLE=folder."""
     named = {name: environment[name] for name in _FOLDER_VARIABLES if environment.get(name)}
     named.setdefault("TMPDIR", tempfile.gettempdir())
-    return tuple(f"{name}={folder}" for name, folder in named.items() if not _writable(Path(folder)))
+    return tuple(f"{name}={folder}" for name, folder in named.items() if not _is_writable(Path(folder)))
 
 
-def _writable(folder: Path) -> bool:
+def _is_writable(folder: Path) -> bool:
     # Check the nearest existing parent folder, because missing folders are created below it.
     there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 
-def _package(version: str, trial: str, *, tried: bool) -> tuple[Package, dict[str, Any]]:
+def _probe_package(version: str, trial: str, *, tried: bool) -> tuple[Package, dict[str, Any]]:
     """Return the package and the result of its import trial."""
     if not version or not tried:
         return Package(version), {}
@@ -70,7 +77,7 @@ def _package(version: str, trial: str, *, tried: bool) -> tuple[Package, dict[st
     return Package(version, error), answer
 
 
-def _compiler() -> str:
+def _probe_compiler() -> str:
     path = shutil.which(os.environ.get("CXX", "g++"))
     if not path:
         return ""
@@ -78,25 +85,25 @@ def _compiler() -> str:
     return output.splitlines()[0] if output else path
 
 
-def _machine(cards: tuple[str, ...]) -> MachineFacts:
+def _probe_machine(cards: tuple[str, ...]) -> MachineFacts:
     shared = os.statvfs("/dev/shm")  # noqa: S108 - looked at, not written
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     return MachineFacts(
         cards=cards,
-        instructions=_instructions(Path("/proc/cpuinfo").read_text()),
+        instructions=_parse_instructions(Path("/proc/cpuinfo").read_text()),
         cores=usable_cores(),
         memory=usable_memory(),
         shared_memory=shared.f_blocks * shared.f_frsize,
-        free_huge_pages=_number(Path("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")),
+        free_huge_pages=_read_number(Path("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")),
         locked_memory=None if soft == resource.RLIM_INFINITY else soft,
         gaudi=read_gaudi_facts(),
     )
 
 
-def _instructions(cpuinfo: str) -> frozenset[str]:
+def _parse_instructions(cpuinfo: str) -> frozenset[str]:
     flags = next((line for line in cpuinfo.splitlines() if line.startswith("flags")), "")
     return frozenset(flags.partition(":")[2].split())
 
 
-def _number(file: Path) -> int:
+def _read_number(file: Path) -> int:
     return int(file.read_text()) if file.exists() else 0

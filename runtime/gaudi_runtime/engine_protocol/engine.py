@@ -20,7 +20,7 @@ from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import BucketPhase, VisionBucket
 from gaudi_runtime.errors import EngineLost
-from gaudi_runtime.memory_split import Split
+from gaudi_runtime.memory_split import DeviceMemorySplit
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram
 
 Progress = Callable[[], None]
@@ -141,7 +141,7 @@ class Engine(Protocol):
         Raises DeviceOutOfMemory, ShapeRefused, or GraphRefused if the engine runs the shape without a graph.
         """
 
-    def use_warm(self, plan: BucketPlan) -> None:
+    def use_warm_buckets(self, plan: BucketPlan) -> None:
         """Pad requests only to these warm buckets, because other buckets of the plan are cold."""
 
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
@@ -156,7 +156,7 @@ class Engine(Protocol):
     def start_serving(self) -> None:
         """Accept requests from now on, with counters at zero."""
 
-    def load_now(self) -> EngineLoad:
+    def current_load(self) -> EngineLoad:
         """Return the current load. This method must be fast, because it is called for every request."""
 
     def heartbeat_seconds(self) -> float:
@@ -166,7 +166,7 @@ class Engine(Protocol):
         """Free all resources. The caller has already drained or cancelled all requests."""
 
 
-class OwnMemory(Engine, Protocol):
+class ProfilingEngine(Engine, Protocol):
     """An engine that lets the runtime divide the memory of its device."""
 
     def profile(self) -> DeviceMemory:
@@ -180,7 +180,7 @@ class OwnMemory(Engine, Protocol):
 
 
 @runtime_checkable
-class SeesImages(Protocol):
+class SupportsVision(Protocol):
     """An engine whose model may have a vision tower. The vision tower is warmed up first."""
 
     def vision_buckets(self) -> tuple[VisionBucket, ...]:
@@ -194,10 +194,10 @@ class SeesImages(Protocol):
 
 
 @runtime_checkable
-class DividedMemory(Protocol):
+class DividesMemory(Protocol):
     """An engine that divides the memory and allocates the KV cache itself during `load`."""
 
-    def divided_memory(self) -> tuple[Split, DeviceBlocks]:
+    def split_and_blocks(self) -> tuple[DeviceMemorySplit, DeviceBlocks]:
         """Return the memory split and the allocated KV blocks."""
 
 
@@ -211,7 +211,7 @@ class TokenEngine(Engine, Protocol):
     def generate(self, prompt: Sequence[int], sampling: SamplingParams) -> AsyncGenerator[GenerationChunk, None]:
         """Stream one completion. Closing the generator cancels the request and frees its blocks."""
 
-    def admissible(self, prompt_tokens: int, max_tokens: int) -> str | None:
+    def why_not_admissible(self, prompt_tokens: int, max_tokens: int) -> str | None:
         """Return why no request of this size can be served, as a sentence; None if it can."""
 
 
@@ -227,8 +227,8 @@ class ServingEngine(Protocol):
 
 
 @runtime_checkable
-class PartsCanDie(Protocol):
+class CanBeLost(Protocol):
     """An engine that consists of several processes. Any of these processes may end."""
 
-    async def until_lost(self) -> EngineLost:
+    async def wait_until_lost(self) -> EngineLost:
         """Wait until this engine can no longer serve, and return the error."""

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from gaudi_runtime.engine_protocol.engine import PartsCanDie, Progress, RecipeKey
+from gaudi_runtime.engine_protocol.engine import CanBeLost, Progress, RecipeKey
 from gaudi_runtime.engine_protocol.messages import Update, Verb
 
 
-class Meeting(NamedTuple):
+class LeaderEndpoint(NamedTuple):
     """The address and port in the leader's pod to which the processes of an engine in several pods connect."""
 
     address: str
@@ -18,29 +18,29 @@ class Meeting(NamedTuple):
 class OtherPods(Protocol):
     """The other pods of the replica, as the leader's engine uses them. All methods are thread-safe."""
 
-    def start(self, progress: Progress) -> Meeting:
+    def start(self, progress: Progress) -> LeaderEndpoint:
         """Wait for all pods and send them the command to start processes, without waiting for the result."""
 
     def raise_if_failed(self) -> None:
         """Raise RankFailed if a pod could not start its processes, or EngineLost if a pod was lost."""
 
-    def moves(self) -> int:
+    def progress_count(self) -> int:
         """Return a counter that grows each time another pod reports progress."""
 
-    def serve(self) -> None:
+    def announce_serving(self) -> None:
         """Send the other pods the command to report that the replica serves, without waiting."""
 
-    def gather(self, progress: Progress) -> None:
+    def wait_for_ranks(self, progress: Progress) -> None:
         """Wait until all pods have connected."""
 
     def send_command(self, verb: Verb, *arguments: object) -> Mapping[int, Future[Update]]:
         """Send one engine command to all ranks and return their answers as futures, by rank."""
 
 
-class SpansPods(Protocol):
+class MultiPodEngine(Protocol):
     """An engine in several pods. It connects to its processes in other pods, or sends commands to ranks."""
 
-    def span(self, others: OtherPods) -> None:
+    def set_other_pods(self, others: OtherPods) -> None:
         """Combine this engine with its parts in the other pods. This method is called before `load`."""
 
 
@@ -53,12 +53,12 @@ class Rank(Protocol):
     def recipe_key(self) -> RecipeKey | None:
         """Return the key of compiled recipes, like Engine.recipe_key."""
 
-    def do(self, verb: Verb, arguments: Sequence[Any], progress: Progress) -> Any:
+    def run_command(self, verb: Verb, arguments: Sequence[Any], progress: Progress) -> Any:
         """Run one command and return its answer as plain data. The method blocks and raises the engine's errors."""
 
 
 @runtime_checkable
-class PodPart(PartsCanDie, Protocol):
+class PodPart(CanBeLost, Protocol):
     """The processes of an engine in another pod, if the leader's engine connects to these processes directly."""
 
     def report_fields(self) -> Mapping[str, object]:
@@ -67,7 +67,7 @@ class PodPart(PartsCanDie, Protocol):
     def recipe_key(self) -> RecipeKey | None:
         """Return the key of compiled recipes, like Engine.recipe_key."""
 
-    def join(self, meeting: Meeting, progress: Progress) -> None:
+    def join(self, meeting: LeaderEndpoint, progress: Progress) -> None:
         """Start the processes, which connect to the leader's processes. Raises a RuntimeStartError."""
 
     async def close(self) -> None:

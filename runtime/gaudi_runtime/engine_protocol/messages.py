@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from gaudi_runtime.contract.base import Wire
+from gaudi_runtime.contract.base import WireModel
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, RankFailed
 
@@ -33,14 +33,14 @@ class Verb(StrEnum):
     SERVE = "serve"
 
 
-class Hello(Wire):
+class Hello(WireModel):
     """The first message of a rank. `config` is the digest of its configuration and must equal the leader's."""
 
     rank: int = Field(ge=1)
     config: str
 
 
-class LeaderMessage(Wire):
+class LeaderMessage(WireModel):
     """A message of the leader: a command, a farewell, the reason why a rank is rejected, or only a heartbeat."""
 
     verb: Verb | None = None
@@ -49,14 +49,14 @@ class LeaderMessage(Wire):
     refused: str | None = None
 
 
-class Failure(Wire):
+class Failure(WireModel):
     """The failure of a command on a rank. `reason` is a reason code from errors.py or a key of CAPTURE_ERRORS."""
 
     reason: str
     message: str
 
 
-class Update(Wire):
+class Update(WireModel):
     """A message of a rank: progress, a finished command, a stop, or only a heartbeat.
 
     `closing` and `stopping` show the signals that the rank's pod received. The whole group ends with this pod, so the
@@ -71,7 +71,7 @@ class Update(Wire):
     failure: Failure | None = None
 
 
-def encode_message(message: Wire) -> bytes:
+def encode_message(message: WireModel) -> bytes:
     """Return a message between leader and ranks as a line of JSON."""
     return message.model_dump_json(exclude_defaults=True).encode() + b"\n"
 
@@ -81,7 +81,7 @@ def config_digest(config: RuntimeConfig) -> str:
     return sha256(config.model_dump_json(exclude={"serving"}).encode()).hexdigest()
 
 
-def failure_of(error: Exception) -> Failure:
+def failure_from_error(error: Exception) -> Failure:
     """Return an error as the failure in a message. The text of an error without a reason starts with its type."""
     name = type(error).__name__
     reason = name if name in CAPTURE_ERRORS else getattr(error, "reason", None)

@@ -10,16 +10,16 @@ _FLAGS = ("flags", "Features")
 """The names of the instruction list on x86 and Arm."""
 
 
-def host_cpu() -> str:
+def describe_host_cpu() -> str:
     """Return the name and the instructions of this machine's processor, if the kernel reports them."""
     try:
         text = CPUINFO.read_text()
     except OSError:
         text = ""
-    return cpu_of(text, platform.machine())
+    return describe_cpu(text, platform.machine())
 
 
-def cpu_of(cpuinfo: str, machine: str) -> str:
+def describe_cpu(cpuinfo: str, machine: str) -> str:
     """Return the architecture, the model and a digest of the instructions of the first processor in `cpuinfo`."""
     first = cpuinfo.split("\n\n")[0].splitlines()
     fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first)}
@@ -30,7 +30,7 @@ def cpu_of(cpuinfo: str, machine: str) -> str:
     return f"{machine} {fields.get('model name', 'of unknown model')} {digest}"
 
 
-def threads(weight_bytes: int, cores: int) -> int:
+def thread_count(weight_bytes: int, cores: int) -> int:
     """Return the number of threads for a model, from 1 to `cores`."""
     # A decode step reads all weights once. In a small model, most threads would only wait for other threads. On shared
     # cores, waiting for a thread that has no core costs more time than the thread saves.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gaudi_runtime.contract.config import ModelConfig, RuntimeConfig
 from gaudi_runtime.engine_protocol.engine import RecipeKey
-from gaudi_runtime.engines.host_cpu import host_cpu
+from gaudi_runtime.engines.host_cpu import describe_host_cpu
 
 HPU_CACHE = "PT_HPU_RECIPE_CACHE_CONFIG"
 BRIDGE = "habana-torch-plugin"
@@ -26,13 +26,13 @@ def recipe_key(config: RuntimeConfig, software: str, card: str, model: str) -> R
     return RecipeKey(
         software=f"{software} {engine.execution_mode} {engine.compile_backend} {engine.settings.get(LAYERS_PER_GRAPH)}",
         card=card,
-        model=f"{model}{_adapters(weights)}",
-        dtype=f"{weights.dtype} {weights.kv_cache_dtype} {_quantization(config)} {layout}",
+        model=f"{model}{_describe_adapters(weights)}",
+        dtype=f"{weights.dtype} {weights.kv_cache_dtype} {_describe_quantization(config)} {layout}",
         parallelism=config.parallelism.model_dump_json(),
     )
 
 
-def kept_recipe_key(config: RuntimeConfig, software: str, *, keeps_files: bool) -> RecipeKey | None:
+def disk_recipe_key(config: RuntimeConfig, software: str, *, keeps_files: bool) -> RecipeKey | None:
     """Return the recipe key of an engine with a real checkpoint; None if it keeps no compiled code on disk.
 
     `keeps_files` says whether an engine on a CPU keeps compiled code in files. On Gaudi, the bridge keeps recipes if
@@ -44,8 +44,10 @@ def kept_recipe_key(config: RuntimeConfig, software: str, *, keeps_files: bool) 
     if model is None or not (HPU_CACHE in os.environ if device == "hpu" else keeps_files):
         return None
     if device == "hpu":
-        return recipe_key(config, f"{software} {_release(BRIDGE)}", f"hpu {config.engine.card or 'of any kind'}", model)
-    return recipe_key(config, software, f"{device} {host_cpu()}", model)
+        return recipe_key(
+            config, f"{software} {_describe_release(BRIDGE)}", f"hpu {config.engine.card or 'of any kind'}", model
+        )
+    return recipe_key(config, software, f"{device} {describe_host_cpu()}", model)
 
 
 def checkpoint_fingerprint(model: ModelConfig) -> str | None:
@@ -60,21 +62,21 @@ def checkpoint_fingerprint(model: ModelConfig) -> str | None:
     return f"{architecture} {model.hub.repo}@{folder.name}" if model.hub else architecture
 
 
-def _release(package: str) -> str:
+def _describe_release(package: str) -> str:
     try:
         return f"{package} {version(package)}"
     except PackageNotFoundError:
         return f"{package} of unknown release"
 
 
-def _quantization(config: RuntimeConfig) -> str:
+def _describe_quantization(config: RuntimeConfig) -> str:
     asked, settings = config.model.quantization, config.engine.settings
     scales = {name: settings[name] for name in (RUNTIME_SCALES, CHANNELWISE) if name in settings}
     parts = {**(asked.model_dump(mode="json") if asked else {}), **scales}
     return json.dumps(parts, ensure_ascii=False, separators=(",", ":")) if parts else "none"
 
 
-def _adapters(model: ModelConfig) -> str:
+def _describe_adapters(model: ModelConfig) -> str:
     # A graph contains the adapter matrices, padded to the maximum rank and the maximum number of adapters. Other
     # adapters with the same limits therefore use the same graphs.
     if not model.adapters:

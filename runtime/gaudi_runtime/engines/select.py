@@ -14,7 +14,7 @@ from gaudi_runtime.knobs.render import render_engine_options
 ONE_RANK = "engine.name torch supports only one node. Set parallelism.nodes to 1, or set engine.name to vllm."
 
 
-def select_engine(config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None = None) -> Engine:
+def create_engine(config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None = None) -> Engine:
     """Create the configured engine. Raises a RuntimeStartError. Do not call this function on the event loop.
 
     `loop` is the event loop that serves requests. The vllm engine requires it.
@@ -43,7 +43,7 @@ def select_engine(config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None 
             return VllmEngine(config, loop)
 
 
-def select_rank(config: RuntimeConfig, rank: int) -> Rank | PodPart:
+def create_rank(config: RuntimeConfig, rank: int) -> Rank | PodPart:
     """Create the engine's part for the pod `rank` of a group; `rank` is above 0. Raises a RuntimeStartError."""
     set_environment(config)
     match config.engine.name:

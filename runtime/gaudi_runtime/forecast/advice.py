@@ -13,7 +13,7 @@ from gaudi_runtime.contract.config import KvCacheDtype, QuantizationMethod
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs
 from gaudi_runtime.forecast.result import Forecast
-from gaudi_runtime.forecast.thresholds import Thresholds, fits, reachable
+from gaudi_runtime.forecast.thresholds import Thresholds, fits, reachable_thresholds
 from gaudi_runtime.planning.planner import count_candidates
 from gaudi_runtime.units import GIB
 
@@ -49,7 +49,7 @@ class Setting:
     values: Sequence[Value]
     set: Callable[[ForecastInputs, Value], ForecastInputs]
 
-    def text(self, value: Value) -> str:
+    def describe_change(self, value: Value) -> str:
         """Return the text of the change for a sentence, with the field name of a GaudiInference."""
         if isinstance(value, float):  # a share, which is written in percent
             return f"{self.verb} {self.field} to {value * 100:g}"
@@ -62,7 +62,7 @@ class Setting:
         return abs(value - self.now) / (1 if isinstance(value, float) else max(1, self.now))
 
 
-def turnable_settings(inputs: ForecastInputs, shape: ModelShape) -> tuple[Setting, ...]:
+def adjustable_settings(inputs: ForecastInputs, shape: ModelShape) -> tuple[Setting, ...]:
     """Return all settings of this deployment that advice may change."""
     ranks = inputs.parallelism.tensor
     heads = {layer.attention.heads for layer in shape.layers}
@@ -70,9 +70,9 @@ def turnable_settings(inputs: ForecastInputs, shape: ModelShape) -> tuple[Settin
         each for each in TENSOR_RANKS if each > ranks and each % ranks == 0 and not any(n % each for n in heads)
     ]
     return (
-        *_limits(inputs),
-        *_shares(inputs),
-        *_memory(inputs),
+        *_limit_settings(inputs),
+        *_share_settings(inputs),
+        *_memory_settings(inputs),
         Setting(
             "raise",
             "parallelism.tensor",
@@ -83,7 +83,7 @@ def turnable_settings(inputs: ForecastInputs, shape: ModelShape) -> tuple[Settin
     )
 
 
-def _limits(inputs: ForecastInputs) -> tuple[Setting, ...]:
+def _limit_settings(inputs: ForecastInputs) -> tuple[Setting, ...]:
     limits = inputs.limits
     block, length, tokens = limits.block_size, limits.max_model_len, limits.max_num_batched_tokens
     return (
@@ -92,20 +92,20 @@ def _limits(inputs: ForecastInputs) -> tuple[Setting, ...]:
             "engine.maxNumSeqs",
             limits.max_num_seqs,
             range(limits.max_num_seqs - 1, max(1, limits.max_num_prefill_seqs) - 1, -1),
-            lambda inputs, value: _limited(inputs, max_num_seqs=value),
+            lambda inputs, value: _replace_limits(inputs, max_num_seqs=value),
         ),
-        Setting("lower", "model.maxModelLen", length, range(_below(length, block), 0, -block), _set_length),
+        Setting("lower", "model.maxModelLen", length, range(_multiple_below(length, block), 0, -block), _set_length),
         Setting(
             "lower",
             "engine.maxNumBatchedTokens",
             tokens,
-            range(_below(tokens, block), 0, -block),
-            lambda inputs, value: _limited(inputs, max_num_batched_tokens=value),
+            range(_multiple_below(tokens, block), 0, -block),
+            lambda inputs, value: _replace_limits(inputs, max_num_batched_tokens=value),
         ),
     )
 
 
-def _shares(inputs: ForecastInputs) -> tuple[Setting, ...]:
+def _share_settings(inputs: ForecastInputs) -> tuple[Setting, ...]:
     def set_share(inputs: ForecastInputs, value: Value) -> ForecastInputs:
         return replace(inputs, warmup=inputs.warmup.model_copy(update={"graph_memory_share": value}))
 
@@ -125,7 +125,7 @@ def _shares(inputs: ForecastInputs) -> tuple[Setting, ...]:
     )
 
 
-def _memory(inputs: ForecastInputs) -> Iterator[Setting]:
+def _memory_settings(inputs: ForecastInputs) -> Iterator[Setting]:
     # The API server rejects an fp8 KV cache without the method inc, because only inc has the scales.
     scaled = inputs.quantization is QuantizationMethod.INC and inputs.kv_cache_dtype is KvCacheDtype.AUTO
     values = [KvCacheDtype.FP8.value] if scaled else []
@@ -143,7 +143,7 @@ def _memory(inputs: ForecastInputs) -> Iterator[Setting]:
         yield Setting("raise", MEMORY, memory, larger, lambda inputs, value: replace(inputs, device_memory=int(value)))
 
 
-def _below(number: int, step: int) -> int:
+def _multiple_below(number: int, step: int) -> int:
     """Return the largest multiple of `step` below `number`."""
     return (number - 1) // step * step
 
@@ -160,14 +160,14 @@ def _percents_below(share: float) -> list[Value]:
     return [percent / 100 for percent in range(-int(-share * 100 + _ROUNDING) - 1, -1, -1)]
 
 
-def _limited(inputs: ForecastInputs, **limits: Value) -> ForecastInputs:
+def _replace_limits(inputs: ForecastInputs, **limits: Value) -> ForecastInputs:
     return replace(inputs, limits=inputs.limits.model_copy(update=limits))
 
 
 def _set_length(inputs: ForecastInputs, value: Value) -> ForecastInputs:
     # If maxNumBatchedTokens is not set, it equals the model length, so both change together.
     tokens = value if inputs.tokens_follow_length else inputs.limits.max_num_batched_tokens
-    return _limited(inputs, max_model_len=value, max_num_batched_tokens=tokens)
+    return _replace_limits(inputs, max_model_len=value, max_num_batched_tokens=tokens)
 
 
 Fits = Callable[[ForecastInputs], bool]
@@ -197,7 +197,9 @@ def advise(inputs: ForecastInputs, shape: ModelShape, card: Card, thresholds: Th
         return ()
     trials = _Trials(shape, card, thresholds)
     found = [
-        change for setting in turnable_settings(inputs, shape) if (change := _smallest(inputs, setting, trials.fits))
+        change
+        for setting in adjustable_settings(inputs, shape)
+        if (change := _smallest_change(inputs, setting, trials.fits))
     ]
     lower = _lower_percentages(now, thresholds)
     best = sorted([*found, *lower], key=lambda change: change.distance)[:MOST_CHANGES]
@@ -223,18 +225,18 @@ class _Trials:
         return fits(answer, self._thresholds)
 
 
-def _smallest(inputs: ForecastInputs, setting: Setting, fit: Fits) -> Change | None:
-    def tried(step: int) -> bool:
+def _smallest_change(inputs: ForecastInputs, setting: Setting, fit: Fits) -> Change | None:
+    def step_fits(step: int) -> bool:
         return fit(setting.set(inputs, setting.values[step]))
 
-    bounds = _strides(len(setting.values), tried)
+    bounds = _find_bounds(len(setting.values), step_fits)
     if bounds is None:
         return None
-    value: Value = setting.values[_bisect(*bounds, tried)]
-    return Change(setting.text(value), setting.distance(value), setting.set(inputs, value))
+    value: Value = setting.values[_bisect(*bounds, step_fits)]
+    return Change(setting.describe_change(value), setting.distance(value), setting.set(inputs, value))
 
 
-def _strides(count: int, fit: Callable[[int], bool]) -> tuple[int, int] | None:
+def _find_bounds(count: int, fit: Callable[[int], bool]) -> tuple[int, int] | None:
     """Return the last step that does not fit (-1 for no change) and the first tried step that fits, or None."""
     before, stride, longest = -1, 1, max(1, count // STRIDES)
     while before < count - 1:
@@ -264,7 +266,11 @@ def _lower_percentages(now: Forecast, thresholds: Thresholds) -> list[Change]:
     if now.problems:
         return []
     asked = {"prompt": thresholds.prompt_percent, "decode": thresholds.decode_percent}
-    short = [(phase.phase, percent) for phase, percent in reachable(now, thresholds) if percent < asked[phase.phase]]
+    short = [
+        (phase.phase, percent)
+        for phase, percent in reachable_thresholds(now, thresholds)
+        if percent < asked[phase.phase]
+    ]
     text = " and ".join(f"lower readiness.minCaptured{phase.title()}Percent to {percent}" for phase, percent in short)
     distance = max((1 - percent / asked[phase] for phase, percent in short), default=0)
     return [Change(text, distance)] if short else []

@@ -11,11 +11,11 @@ from gaudi_runtime.contract.config import CaptureOrder, ExecutionMode, Quantizat
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible, Problem
 from gaudi_runtime.forecast.graphs import phase_forecasts, phase_rates
-from gaudi_runtime.forecast.inputs import ForecastInputs, spread_of
+from gaudi_runtime.forecast.inputs import ForecastInputs, model_spread
 from gaudi_runtime.forecast.memory import forecast_memory, total_memory
 from gaudi_runtime.forecast.result import Forecast, MemoryForecast, PhaseForecast, Phases, Reason
 from gaudi_runtime.planning.kept_plans import kept_plan
-from gaudi_runtime.units import gib, plural
+from gaudi_runtime.units import format_gib, plural
 from gaudi_runtime.warmup.cover_first import cover_first
 
 
@@ -26,11 +26,11 @@ def forecast(inputs: ForecastInputs, shape: ModelShape | None, card: Card) -> Fo
     fit, `problems` contains the reasons; no error is raised.
     """
     total = total_memory(inputs, card)
-    memory, problems = _divided(inputs, shape, total)
-    blocks = _blocks(inputs, memory)
+    memory, problems = _memory_and_problems(inputs, shape, total)
+    blocks = _kv_blocks(inputs, memory)
     possible = blocks.value >= 1 and not problems
-    plan, impossible = _plan(inputs, int(blocks.value)) if possible else (None, ())
-    phases = _phases(inputs, plan, shape, card, memory) if plan else {}
+    plan, impossible = _plan_and_problems(inputs, int(blocks.value)) if possible else (None, ())
+    phases = _forecast_phases(inputs, plan, shape, card, memory) if plan else {}
     return Forecast(
         card=card.name,
         model=(shape.name or shape.family) if shape else None,
@@ -41,12 +41,12 @@ def forecast(inputs: ForecastInputs, shape: ModelShape | None, card: Card) -> Fo
         decode=phases.get(BucketPhase.DECODE),
         warmup_seconds=_warmup_seconds(inputs, phases),
         captures=inputs.captures,
-        problems=(*problems, *_room_problems(inputs, memory), *impossible),
-        notes=(*_notes(inputs, shape, card, blocks), *_time_budget(inputs, plan, int(blocks.value))),
+        problems=(*problems, *_memory_problems(inputs, memory), *impossible),
+        notes=(*_notes(inputs, shape, card, blocks), *_time_budget_notes(inputs, plan, int(blocks.value))),
     )
 
 
-def _divided(
+def _memory_and_problems(
     inputs: ForecastInputs, shape: ModelShape | None, total: Figure | None
 ) -> tuple[MemoryForecast | None, tuple[Problem, ...]]:
     if shape is None or total is None:
@@ -57,7 +57,7 @@ def _divided(
         return None, (Problem(Reason.PARALLELISM, str(error)),)
 
 
-def _blocks(inputs: ForecastInputs, memory: MemoryForecast | None) -> Figure:
+def _kv_blocks(inputs: ForecastInputs, memory: MemoryForecast | None) -> Figure:
     if inputs.kv_blocks is not None:
         return Figure(inputs.kv_blocks, "given", Confidence.EXACT)
     if memory is not None:
@@ -65,19 +65,19 @@ def _blocks(inputs: ForecastInputs, memory: MemoryForecast | None) -> Figure:
     return Figure(inputs.useful_blocks, "enough for maxNumSeqs sequences of maxModelLen", Confidence.ASSUMED)
 
 
-def _plan(inputs: ForecastInputs, blocks: int) -> tuple[BucketPlan | None, tuple[Problem, ...]]:
+def _plan_and_problems(inputs: ForecastInputs, blocks: int) -> tuple[BucketPlan | None, tuple[Problem, ...]]:
     try:
         return kept_plan(inputs.policy, inputs.limits, blocks), ()
     except PlanImpossible as error:
         return None, (Problem(Reason.PLAN_IMPOSSIBLE, str(error)),)
 
 
-def _phases(
+def _forecast_phases(
     inputs: ForecastInputs, plan: BucketPlan, shape: ModelShape | None, card: Card, memory: MemoryForecast | None
 ) -> Phases:
     if card.rates is None:
         return {phase: PhaseForecast(phase, len(plan.buckets_of(phase))) for phase in BucketPhase}
-    spread, known = spread_of(inputs, shape) if shape else None, card.rates
+    spread, known = model_spread(inputs, shape) if shape else None, card.rates
     if inputs.execution_mode is ExecutionMode.TORCH_COMPILE:
         known = assumed(known, "measured with HPU graphs")
     rates = {phase: phase_rates(known, phase, shape, spread) for phase in BucketPhase}
@@ -103,7 +103,7 @@ def _warmup_seconds(inputs: ForecastInputs, phases: Phases) -> Figure | None:
     )
 
 
-def _room_problems(inputs: ForecastInputs, memory: MemoryForecast | None) -> Iterator[Problem]:
+def _memory_problems(inputs: ForecastInputs, memory: MemoryForecast | None) -> Iterator[Problem]:
     """Yield at most one problem: the weights, a KV block, or the blocks of one sequence do not fit."""
     # A given number of blocks was measured on a card, so these blocks fit.
     if memory is None or inputs.kv_blocks is not None:
@@ -111,14 +111,15 @@ def _room_problems(inputs: ForecastInputs, memory: MemoryForecast | None) -> Ite
     if memory.free.value < 1:
         yield Problem(
             Reason.WEIGHTS_TOO_LARGE,
-            f"the weights (about {gib(memory.weights.value)}) and the workspace (about "
-            f"{gib(memory.workspace.value)}) leave no free memory on a card with {gib(memory.total.value)}",
+            f"the weights (about {format_gib(memory.weights.value)}) and the workspace (about "
+            f"{format_gib(memory.workspace.value)}) leave no free memory on a card with "
+            f"{format_gib(memory.total.value)}",
         )
     elif memory.kv_blocks.value < 1:
         yield Problem(
             Reason.NO_KV_BLOCK,
-            f"about {gib(memory.kv_cache.value)} are left for the KV cache, but one KV block takes "
-            f"{gib(memory.block.value)}",
+            f"about {format_gib(memory.kv_cache.value)} are left for the KV cache, but one KV block takes "
+            f"{format_gib(memory.block.value)}",
         )
     elif memory.kv_blocks.value < inputs.blocks_per_sequence:
         yield Problem(
@@ -157,13 +158,13 @@ def _notes(inputs: ForecastInputs, shape: ModelShape | None, card: Card, blocks:
         usual = ASKED_FOR[asked]
         group = f" in groups of {usual.group}" if usual.group else ""
         yield f"The {asked} format of the checkpoint is unknown. Weights of {usual.bits} bits{group} are assumed."
-    if inputs.graphs_unmeasured and card.rates is not None:
+    if inputs.has_unmeasured_graphs and card.rates is not None:
         yield UNMEASURED
     if card.rates is None:
         yield f"Graph sizes and warm-up times on card {card.name!r} are unknown until the first pod warms up."
 
 
-def _time_budget(inputs: ForecastInputs, plan: BucketPlan | None, kv_blocks: int) -> Iterator[str]:
+def _time_budget_notes(inputs: ForecastInputs, plan: BucketPlan | None, kv_blocks: int) -> Iterator[str]:
     """Yield notes about buckets that a time budget may leave out, and about buckets that it never leaves out."""
     warmup = inputs.warmup
     budget = warmup.time_budget_seconds

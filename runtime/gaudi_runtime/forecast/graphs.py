@@ -47,20 +47,20 @@ def phase_rates(rates: WarmupRates, phase: BucketPhase, shape: ModelShape | None
     Without a model, the rates of the measured model are assumed.
     """
     prompt = phase is BucketPhase.PROMPT
-    seconds, size = (1.0, 1.0) if shape is None or spread is None else _scales(rates.model, shape, spread)
+    seconds, size = (1.0, 1.0) if shape is None or spread is None else _scale_factors(rates.model, shape, spread)
     compiling = rates.prompt_compile_seconds if prompt else rates.decode_compile_seconds
     capturing = rates.prompt_capture_seconds if prompt else rates.decode_capture_seconds
     graphs = rates.prompt_graph_bytes_per_token if prompt else rates.decode_graph_bytes_per_sequence
     note = "by the number of layers"
     return PhaseRates(
-        compile_seconds=_in_fp8(_scaled(compiling, seconds, note, known=shape is not None), spread),
-        capture_seconds=_scaled(capturing, seconds, note, known=shape is not None),
-        bytes_per_weight=_scaled(graphs, size, "by layers and their width", known=shape is not None),
+        compile_seconds=_widen_for_fp8(_scale_figure(compiling, seconds, note, known=shape is not None), spread),
+        capture_seconds=_scale_figure(capturing, seconds, note, known=shape is not None),
+        bytes_per_weight=_scale_figure(graphs, size, "by layers and their width", known=shape is not None),
     )
 
 
 @lru_cache(maxsize=256)
-def _scales(measured_model: str, shape: ModelShape, spread: Spread) -> tuple[float, float]:
+def _scale_factors(measured_model: str, shape: ModelShape, spread: Spread) -> tuple[float, float]:
     """Return the scale factors of the seconds and of the graph bytes."""
     measured = known_shape(measured_model)
     if measured is None:
@@ -71,7 +71,7 @@ def _scales(measured_model: str, shape: ModelShape, spread: Spread) -> tuple[flo
     return layers, layers * width / bytes_per_token(measured, 1, MEASURED_DTYPE_BYTES)
 
 
-def _in_fp8(figure: Figure, spread: Spread | None) -> Figure:
+def _widen_for_fp8(figure: Figure, spread: Spread | None) -> Figure:
     """Return the figure with a higher upper bound for FP8, whose recipes take longer to compile."""
     if spread is None or spread.quantization is None or spread.quantization.bits != FP8_BITS:
         return figure
@@ -79,7 +79,7 @@ def _in_fp8(figure: Figure, spread: Spread | None) -> Figure:
     return replace(figure, source=f"{figure.source}; {FP8_SOURCE}", high=max(figure.most, figure.value * FP8_COMPILE))
 
 
-def _scaled(figure: Figure, factor: float, how: str, *, known: bool) -> Figure:
+def _scale_figure(figure: Figure, factor: float, how: str, *, known: bool) -> Figure:
     if not known:
         source = f"not scaled, because the model is unknown: {figure.source}"
         return replace(figure, source=source, confidence=Confidence.ASSUMED)
@@ -104,12 +104,12 @@ def phase_forecasts(inputs: ForecastInputs, plan: BucketPlan, rates: Rates, memo
     Without `memory`, the number of graphs that fit is unknown. If no log shows the bytes of a graph, the number and the
     bytes are unknown, and the seconds assume that every graph is captured.
     """
-    expected, least = (_graph_bytes(rates, inputs.limits.block_size, least=least) for least in (False, True))
+    expected, least = (_graph_bytes_function(rates, inputs.limits.block_size, least=least) for least in (False, True))
     likely = best = None
-    if memory and inputs.captures and not inputs.graphs_unmeasured:
-        likely, best = (_capture(inputs, plan, memory, graph_bytes) for graph_bytes in (expected, least))
+    if memory and inputs.captures and not inputs.has_unmeasured_graphs:
+        likely, best = (_simulate_capture(inputs, plan, memory, graph_bytes) for graph_bytes in (expected, least))
 
-    def forecast(phase: BucketPhase) -> PhaseForecast:
+    def forecast_phase(phase: BucketPhase) -> PhaseForecast:
         buckets, rate = plan.buckets_of(phase), rates[phase].bytes_per_weight
         planned = len(buckets)
         compiled = planned if inputs.warmup.enabled else 0
@@ -124,23 +124,23 @@ def phase_forecasts(inputs: ForecastInputs, plan: BucketPlan, rates: Rates, memo
             captured_at_best=most if best else None,
             graph_bytes=Figure(likely[phase].graph_bytes, rate.source, rate.confidence) if likely else None,
             all_graph_bytes=None
-            if inputs.graphs_unmeasured
+            if inputs.has_unmeasured_graphs
             else Figure(all_bytes, rate.source, rate.confidence, low=least_bytes),
-            compile_seconds=_times(rates[phase].compile_seconds, compiled, compiled),
-            capture_seconds=_times(rates[phase].capture_seconds, captured, most),
+            compile_seconds=_total_seconds(rates[phase].compile_seconds, compiled, compiled),
+            capture_seconds=_total_seconds(rates[phase].capture_seconds, captured, most),
         )
 
-    return {phase: forecast(phase) for phase in BucketPhase}
+    return {phase: forecast_phase(phase) for phase in BucketPhase}
 
 
-def _graph_bytes(rates: Rates, block_size: int, *, least: bool) -> GraphBytes:
+def _graph_bytes_function(rates: Rates, block_size: int, *, least: bool) -> GraphBytes:
     """Return a function for the bytes of a graph, from the rates or from the lowest rates of all sources."""
     figures = {phase: each.bytes_per_weight for phase, each in rates.items()}
     per_weight = {phase: figure.least if least else figure.value for phase, figure in figures.items()}
     return lambda phase, bucket: int(per_weight[phase] * weight(phase, bucket, block_size))
 
 
-def _capture(
+def _simulate_capture(
     inputs: ForecastInputs, plan: BucketPlan, memory: MemoryForecast, graph_bytes: GraphBytes
 ) -> dict[BucketPhase, PhaseBudget]:
     """Return the capture budgets after a capture as the runtime would do it with these graph bytes."""
@@ -155,17 +155,17 @@ def _capture(
     )
     # The first graph of a phase has no estimate yet, so it may exceed the share of the phase. The phase ends only if
     # the graph exceeds the free memory.
-    while step := budget.next():
+    while step := budget.next_step():
         size = graph_bytes(step.phase, step.bucket)
         if size > left:
-            budget.phase_budget(step.phase).fail("the estimate does not fit")
+            budget.phase_budget(step.phase).record_out_of_memory("the estimate does not fit")
         else:
-            budget.phase_budget(step.phase).take(size)
+            budget.phase_budget(step.phase).record_captured(size)
             left -= size
     return {phase: budget.phase_budget(phase) for phase in BucketPhase}
 
 
-def _times(figure: Figure, count: int, most: int) -> Figure:
+def _total_seconds(figure: Figure, count: int, most: int) -> Figure:
     """Return the seconds for `count` buckets. The upper bound is the time for `most` buckets."""
     low = None if figure.low is None else figure.low * count
     high = None if figure.high is None and most == count else figure.most * most

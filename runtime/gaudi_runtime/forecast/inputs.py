@@ -52,7 +52,7 @@ class ForecastInputs:
         return self.warmup.enabled and self.execution_mode in modes
 
     @property
-    def graphs_unmeasured(self) -> bool:
+    def has_unmeasured_graphs(self) -> bool:
         """Whether the bytes of captured graphs are unknown, because public logs show only HPU graphs."""
         return self.captures and self.execution_mode is ExecutionMode.TORCH_COMPILE
 
@@ -73,13 +73,13 @@ class ForecastInputs:
         return min(limits.max_num_batched_tokens, limits.max_num_prefill_seqs * limits.longest_query)
 
 
-def inputs_of(config: RuntimeConfig) -> ForecastInputs:
+def inputs_from_config(config: RuntimeConfig) -> ForecastInputs:
     """Return the forecast inputs of a RuntimeConfig."""
     return ForecastInputs(
         policy=config.bucketing,
         limits=config.limits,
         warmup=config.warmup,
-        execution_mode=_mode(config.engine),
+        execution_mode=_effective_mode(config.engine),
         utilization=config.engine.device_memory_utilization,
         parallelism=config.parallelism,
         dtype=config.model.dtype,
@@ -89,13 +89,13 @@ def inputs_of(config: RuntimeConfig) -> ForecastInputs:
     )
 
 
-def _mode(engine: EngineConfig) -> ExecutionMode:
+def _effective_mode(engine: EngineConfig) -> ExecutionMode:
     # A simulated engine uses the rates of its card, which were measured with HPU graphs.
     simulated = engine.name is EngineName.SIM and engine.execution_mode is ExecutionMode.TORCH_COMPILE
     return ExecutionMode.HPU_GRAPHS if simulated else engine.execution_mode
 
 
-def spread_of(inputs: ForecastInputs, shape: ModelShape) -> Spread:
+def model_spread(inputs: ForecastInputs, shape: ModelShape) -> Spread:
     """Return the distribution of the model over ranks in this deployment, and the number formats."""
     ranks, dtype_bytes = inputs.parallelism, DTYPE_BYTES.get(inputs.dtype, shape.dtype_bytes)
     return Spread(

@@ -2,11 +2,11 @@
 
 from gaudi_runtime.catalog.cards import Card
 from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
-from gaudi_runtime.catalog.models.rank_memory import Stage, stage_memory, workspace_bytes
+from gaudi_runtime.catalog.models.rank_memory import StageMemory, stage_memory, workspace_bytes
 from gaudi_runtime.catalog.models.shape import ModelShape
-from gaudi_runtime.forecast.inputs import ForecastInputs, spread_of
+from gaudi_runtime.forecast.inputs import ForecastInputs, model_spread
 from gaudi_runtime.forecast.result import MemoryForecast
-from gaudi_runtime.memory_split import Split, split_memory
+from gaudi_runtime.memory_split import DeviceMemorySplit, split_memory
 
 WORKSPACE_SOURCE = "formula in the manual (Memory): 498 MiB calculated, 504 MiB measured in log 000"
 
@@ -20,23 +20,28 @@ def total_memory(inputs: ForecastInputs, card: Card) -> Figure | None:
 
 def forecast_memory(inputs: ForecastInputs, shape: ModelShape, total: Figure) -> MemoryForecast:
     """Forecast the memory split of the card with the fewest KV blocks. Raises PlanImpossible for impossible ranks."""
-    spread = spread_of(inputs, shape)
+    spread = model_spread(inputs, shape)
     # The profile run processes the largest prompt batch, and then samples a token for every sequence.
     sequences = max(inputs.limits.max_num_seqs, inputs.limits.max_num_prefill_seqs)
     workspace = workspace_bytes(shape, inputs.largest_prompt, sequences, spread.tensor, spread.dtype_bytes)
 
-    def split_of(stage: Stage) -> Split:
+    def stage_split(stage: StageMemory) -> DeviceMemorySplit:
         free = max(0, int(total.value) - stage.weights - workspace)
         return split_memory(free, inputs.utilization, inputs.warmup.graph_memory_share)
 
-    cards = [(stage, split_of(stage)) for stage in stage_memory(shape, spread, inputs.limits.block_size)]
+    cards = [(stage, stage_split(stage)) for stage in stage_memory(shape, spread, inputs.limits.block_size)]
     # Every card holds a part of every block, so the card with the fewest blocks limits the number of blocks.
     fullest, split = min(cards, key=lambda card: (card[1].kv_cache // card[0].block, card[1].free))
-    return _figures(inputs, shape, total, workspace, fullest, split)
+    return _build_forecast(inputs, shape, total, workspace, fullest, split)
 
 
-def _figures(
-    inputs: ForecastInputs, shape: ModelShape, total: Figure, workspace: int, fullest: Stage, split: Split
+def _build_forecast(
+    inputs: ForecastInputs,
+    shape: ModelShape,
+    total: Figure,
+    workspace: int,
+    fullest: StageMemory,
+    split: DeviceMemorySplit,
 ) -> MemoryForecast:
     ranks = inputs.parallelism.tensor * inputs.parallelism.pipeline
     place = "on the one card" if ranks == 1 else f"on the fullest of {ranks} cards"

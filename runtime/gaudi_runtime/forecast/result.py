@@ -57,7 +57,7 @@ class PhaseForecast:
     capture_seconds: Figure | None = None
 
     @property
-    def percent(self) -> int | None:
+    def captured_percent(self) -> int | None:
         """The captured share of the planned graphs in percent, rounded down; None without graphs or buckets."""
         return None if self.captured is None else percent(len(self.captured), self.planned)
 

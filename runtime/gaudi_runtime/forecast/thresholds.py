@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gaudi_runtime.contract.report import BucketPhase, meets, percent
+from gaudi_runtime.contract.report import BucketPhase, percent, reaches_percent
 from gaudi_runtime.errors import Problem
 from gaudi_runtime.forecast.result import Forecast, PhaseForecast, Reason
 
@@ -33,13 +33,13 @@ def shortfalls(forecast: Forecast, thresholds: Thresholds) -> tuple[Problem, ...
     """
     asked = ((forecast.prompt, thresholds.prompt_percent), (forecast.decode, thresholds.decode_percent))
     return tuple(
-        Problem(Reason.GRAPHS_MISSING, _sentence(phase, least, thresholds))
+        Problem(Reason.GRAPHS_MISSING, _shortfall_message(phase, least, thresholds))
         for phase, least in asked
-        if phase and meets(_count(phase, thresholds), phase.planned, least) is False
+        if phase and reaches_percent(_graph_count(phase, thresholds), phase.planned, least) is False
     )
 
 
-def unjudged(forecast: Forecast, thresholds: Thresholds) -> Mapping[BucketPhase, int]:
+def uncheckable_thresholds(forecast: Forecast, thresholds: Thresholds) -> Mapping[BucketPhase, int]:
     """Return the thresholds above 0 % that cannot be checked, because the number of graphs that fit is unknown."""
     asked = ((forecast.prompt, thresholds.prompt_percent), (forecast.decode, thresholds.decode_percent))
     return {
@@ -49,7 +49,7 @@ def unjudged(forecast: Forecast, thresholds: Thresholds) -> Mapping[BucketPhase,
     }
 
 
-def gate_sentence(asked: Mapping[BucketPhase, int]) -> str:
+def describe_gate(asked: Mapping[BucketPhase, int]) -> str:
     """Describe when the gate opens if the forecast could not check these thresholds, and the remedy."""
     graphs = " and ".join(f"{least} % of the {phase} graphs" for phase, least in asked.items())
     fields = " or ".join(f"spec.readiness.minCaptured{phase.title()}Percent" for phase in asked)
@@ -60,21 +60,21 @@ def gate_sentence(asked: Mapping[BucketPhase, int]) -> str:
     )
 
 
-def reachable(forecast: Forecast, thresholds: Thresholds) -> Iterator[tuple[PhaseForecast, int]]:
+def reachable_thresholds(forecast: Forecast, thresholds: Thresholds) -> Iterator[tuple[PhaseForecast, int]]:
     """Yield each phase with a known number of captured graphs, and the highest threshold that it can reach."""
     for phase in (forecast.prompt, forecast.decode):
         if phase and phase.captured is not None and phase.planned:
-            yield phase, percent(_count(phase, thresholds), phase.planned) or 0
+            yield phase, percent(_graph_count(phase, thresholds), phase.planned) or 0
 
 
-def _count(phase: PhaseForecast, thresholds: Thresholds) -> int:
+def _graph_count(phase: PhaseForecast, thresholds: Thresholds) -> int:
     if phase.captured is None or phase.captured_at_best is None:
         return phase.planned
     return phase.captured_at_best if thresholds.at_best else len(phase.captured)
 
 
-def _sentence(phase: PhaseForecast, least: int, thresholds: Thresholds) -> str:
-    count = _count(phase, thresholds)
+def _shortfall_message(phase: PhaseForecast, least: int, thresholds: Thresholds) -> str:
+    count = _graph_count(phase, thresholds)
     return (
         f"about {count} of {phase.planned} {phase.phase} graphs ({percent(count, phase.planned)} %) fit into the "
         f"memory reserved for graphs (minimum {least} %)"

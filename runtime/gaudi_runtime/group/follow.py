@@ -8,7 +8,7 @@ from typing import Any
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.engine_protocol.engine import Progress
-from gaudi_runtime.engine_protocol.group import Meeting, PodPart, Rank
+from gaudi_runtime.engine_protocol.group import LeaderEndpoint, PodPart, Rank
 from gaudi_runtime.engine_protocol.messages import (
     MOST_LINE_BYTES,
     Hello,
@@ -16,7 +16,7 @@ from gaudi_runtime.engine_protocol.messages import (
     Update,
     Verb,
     config_digest,
-    failure_of,
+    failure_from_error,
 )
 from gaudi_runtime.errors import EngineLost
 from gaudi_runtime.group.peers import PACE, Pace, send_message
@@ -24,7 +24,7 @@ from gaudi_runtime.group.topology import Topology
 from gaudi_runtime.process.children import measure_activity
 from gaudi_runtime.process.exit import exit_when_lost
 from gaudi_runtime.process.signals import Signals, Stopped
-from gaudi_runtime.process.worker import in_worker_thread
+from gaudi_runtime.process.worker import run_in_worker_thread
 from gaudi_runtime.report.report_board import ReportBoard
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ PHASES = {
 """The phase in the report of a rank while it runs a command; other commands do not change it."""
 
 
-async def follow(
+async def follow_leader(
     config: RuntimeConfig,
     topology: Topology,
     board: ReportBoard,
@@ -56,9 +56,9 @@ async def follow(
     `works` returns a value that changes while the processes of this pod work. Raises EngineLost if the leader is lost,
     and Stopped if SIGTERM arrives before the leader is reachable.
     """
-    reader, writer = await _leader(topology, config.serving.group_port, board, signals, pace)
+    reader, writer = await _connect_to_leader(topology, config.serving.group_port, board, signals, pace)
     hello = Hello(rank=topology.rank, config=config_digest(config))
-    connection = _Following(reader, writer, hello, board, signals, make, pace, works)
+    connection = _LeaderConnection(reader, writer, hello, board, signals, make, pace, works)
     following = asyncio.ensure_future(connection.run())
     stopping = asyncio.ensure_future(signals.stop.wait())
     try:
@@ -77,12 +77,12 @@ async def follow(
         stopping.cancel()
 
 
-async def _leader(
+async def _connect_to_leader(
     topology: Topology, port: int, board: ReportBoard, signals: Signals, pace: Pace
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect to the leader and retry until it is reachable."""
     while not signals.stop.is_set():
-        board.touch()  # waiting is not a stall: the leader's pod may have no node yet
+        board.restart_stall_clock()  # waiting is not a stall: the leader's pod may have no node yet
         try:
             return await asyncio.open_connection(topology.leader, port, limit=MOST_LINE_BYTES)
         except OSError as error:
@@ -91,7 +91,7 @@ async def _leader(
     raise Stopped
 
 
-class _Following:
+class _LeaderConnection:
     """One connection to the leader. Commands run one at a time, in a worker thread."""
 
     _doing: asyncio.Task[None]
@@ -117,7 +117,7 @@ class _Following:
     async def run(self) -> None:
         """Execute commands from the first message to the farewell message. Raises EngineLost."""
         self._send(self._hello)
-        self._tasks.append(asyncio.create_task(self._beat()))
+        self._tasks.append(asyncio.create_task(self._send_heartbeats()))
         try:
             while True:
                 message = await self._receive()
@@ -127,7 +127,7 @@ class _Following:
                 if message.refused:
                     raise EngineLost(message.refused)
                 if message.verb:
-                    self._doing = asyncio.create_task(self._do(message.verb, message.arguments))
+                    self._doing = asyncio.create_task(self._run_command(message.verb, message.arguments))
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -149,32 +149,32 @@ class _Following:
             raise EngineLost(f"The connection to the leader of this group was lost: {error}.") from error
         raise EngineLost("The leader process of this group has ended.")
 
-    async def _do(self, verb: Verb, arguments: Sequence[Any]) -> None:
+    async def _run_command(self, verb: Verb, arguments: Sequence[Any]) -> None:
         if verb in PHASES and verb is not Verb.SERVE:
             self._board.update(phase=PHASES[verb])
         try:
-            answer = await in_worker_thread(
-                lambda: run_engine_command(self._engine_here(), verb, arguments, self._progress)
+            answer = await run_in_worker_thread(
+                lambda: run_engine_command(self._ensure_engine(), verb, arguments, self._report_progress)
             )
         except Exception as error:  # the leader decides, because its report is that of the group
             log.warning("%s failed: %s", verb, error, exc_info=error)
-            self._send(Update(done=verb, failure=failure_of(error)))
+            self._send(Update(done=verb, failure=failure_from_error(error)))
             return
         if verb is Verb.SERVE:
             self._board.update(phase=PHASES[verb])
         if verb is Verb.LOAD and isinstance(self._engine, PodPart):
-            self._tasks.append(asyncio.create_task(exit_when_lost(self._engine.until_lost, self._board)))
-        self._board.touch()
+            self._tasks.append(asyncio.create_task(exit_when_lost(self._engine.wait_until_lost, self._board)))
+        self._board.restart_stall_clock()
         self._send(Update(done=verb, answer=answer))
 
-    def _engine_here(self) -> Rank | PodPart:
+    def _ensure_engine(self) -> Rank | PodPart:
         if self._engine is None:
             self._engine = self._make()
         return self._engine
 
-    def _progress(self) -> None:
+    def _report_progress(self) -> None:
         """Reset the stall timeout here and in the leader. This method is called from the worker thread."""
-        self._board.touch()
+        self._board.restart_stall_clock()
         self._loop.call_soon_threadsafe(self._send, Update(moved=True))
 
     def _send(self, message: Hello | Update) -> None:
@@ -184,7 +184,7 @@ class _Following:
         """Send a heartbeat with the state of the signals that this pod received."""
         self._send(Update(closing=self._signals.closing, stopping=self._signals.stop.is_set()))
 
-    async def _beat(self) -> None:
+    async def _send_heartbeats(self) -> None:
         # An engine's processes do not report progress while they start. Therefore any activity of these processes
         # counts as progress.
         before = self._works()
@@ -193,13 +193,13 @@ class _Following:
             self.send_signals()
             if (now := await asyncio.to_thread(self._works)) != before:
                 before = now
-                self._progress()
+                self._report_progress()
 
 
 def run_engine_command(engine: Rank | PodPart, verb: Verb, arguments: Sequence[Any], progress: Progress) -> Any:
     """Run one engine command and return its answer as plain data. It blocks and raises the engine's errors."""
     if not isinstance(engine, PodPart):
-        return engine.do(verb, arguments, progress)
+        return engine.run_command(verb, arguments, progress)
     # If an engine spans several pods, each pod only starts its processes. The leader calls these processes directly for
     # all other commands.
-    return engine.join(Meeting(*arguments), progress) if verb is Verb.LOAD else None
+    return engine.join(LeaderEndpoint(*arguments), progress) if verb is Verb.LOAD else None

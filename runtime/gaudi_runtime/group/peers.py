@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.engine_protocol.engine import Engine, Progress
-from gaudi_runtime.engine_protocol.group import Meeting, SpansPods
+from gaudi_runtime.engine_protocol.group import LeaderEndpoint, MultiPodEngine
 from gaudi_runtime.engine_protocol.messages import (
     MOST_LINE_BYTES,
     Hello,
@@ -27,7 +27,7 @@ from gaudi_runtime.engine_protocol.messages import (
 )
 from gaudi_runtime.errors import EngineLost, PortUnavailable
 from gaudi_runtime.group.topology import Topology
-from gaudi_runtime.process.exit import ended_when_lost
+from gaudi_runtime.process.exit import watch_for_loss
 from gaudi_runtime.process.signals import Signals
 from gaudi_runtime.report.report_board import ReportBoard
 
@@ -58,7 +58,7 @@ PACE = Pace()
 
 
 @asynccontextmanager
-async def over_the_group(
+async def lead_group(
     config: RuntimeConfig, topology: Topology, board: ReportBoard, signals: Signals, make: Make
 ) -> AsyncIterator[Make]:
     """Accept the ranks of a group while the block runs, and yield a `make` for the engine of the whole group.
@@ -69,14 +69,14 @@ async def over_the_group(
         yield make
         return
     peers = Peers(topology, config.serving.group_port, config_digest(config), board, signals)
-    async with peers.listening(), ended_when_lost(peers.until_lost, board):
+    async with peers.accept_ranks(), watch_for_loss(peers.wait_until_lost, board):
 
-        def make_over_all(config: RuntimeConfig) -> Engine:
+        def make_group_engine(config: RuntimeConfig) -> Engine:
             engine = make(config)
-            cast("SpansPods", engine).span(peers)
+            cast("MultiPodEngine", engine).set_other_pods(peers)
             return engine
 
-        yield make_over_all
+        yield make_group_engine
 
 
 def send_message(writer: asyncio.StreamWriter, message: Hello | LeaderMessage | Update) -> None:
@@ -112,21 +112,21 @@ class Peers:
         self._lost: asyncio.Future[EngineLost] = self._loop.create_future()
 
     @asynccontextmanager
-    async def listening(self) -> AsyncIterator[None]:
+    async def accept_ranks(self) -> AsyncIterator[None]:
         """Accept connections of ranks while the block runs, then send a farewell message. Raises PortUnavailable."""
         try:
-            server = await asyncio.start_server(self._joined, port=self._port, limit=MOST_LINE_BYTES)
+            server = await asyncio.start_server(self._handle_connection, port=self._port, limit=MOST_LINE_BYTES)
         except OSError as error:
             raise PortUnavailable(f"Port {self._port} for the ranks of this group is in use: {error}.") from error
-        beating = asyncio.create_task(self._beat())
+        beating = asyncio.create_task(self._send_heartbeats())
         try:
             yield
         finally:
             beating.cancel()
             server.close()
-            await self._part()
+            await self._send_farewell()
 
-    def missing(self, seconds: float) -> list[int]:
+    def poll_missing_ranks(self, seconds: float) -> list[int]:
         """Wait at most `seconds` for all ranks, and return the ranks that have not joined. Thread-safe."""
         if self._complete.wait(seconds):
             return []
@@ -137,19 +137,19 @@ class Peers:
         writer = next(iter(self._writers.values()))
         return str(writer.get_extra_info("sockname")[0])
 
-    def gather(self, progress: Progress) -> None:
+    def wait_for_ranks(self, progress: Progress) -> None:
         """Wait until every rank has joined. Thread-safe."""
         # A pod may wait hours for a node. Therefore a missing rank is a warning in the report and does not count as a
         # stall.
-        while missing := self.missing(self._pace.look):
+        while missing := self.poll_missing_ranks(self._pace.look):
             self._report_missing(missing)
             progress()
         self._report_missing([])
 
-    def start(self, progress: Progress) -> Meeting:
+    def start(self, progress: Progress) -> LeaderEndpoint:
         """Wait for all ranks and send them the command to start, without waiting for the result. Thread-safe."""
-        self.gather(progress)
-        meeting = Meeting(self.address(), free_port())
+        self.wait_for_ranks(progress)
+        meeting = LeaderEndpoint(self.address(), free_port())
         self._starting = self.send_command(Verb.LOAD, *meeting)
         return meeting
 
@@ -157,11 +157,11 @@ class Peers:
         """Raise RankFailed if a pod could not start its processes, or EngineLost if a rank was lost."""
         raise_first_failure({rank: each.result() for rank, each in self._starting.items() if each.done()})
 
-    def moves(self) -> int:
+    def progress_count(self) -> int:
         """Return a counter that grows each time a rank reports progress."""
         return self._moves
 
-    def serve(self) -> None:
+    def announce_serving(self) -> None:
         """Send the ranks the command to report that the replica serves, without waiting."""
         self.send_command(Verb.SERVE)
 
@@ -174,11 +174,11 @@ class Peers:
         self._loop.call_soon_threadsafe(self._send_all, LeaderMessage(verb=verb, arguments=arguments), answers)
         return answers
 
-    async def until_lost(self) -> EngineLost:
+    async def wait_until_lost(self) -> EngineLost:
         """Wait until a rank of the complete group is lost, and return the error with its number."""
         return await asyncio.shield(self._lost)
 
-    async def _part(self) -> None:
+    async def _send_farewell(self) -> None:
         """Send a farewell and wait until the ranks close. Closing with unread data would discard the message."""
         for writer in self._writers.values():
             send_message(writer, LeaderMessage(farewell=True))
@@ -198,13 +198,13 @@ class Peers:
     def _send_all(self, message: LeaderMessage, answers: "dict[int, Future[Update]]") -> None:
         self._waiting = answers
         if self._lost.done():  # a rank may be lost between two commands
-            self._give_up(self._lost.result())
+            self._fail_answers(self._lost.result())
         for writer in self._writers.values():
             send_message(writer, message)
 
-    async def _joined(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _handle_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Handle one connection from its first message to its end."""
-        rank = await self._admitted(reader, writer)
+        rank = await self._admit(reader, writer)
         if rank is None:
             writer.close()
             return
@@ -214,27 +214,27 @@ class Peers:
         log.info("Rank %d has joined: %d of %d ranks are connected", rank, len(self._writers) + 1, self._topology.size)
         if len(self._writers) == self._topology.size - 1:
             self._complete.set()
-        why = await self._listen(rank, reader)
+        why = await self._read_updates(rank, reader)
         if self._writers.get(rank) is writer:
             del self._writers[rank]
-            self._miss(rank, why)
+            self._handle_lost_rank(rank, why)
         writer.close()
 
-    async def _admitted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int | None:
+    async def _admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int | None:
         try:
             hello = Hello.model_validate_json(await asyncio.wait_for(reader.readline(), self._pace.silence))
         except (ValidationError, ValueError, OSError, TimeoutError):
             return None
-        refused = self._refusal(hello, writer)
+        refused = self._why_refused(hello, writer)
         if refused:
             send_message(writer, LeaderMessage(refused=f"Rank {hello.rank} may not join this group: {refused}."))
             return None
         if self._complete.is_set():
-            self._miss(hello.rank, "it has restarted")
+            self._handle_lost_rank(hello.rank, "it has restarted")
             return None
         return hello.rank
 
-    def _refusal(self, hello: Hello, writer: asyncio.StreamWriter) -> str | None:
+    def _why_refused(self, hello: Hello, writer: asyncio.StreamWriter) -> str | None:
         if hello.config != self._config:
             return "its configuration differs from the leader's configuration"
         if hello.rank >= self._topology.size:
@@ -242,15 +242,15 @@ class Peers:
         # A rank that restarts in its pod keeps the address of the pod. If the pod is lost, its connection closes or
         # times out.
         member = self._writers.get(hello.rank)
-        if self._complete.is_set() and member and _host(member) != _host(writer):
+        if self._complete.is_set() and member and _peer_host(member) != _peer_host(writer):
             return "a pod at another address already has this rank"
         return None
 
-    async def _listen(self, rank: int, reader: asyncio.StreamReader) -> str:
+    async def _read_updates(self, rank: int, reader: asyncio.StreamReader) -> str:
         """Read the messages of a rank and return how the connection ended."""
         try:
             while text := await asyncio.wait_for(reader.readline(), self._pace.silence):
-                self._received(rank, Update.model_validate_json(text))
+                self._handle_update(rank, Update.model_validate_json(text))
         except TimeoutError:
             return f"it has sent nothing for {self._pace.silence:.0f} s"
         except (ValidationError, ValueError) as error:
@@ -259,21 +259,21 @@ class Peers:
             return f"its connection was lost: {error}"
         return "its process has ended"
 
-    def _received(self, rank: int, update: Update) -> None:
+    def _handle_update(self, rank: int, update: Update) -> None:
         if update.moved:
             self._moves += 1
-            self._board.touch()
+            self._board.restart_stall_clock()
         # If one pod ends, the whole group ends. Therefore a signal to any pod is also handled as a signal to the
         # leader.
         if update.closing:
-            self._signals.ask_to_close()
+            self._signals.request_close()
         if update.stopping:
-            self._signals.ask_to_stop()
+            self._signals.request_stop()
         answer = self._waiting.get(rank)
         if update.done and answer and not answer.done():
             answer.set_result(update)
 
-    def _miss(self, rank: int, why: str) -> None:
+    def _handle_lost_rank(self, rank: int, why: str) -> None:
         if not self._complete.is_set():
             # Before the group is complete, a rank may join a second time. Later this is impossible, because the graphs
             # and the KV cache of the rank are lost.
@@ -281,21 +281,21 @@ class Peers:
         elif not self._lost.done():
             error = EngineLost(f"Rank {rank} of this group is lost: {why}.")
             self._lost.set_result(error)
-            self._give_up(error)
+            self._fail_answers(error)
 
-    def _give_up(self, error: EngineLost) -> None:
+    def _fail_answers(self, error: EngineLost) -> None:
         for answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(error)
 
-    async def _beat(self) -> None:
+    async def _send_heartbeats(self) -> None:
         while True:
             for writer in self._writers.values():
                 send_message(writer, LeaderMessage())
             await asyncio.sleep(self._pace.beat)
 
 
-def _host(writer: asyncio.StreamWriter) -> str:
+def _peer_host(writer: asyncio.StreamWriter) -> str:
     return str(writer.get_extra_info("peername")[0])
 
 

@@ -22,7 +22,7 @@ class Topology:
     leader: str
 
     @property
-    def leads(self) -> bool:
+    def is_leader(self) -> bool:
         """Return whether this pod is the leader, which serves and sends commands to the other ranks."""
         return self.rank == 0
 

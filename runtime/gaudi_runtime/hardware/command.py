@@ -15,23 +15,26 @@ from gaudi_runtime.contract.config import EngineConfig, EngineName, ModelConfig,
 from gaudi_runtime.contract.report import WarmupReport
 from gaudi_runtime.engines.vllm.versions import installed_version
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.hardware.report import HardwareReport, Outcome
+from gaudi_runtime.hardware.report import HardwareReport, ProofOutcome
 from gaudi_runtime.hardware.trial import try_machine
 
 STDOUT = "-"
 MOST_BATCHED = 8192
-_STYLES = {Outcome.PROVEN: "green", Outcome.DISPROVEN: "bold red", Outcome.NOT_TRIED: "yellow"}
+_STYLES = {ProofOutcome.PROVEN: "green", ProofOutcome.DISPROVEN: "bold red", ProofOutcome.NOT_TRIED: "yellow"}
 
 
-def hardware_report(config: RuntimeConfig, output: str, folder: Path | None) -> int:
+def write_hardware_report(config: RuntimeConfig, output: str, folder: Path | None) -> int:
     """Run the command `gaudi-runtime hardware-report`, and return 1 if a proof failed.
 
     `output` is a file, or `-` for one line on standard output. Recipes and logs are kept in a new folder in `folder`,
     by default in the folder for temporary files.
     """
     console = Console(stderr=True)
-    with tempfile.TemporaryDirectory(prefix="gaudi-hardware-", dir=folder) as own, _progress(console) as progress:
-        report = asyncio.run(try_machine(config, Path(own), _Shown(progress)))
+    with (
+        tempfile.TemporaryDirectory(prefix="gaudi-hardware-", dir=folder) as own,
+        _create_progress(console) as progress,
+    ):
+        report = asyncio.run(try_machine(config, Path(own), _TrialDisplay(progress)))
     text = report.model_dump_json(by_alias=True, exclude_none=True)
     if output == STDOUT:
         sys.stdout.write(f"{text}\n")
@@ -40,10 +43,10 @@ def hardware_report(config: RuntimeConfig, output: str, folder: Path | None) -> 
     print_proofs(report, console)
     if output != STDOUT:
         console.print(f"Report: {output}")
-    return 0 if report.proven else 1
+    return 0 if report.has_passed else 1
 
 
-def config_for(model: Path, tensor: int, max_model_len: int, max_num_seqs: int) -> RuntimeConfig:
+def trial_config(model: Path, tensor: int, max_model_len: int, max_num_seqs: int) -> RuntimeConfig:
     """Return the configuration of the vllm engine that the hardware trial uses for the checkpoint `model`.
 
     The device is `hpu` if the Gaudi software is installed. Raises ConfigError if `model` contains no checkpoint.
@@ -75,14 +78,14 @@ def print_proofs(report: HardwareReport, console: Console) -> None:
         console.print(f"[bold red]The trial ended early:[/] {report.ended}")
 
 
-def _progress(console: Console) -> Progress:
+def _create_progress(console: Console) -> Progress:
     return Progress(
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[what]}"), TimeElapsedColumn(),
         console=console,
     )  # fmt: skip
 
 
-class _Shown:
+class _TrialDisplay:
     """The progress display: one line for each step of the trial, and a progress bar during the start of an instance."""
 
     def __init__(self, progress: Progress) -> None:
@@ -91,7 +94,7 @@ class _Shown:
 
     def __call__(self, step: str, report: WarmupReport | None) -> None:
         if step:
-            self._done()
+            self._finish_step()
             self._task = self._progress.add_task(step, total=None, what="")
         if report is not None and self._task is not None:
             planned = report.prompt.planned + report.decode.planned
@@ -99,6 +102,6 @@ class _Shown:
             done = sum(each.captured if each.capture_applies else each.warmed for each in phases)
             self._progress.update(self._task, total=planned or None, completed=done, what=report.phase)
 
-    def _done(self) -> None:
+    def _finish_step(self) -> None:
         if self._task is not None:
             self._progress.update(self._task, total=1, completed=1, what="")

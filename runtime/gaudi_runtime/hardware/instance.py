@@ -16,7 +16,7 @@ import psutil
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.ports import READYZ_PATH, WARMUP_PATH
 from gaudi_runtime.contract.report import Phase, WarmupReport
-from gaudi_runtime.hardware.report import Poll, Start
+from gaudi_runtime.hardware.report import InstanceStart, StartPoll
 
 POLL_SECONDS = 0.1
 """The interval between two polls of a starting instance. A gate that opens early for longer than this is noticed."""
@@ -24,7 +24,7 @@ ANSWER_SECONDS = 60.0
 LOG_LINES = 60
 
 
-class Broken(Exception):
+class InstanceFailed(Exception):
     """The error that the instance of a hardware trial ended or cannot serve. The message is a sentence."""
 
 
@@ -44,7 +44,7 @@ class Instance:
         self._folder.mkdir(parents=True, exist_ok=True)
         file = self._folder / "config.json"
         file.write_text(self.config.model_dump_json(by_alias=True))
-        with self._log.open("wb") as output:
+        with self._log_file.open("wb") as output:
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "gaudi_runtime", "serve", "--config", str(file)),
                 stdin=asyncio.subprocess.DEVNULL,
@@ -64,7 +64,7 @@ class Instance:
                     each.kill()
         await self._process.wait()
 
-    async def wait_until_serving(self, tell: Callable[[WarmupReport], None]) -> Start:
+    async def wait_until_serving(self, tell: Callable[[WarmupReport], None]) -> InstanceStart:
         """Poll the probes, the model port and the report until the instance serves. Return the facts of its start.
 
         `tell` is called with every report. Raises Broken.
@@ -73,43 +73,45 @@ class Instance:
         before, polls, early = begun, 0, []
         phases: dict[Phase, float] = defaultdict(float)
         while True:
-            ready, is_open = await self._ready(), await self._open()
+            ready, is_open = await self._is_ready(), await self._is_port_open()
             # Read the report after the two probes. If a probe already succeeded, the report must show that the instance
             # serves.
-            report = await self._report()
+            report = await self._try_read_report()
             now = time.monotonic()
             if report is not None:
                 polls += 1
                 tell(report)
                 phases[report.phase] += now - before
                 if report.failure:
-                    raise Broken(f"The instance cannot serve ({report.failure.reason}): {report.failure.message}")
+                    raise InstanceFailed(
+                        f"The instance cannot serve ({report.failure.reason}): {report.failure.message}"
+                    )
                 if report.phase is Phase.SERVING and ready:
                     break
                 if (ready or is_open) and report.phase is not Phase.SERVING:
-                    early.append(Poll(seconds=now - begun, ready=ready, open=is_open, phase=report.phase))
+                    early.append(StartPoll(seconds=now - begun, ready=ready, open=is_open, phase=report.phase))
             if self._process.returncode is not None:
-                raise Broken(f"The process of the instance ended with exit code {self._process.returncode}.")
+                raise InstanceFailed(f"The process of the instance ended with exit code {self._process.returncode}.")
             before = now
             await asyncio.sleep(POLL_SECONDS)
         del phases[Phase.SERVING]
-        return Start(
+        return InstanceStart(
             name=self.name, polls=polls, early=tuple(early), seconds=now - begun, phases=dict(phases), report=report
         )
 
-    async def report(self) -> WarmupReport:
+    async def read_report(self) -> WarmupReport:
         """Return the current report of the instance. Raises Broken."""
-        found = await self._report()
+        found = await self._try_read_report()
         if found is None:
-            raise Broken("The status port of the instance does not answer.")
+            raise InstanceFailed("The status port of the instance does not answer.")
         return found
 
-    async def wait_for_counts(self, settled: float) -> WarmupReport:
+    async def wait_for_stable_counts(self, settled: float) -> WarmupReport:
         """Wait until the counts stay unchanged for `settled` seconds, and return the report. Raises Broken."""
-        report = await self.report()
+        report = await self.read_report()
         while True:
             await asyncio.sleep(settled)
-            later = await self.report()
+            later = await self.read_report()
             if later.served == report.served:
                 return later
             report = later
@@ -118,26 +120,26 @@ class Instance:
         """Send SIGUSR1, like a pod's preStop hook. The instance then closes each connection after its answer."""
         self._process.send_signal(signal.SIGUSR1)
 
-    async def end(self) -> int:
+    async def terminate(self) -> int:
         """Send SIGTERM, wait until the running answers are finished, and return the exit code."""
         self._process.send_signal(signal.SIGTERM)
         return await self._process.wait()
 
-    def last_lines(self) -> tuple[str, ...]:
+    def last_log_lines(self) -> tuple[str, ...]:
         """Return the last lines of the log."""
-        return tuple(self._log.read_text(errors="replace").splitlines()[-LOG_LINES:])
+        return tuple(self._log_file.read_text(errors="replace").splitlines()[-LOG_LINES:])
 
     @property
-    def _log(self) -> Path:
+    def _log_file(self) -> Path:
         return self._folder / "log"
 
-    async def _ready(self) -> bool:
+    async def _is_ready(self) -> bool:
         try:
             return (await self._status.get(READYZ_PATH)).status_code == httpx.codes.OK
         except httpx.TransportError:
             return False
 
-    async def _open(self) -> bool:
+    async def _is_port_open(self) -> bool:
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", self.config.serving.model_port)
         except OSError:
@@ -145,7 +147,7 @@ class Instance:
         writer.close()
         return True
 
-    async def _report(self) -> WarmupReport | None:
+    async def _try_read_report(self) -> WarmupReport | None:
         try:
             answer = await self._status.get(WARMUP_PATH)
         except httpx.TransportError:

@@ -24,9 +24,9 @@ from gaudi_runtime.engines.vllm.workers.capabilities import (
     TOWER,
     VISION,
     VISION_BUCKETS,
-    Name,
+    PluginName,
 )
-from gaudi_runtime.hardware.report import NameFound
+from gaudi_runtime.hardware.report import PluginNameCheck
 
 USED = {
     "HPUModelRunner": (*SETUP, *RUNNER, *MARGIN, *HPU_GRAPHS, *PIECES, *PREPARED, *DRAFTS, *VISION),
@@ -40,7 +40,7 @@ USED = {
 
 
 @dataclass
-class Class:
+class PluginClass:
     """A class in the plugin's source: methods with parameters, attributes that the methods set, and base classes."""
 
     methods: dict[str, ast.arguments] = field(default_factory=dict)
@@ -54,33 +54,34 @@ def plugin_folder() -> Path | None:
     return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
 
 
-def names_found(folder: Path) -> list[NameFound]:
+def look_up_names(folder: Path) -> list[PluginNameCheck]:
     """Look up each plugin name that this runtime uses in the source below `folder`."""
-    classes = _classes(folder)
-    return [_found(owner, name, classes) for owner, names in USED.items() for name in _once(names)]
+    classes = _parse_classes(folder)
+    return [_look_up_name(owner, name, classes) for owner, names in USED.items() for name in _unique_names(names)]
 
 
-def _once(names: Iterable[Name]) -> Iterator[Name]:
+def _unique_names(names: Iterable[PluginName]) -> Iterator[PluginName]:
     yield from {each.name: each for each in names}.values()
 
 
-def _found(owner: str, wanted: Name, classes: dict[str, Class]) -> NameFound:
-    line = [each for each in _with_bases(owner, classes) if wanted.name in each.methods]
+def _look_up_name(owner: str, wanted: PluginName, classes: dict[str, PluginClass]) -> PluginNameCheck:
+    line = [each for each in _class_and_bases(owner, classes) if wanted.name in each.methods]
     method = line[0].methods[wanted.name] if line else None
-    attribute = any(wanted.name in each.attributes for each in _with_bases(owner, classes))
+    attribute = any(wanted.name in each.attributes for each in _class_and_bases(owner, classes))
     there = attribute if wanted.parameters is None and method is None else method is not None
-    return NameFound(
+    return PluginNameCheck(
         owner=owner,
         name=wanted.name,
         wanted=wanted.parameters,
         found=tuple(each.arg for each in _parameters(method)) if method and wanted.parameters is not None else None,
         there=there,
-        fits=there and (wanted.parameters is None or (method is not None and _takes(method, wanted.parameters))),
+        fits=there
+        and (wanted.parameters is None or (method is not None and _accepts_arguments(method, wanted.parameters))),
         needed=wanted.loss is None,
     )
 
 
-def _with_bases(owner: str, classes: dict[str, Class]) -> list[Class]:
+def _class_and_bases(owner: str, classes: dict[str, PluginClass]) -> list[PluginClass]:
     """Return the class and its base classes in the plugin, the class itself first."""
     line, names = [], [owner]
     while names:
@@ -96,7 +97,7 @@ def _parameters(method: ast.arguments) -> list[ast.arg]:
     return [*method.posonlyargs, *method.args][1:]
 
 
-def _takes(method: ast.arguments, passed: tuple[str, ...]) -> bool:
+def _accepts_arguments(method: ast.arguments, passed: tuple[str, ...]) -> bool:
     """Return whether a call with this number of positional arguments is valid. Parameter names are ignored."""
     most = len(_parameters(method))
     least = most - len(method.defaults)
@@ -104,23 +105,23 @@ def _takes(method: ast.arguments, passed: tuple[str, ...]) -> bool:
     return not named and least <= len(passed) and (len(passed) <= most or method.vararg is not None)
 
 
-def _classes(folder: Path) -> dict[str, Class]:
-    found: dict[str, Class] = {}
+def _parse_classes(folder: Path) -> dict[str, PluginClass]:
+    found: dict[str, PluginClass] = {}
     for file in sorted(folder.rglob("*.py")):
         text = file.read_text(errors="replace")
         if any(f"class {name}" in text for name in USED):
             nodes = [each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.ClassDef)]
-            found |= {each.name: _class(each) for each in nodes}
+            found |= {each.name: _parse_class(each) for each in nodes}
     return found
 
 
-def _class(node: ast.ClassDef) -> Class:
-    made = Class(bases=tuple(each.id for each in node.bases if isinstance(each, ast.Name)))
+def _parse_class(node: ast.ClassDef) -> PluginClass:
+    made = PluginClass(bases=tuple(each.id for each in node.bases if isinstance(each, ast.Name)))
     for each in node.body:
         match each:
             case ast.FunctionDef():
                 made.methods[each.name] = each.args
-                made.attributes |= _set_on_self(each)
+                made.attributes |= _self_attributes(each)
             case ast.Assign(targets=targets):
                 made.attributes |= {target.id for target in targets if isinstance(target, ast.Name)}
             case ast.AnnAssign(target=ast.Name(id=name)):
@@ -128,7 +129,7 @@ def _class(node: ast.ClassDef) -> Class:
     return made
 
 
-def _set_on_self(function: ast.FunctionDef) -> set[str]:
+def _self_attributes(function: ast.FunctionDef) -> set[str]:
     return {
         each.attr
         for each in ast.walk(function)

@@ -10,21 +10,21 @@ from gaudi_runtime.contract.report import (
     PhaseProgress,
     WarmupReport,
 )
-from gaudi_runtime.hardware.report import HardwareReport, Outcome, Proof, Start, Traffic
+from gaudi_runtime.hardware.report import HardwareReport, InstanceStart, Proof, ProofOutcome, TrialTraffic
 from gaudi_runtime.units import plural
 
 Verdict = tuple[bool | None, str]
 """True, false or None (not tried), and a sentence with the figures."""
 
 
-def judge_trial(facts: HardwareReport) -> tuple[Proof, ...]:
+def evaluate_trial(facts: HardwareReport) -> tuple[Proof, ...]:
     """Return all proofs for the facts of a hardware trial, in the order of the trial."""
     return tuple(_proof(name, rule(facts)) for name, rule in RULES.items())
 
 
 def _proof(name: str, verdict: Verdict) -> Proof:
     proven, evidence = verdict
-    outcome = Outcome.NOT_TRIED if proven is None else Outcome.PROVEN if proven else Outcome.DISPROVEN
+    outcome = ProofOutcome.NOT_TRIED if proven is None else ProofOutcome.PROVEN if proven else ProofOutcome.DISPROVEN
     return Proof(name=name, outcome=outcome, evidence=evidence)
 
 
@@ -56,39 +56,39 @@ def check_gate(facts: HardwareReport) -> Verdict:
         what = "ready" if look.ready else "open"
         when = f"{look.seconds:.1f} s after its start"
         return False, f"The {start.name} instance was {what} {when}, but it was still in phase {look.phase}."
-    return True, f"No instance was ready or open before phase Serving ({_starts(facts)}, {polls} polls)."
+    return True, f"No instance was ready or open before phase Serving ({_format_start_count(facts)}, {polls} polls)."
 
 
 def check_graphs(facts: HardwareReport) -> Verdict:
     """Check that every planned bucket is warm, and is either captured or reported as skipped."""
     if not facts.starts:
         return None, "No instance started."
-    wrong = [start.name for start in facts.starts if not _complete(start.report)]
-    counts = "; ".join(f"{start.name}: {_counts(start.report)}" for start in facts.starts)
+    wrong = [start.name for start in facts.starts if not _is_complete(start.report)]
+    counts = "; ".join(f"{start.name}: {_format_counts(start.report)}" for start in facts.starts)
     return not wrong, f"{counts}."
 
 
-def _complete(report: WarmupReport) -> bool:
+def _is_complete(report: WarmupReport) -> bool:
     planned = report.prompt.planned + report.decode.planned
     captured = sum(each.captured if each.capture_applies else each.warmed for each in (report.prompt, report.decode))
     return planned > 0 and captured + report.skipped_total == planned
 
 
-def _counts(report: WarmupReport) -> str:
+def _format_counts(report: WarmupReport) -> str:
     left_out = f", {report.skipped_total} left out and reported" if report.skipped_total else ""
-    return f"prompt {_of(report.prompt)}, decode {_of(report.decode)}{left_out}"
+    return f"prompt {_format_progress(report.prompt)}, decode {_format_progress(report.decode)}{left_out}"
 
 
-def _of(progress: PhaseProgress) -> str:
+def _format_progress(progress: PhaseProgress) -> str:
     return f"{progress.captured if progress.capture_applies else progress.warmed}/{progress.planned}"
 
 
 def check_serving(facts: HardwareReport) -> Verdict:
     """Check that planned traffic uses only warm graphs."""
-    return _warm(facts.traffic) if facts.traffic else (None, "No instance served.")
+    return _judge_traffic(facts.traffic) if facts.traffic else (None, "No instance served.")
 
 
-def _warm(traffic: Traffic) -> Verdict:
+def _judge_traffic(traffic: TrialTraffic) -> Verdict:
     report = traffic.report
     left_out = {(each.phase, each.bucket) for each in report.skipped}
     cold = [each for each in report.cold_shapes if (each.phase, each.shape) not in left_out]
@@ -109,24 +109,26 @@ def check_compile_times(facts: HardwareReport) -> Verdict:
     stages = {each.stage: each for each in facts.traffic.report.served.compile_times} if facts.traffic else {}
     if "warm" not in stages:
         return None, "The bridge has not measured any compile."
-    figures = "; ".join(f"{each.stage}: {plural(each.recipes, 'recipe')}, {_times(each)}" for each in stages.values())
-    short = _short(stages["warm"])
-    long = sum(stages["serving"].counts) - _short(stages["serving"]) if "serving" in stages else 0
-    return not short and not long, f"{figures}. The threshold is {_seconds(RECOMPILATION_SECONDS)}."
+    figures = "; ".join(
+        f"{each.stage}: {plural(each.recipes, 'recipe')}, {_format_compile_times(each)}" for each in stages.values()
+    )
+    short = _count_short_compiles(stages["warm"])
+    long = sum(stages["serving"].counts) - _count_short_compiles(stages["serving"]) if "serving" in stages else 0
+    return not short and not long, f"{figures}. The threshold is {_format_seconds(RECOMPILATION_SECONDS)}."
 
 
-def _times(times: CompileTimes) -> str:
+def _format_compile_times(times: CompileTimes) -> str:
     counted = zip(COMPILE_BOUNDS, times.counts, strict=False)
-    found = [f"{count} up to {_seconds(bound)}" for bound, count in counted if count]
+    found = [f"{count} up to {_format_seconds(bound)}" for bound, count in counted if count]
     longer = sum(times.counts[len(COMPILE_BOUNDS) :])
     return ", ".join([*found, *([f"{longer} longer"] if longer else [])])
 
 
-def _seconds(bound: float) -> str:
+def _format_seconds(bound: float) -> str:
     return f"{bound:g} s" if bound >= 1 else f"{bound * 1000:g} ms"
 
 
-def _short(times: CompileTimes) -> int:
+def _count_short_compiles(times: CompileTimes) -> int:
     """Return the number of compiles that take at most the threshold."""
     counted = zip(COMPILE_BOUNDS, times.counts, strict=False)
     return sum(count for bound, count in counted if bound <= RECOMPILATION_SECONDS)
@@ -141,12 +143,14 @@ def check_recipes(facts: HardwareReport) -> Verdict:
     if not facts.config.recipe_cache_dir:
         return None, "This configuration has no recipe cache."
     planned = second.report.prompt.planned + second.report.decode.planned
-    took = f"Warm-up took {_warmup(first):.1f} s without recipes and {_warmup(second):.1f} s with recipes"
+    took = (
+        f"Warm-up took {_warmup_seconds(first):.1f} s without recipes and {_warmup_seconds(second):.1f} s with recipes"
+    )
     # A bucket that was skipped has no recipe, so count it as complete.
     return cached + second.report.skipped_total >= planned > 0, f"{cached} of {planned} buckets had a recipe. {took}."
 
 
-def _warmup(start: Start) -> float:
+def _warmup_seconds(start: InstanceStart) -> float:
     return sum(start.phases.get(each, 0.0) for each in (Phase.COMPILING, Phase.SAMPLER, Phase.CAPTURING))
 
 
@@ -155,7 +159,7 @@ def check_upgrade(facts: HardwareReport) -> Verdict:
     if facts.upgrade is None:
         return None, "No instance was replaced."
     how = "in place" if facts.upgrade.in_place else "side by side"
-    warm, figures = _warm(facts.upgrade.traffic)
+    warm, figures = _judge_traffic(facts.upgrade.traffic)
     gap = f"Requests waited for {facts.upgrade.seconds_without:.1f} s without an open instance"
     return warm, f"The instance was replaced {how}. {gap}. {figures}"
 
@@ -171,7 +175,7 @@ def check_answers(facts: HardwareReport) -> Verdict:
     )
 
 
-def _starts(facts: HardwareReport) -> str:
+def _format_start_count(facts: HardwareReport) -> str:
     return plural(len(facts.starts), "start")
 
 

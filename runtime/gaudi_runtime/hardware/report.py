@@ -11,12 +11,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from gaudi_runtime.contract.base import Tolerant
+from gaudi_runtime.contract.base import TolerantModel
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import Phase, WarmupReport
 
 
-class Outcome(StrEnum):
+class ProofOutcome(StrEnum):
     """The outcome of a proof in the hardware report. NOT_TRIED: an earlier step failed, or the proof does not apply."""
 
     PROVEN = "Proven"
@@ -24,15 +24,15 @@ class Outcome(StrEnum):
     NOT_TRIED = "NotTried"
 
 
-class Proof(Tolerant):
+class Proof(TolerantModel):
     """A proof in the hardware report: a property that a card must have, and the values that decide the outcome."""
 
     name: str
-    outcome: Outcome
+    outcome: ProofOutcome
     evidence: str
 
 
-class Finding(Tolerant):
+class Finding(TolerantModel):
     """A row of `gaudi-runtime doctor` in the hardware report."""
 
     topic: str
@@ -41,7 +41,7 @@ class Finding(Tolerant):
     advice: str = ""
 
 
-class NameFound(Tolerant):
+class PluginNameCheck(TolerantModel):
     """A name in vLLM's plugin in the hardware report, and its signature in the installed plugin."""
 
     owner: str
@@ -57,7 +57,7 @@ class NameFound(Tolerant):
     needed: bool = Field(description="Whether the engine cannot be driven without this name.")
 
 
-class Poll(Tolerant):
+class StartPoll(TolerantModel):
     """One poll of a starting instance in the hardware report.
 
     The instance's report is read last in each poll. The readiness and the open port are compared with this report.
@@ -69,18 +69,20 @@ class Poll(Tolerant):
     phase: Phase
 
 
-class Start(Tolerant):
+class InstanceStart(TolerantModel):
     """One start in the hardware report, from the start of the process to the first readiness, in seconds."""
 
     name: str
     polls: int = Field(description="How often probes, model port and report were polled.")
-    early: tuple[Poll, ...] = Field((), description="Polls in which the instance was ready or open before it served.")
+    early: tuple[StartPoll, ...] = Field(
+        (), description="Polls in which the instance was ready or open before it served."
+    )
     seconds: float
     phases: dict[Phase, float] = Field(default_factory=dict, description="The observed duration of each phase.")
     report: WarmupReport
 
 
-class Traffic(Tolerant):
+class TrialTraffic(TolerantModel):
     """The traffic in the hardware report: requests of planned shapes, and the report of the instance after them.
 
     Times are in seconds.
@@ -101,20 +103,20 @@ class Traffic(Tolerant):
         return self.tokens / self.seconds if self.seconds else 0.0
 
 
-class Upgrade(Tolerant):
+class Upgrade(TolerantModel):
     """An upgrade in the hardware report: one instance replaces another under continuous load."""
 
     in_place: bool = Field(
         description="The old instance ended before the new one started, because there are cards for only one."
     )
     seconds_without: float = Field(description="How long no instance was open while requests waited.")
-    traffic: Traffic
+    traffic: TrialTraffic
     answers_alike: bool | None = Field(
         None, description="Whether both instances give the same answers to greedy requests."
     )
 
 
-class HardwareReport(Tolerant):
+class HardwareReport(TolerantModel):
     """The report of one hardware trial: facts, values and proofs."""
 
     version: Literal["v1"] = "v1"
@@ -127,16 +129,16 @@ class HardwareReport(Tolerant):
         default_factory=dict, description="Where the trial ran in a cluster: image, node, kubelet."
     )
     doctor: tuple[Finding, ...] = ()
-    names: tuple[NameFound, ...] = ()
+    names: tuple[PluginNameCheck, ...] = ()
     config: RuntimeConfig
-    starts: tuple[Start, ...] = ()
-    traffic: Traffic | None = None
+    starts: tuple[InstanceStart, ...] = ()
+    traffic: TrialTraffic | None = None
     upgrade: Upgrade | None = None
     ended: str | None = Field(None, description="Why the trial ended early.")
     log: tuple[str, ...] = Field((), description="The last lines of the instance that failed.")
     proofs: tuple[Proof, ...] = ()
 
     @property
-    def proven(self) -> bool:
+    def has_passed(self) -> bool:
         """Whether no proof failed and all steps of the trial ran."""
-        return self.ended is None and all(each.outcome is not Outcome.DISPROVEN for each in self.proofs)
+        return self.ended is None and all(each.outcome is not ProofOutcome.DISPROVEN for each in self.proofs)

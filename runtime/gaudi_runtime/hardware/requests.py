@@ -14,7 +14,7 @@ from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.ports import API_KEY_VARIABLE
 from gaudi_runtime.contract.report import BucketPhase, WarmupReport
-from gaudi_runtime.hardware.report import Traffic
+from gaudi_runtime.hardware.report import TrialTraffic
 
 ANSWER_TOKENS = 16
 MOST_LENGTHS = 24
@@ -38,7 +38,7 @@ def planned_prompts(plan: BucketPlan, config: RuntimeConfig, kv_blocks: int) -> 
     fitting = [(before, query) for before, query in zip(shorter, queries, strict=False) if before + 1 <= room]
     step = max(1, math.ceil(len(fitting) / MOST_LENGTHS))
     lengths = {min(query, room) for _, query in (*fitting[::step], *fitting[-1:])}
-    return [_prompt(number, length) for number, length in enumerate(sorted(lengths))]
+    return [_make_prompt(number, length) for number, length in enumerate(sorted(lengths))]
 
 
 def concurrency_levels(config: RuntimeConfig, prompts: Sequence[Prompt], kv_blocks: int) -> list[int]:
@@ -61,12 +61,12 @@ def select_unsplit_prompts(config: RuntimeConfig, prompts: Sequence[Prompt], wid
     return [each for each in prompts if width * (len(each) + 1) <= limits.max_num_batched_tokens] or list(prompts[:1])
 
 
-def _prompt(number: int, length: int) -> Prompt:
+def _make_prompt(number: int, length: int) -> Prompt:
     return tuple(3 + (7 * number + 3 * at) % (COMMON_TOKENS - 3) for at in range(length))
 
 
 @dataclass
-class Tally:
+class RequestTally:
     """The results of all requests of a hardware trial. Times are in seconds."""
 
     answered: int = 0
@@ -75,9 +75,9 @@ class Tally:
     first: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
-    def traffic(self, seconds: float, report: WarmupReport) -> Traffic:
+    def to_traffic(self, seconds: float, report: WarmupReport) -> TrialTraffic:
         """Return the results as Traffic, including the instance's report."""
-        return Traffic(
+        return TrialTraffic(
             requests=self.answered + len(self.failures),
             failures=tuple(self.failures[:20]),
             seconds=seconds,
@@ -107,17 +107,17 @@ class Client:
         """Close the client's connections."""
         await self._http.aclose()
 
-    async def answer(self, url: str, prompt: Prompt) -> str:
+    async def request_completion(self, url: str, prompt: Prompt) -> str:
         """Request a completion and return its text. Raises httpx.HTTPError."""
-        answer = await self._http.post(f"{url}/v1/completions", json=self._body(prompt, stream=False))
+        answer = await self._http.post(f"{url}/v1/completions", json=self._request_body(prompt, stream=False))
         answer.raise_for_status()
         return str(answer.json()["choices"][0]["text"])
 
-    async def stream(self, url: str, prompt: Prompt, tally: Tally) -> None:
+    async def stream_completion(self, url: str, prompt: Prompt, tally: RequestTally) -> None:
         """Request a streamed completion and add its result to `tally`."""
         begun, first, pieces, done = time.monotonic(), 0.0, 0, False
         try:
-            body = self._body(prompt, stream=True)
+            body = self._request_body(prompt, stream=True)
             async with self._http.stream("POST", f"{url}/v1/completions", json=body) as answer:
                 if answer.status_code != httpx.codes.OK:
                     text = (await answer.aread()).decode(errors="replace")
@@ -138,18 +138,18 @@ class Client:
         tally.longest = max(tally.longest, time.monotonic() - begun)
         tally.first.append(first)
 
-    def _body(self, prompt: Prompt, *, stream: bool) -> dict[str, object]:
+    def _request_body(self, prompt: Prompt, *, stream: bool) -> dict[str, object]:
         asked = {"model": self._model, "prompt": list(prompt), "max_tokens": ANSWER_TOKENS, "temperature": 0}
         # With `ignore_eos`, vLLM generates all requested tokens, even if the model would end earlier. The trial needs
         # requests of fixed shapes.
         return {**asked, "stream": stream, "ignore_eos": True}
 
 
-async def send_rounds(client: Client, url: str, rounds: Mapping[int, Sequence[Prompt]]) -> Tally:
+async def send_rounds(client: Client, url: str, rounds: Mapping[int, Sequence[Prompt]]) -> RequestTally:
     """Send requests in rounds. The key of a round is its number of concurrent requests, the value its prompts."""
-    tally = Tally()
+    tally = RequestTally()
     for width, prompts in rounds.items():
         for at in range(0, len(prompts), width):
             together = [prompts[(at + more) % len(prompts)] for more in range(width)]
-            await asyncio.gather(*(client.stream(url, prompt, tally) for prompt in together))
+            await asyncio.gather(*(client.stream_completion(url, prompt, tally) for prompt in together))
     return tally

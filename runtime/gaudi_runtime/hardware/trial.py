@@ -14,20 +14,20 @@ from platform import platform, python_version
 
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.contract.report import WarmupReport
-from gaudi_runtime.doctor.checks import judge as judge_machine
+from gaudi_runtime.doctor.checks import run_checks as judge_machine
 from gaudi_runtime.doctor.facts import Facts
 from gaudi_runtime.doctor.probes import collect_facts
 from gaudi_runtime.engines.recipe_key import HPU_CACHE
-from gaudi_runtime.engines.vllm.versions import installed, installed_version
+from gaudi_runtime.engines.vllm.versions import installed_version, read_installed_releases
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.hardware.instance import Broken, Instance
-from gaudi_runtime.hardware.plugin_names import names_found, plugin_folder
-from gaudi_runtime.hardware.proofs import judge_trial
-from gaudi_runtime.hardware.report import Finding, HardwareReport, Start, Traffic, Upgrade
+from gaudi_runtime.hardware.instance import Instance, InstanceFailed
+from gaudi_runtime.hardware.plugin_names import look_up_names, plugin_folder
+from gaudi_runtime.hardware.proofs import evaluate_trial
+from gaudi_runtime.hardware.report import Finding, HardwareReport, InstanceStart, TrialTraffic, Upgrade
 from gaudi_runtime.hardware.requests import (
     Client,
     Prompt,
-    Tally,
+    RequestTally,
     concurrency_levels,
     planned_prompts,
     select_unsplit_prompts,
@@ -72,40 +72,40 @@ async def try_machine(
         raise ConfigError("The configuration is for a group of pods. Pass a configuration with parallelism.nodes: 1.")
     notify("Checking the image and the machine", None)
     facts = await asyncio.to_thread(collect_facts, config.engine.name)
-    report = _begun(_alone(config, folder), facts)
+    report = _initial_report(_isolate_recipes(config, folder), facts)
     trial = _Trial(report, folder, notify, settled)
     try:
         await trial.run()
-    except Broken as error:
-        report = trial.report.model_copy(update={"ended": str(error), "log": trial.last_lines()})
+    except InstanceFailed as error:
+        report = trial.report.model_copy(update={"ended": str(error), "log": trial.last_log_lines()})
     else:
         report = trial.report
-    return report.model_copy(update={"proofs": judge_trial(report)})
+    return report.model_copy(update={"proofs": evaluate_trial(report)})
 
 
-def _alone(config: RuntimeConfig, folder: Path) -> RuntimeConfig:
+def _isolate_recipes(config: RuntimeConfig, folder: Path) -> RuntimeConfig:
     """Return the configuration with an empty recipe folder, so that the first start finds no recipes."""
     return config.model_copy(update={"recipe_cache_dir": str(folder / "recipes"), "shared_recipes": None})
 
 
-def _begun(config: RuntimeConfig, facts: Facts) -> HardwareReport:
+def _initial_report(config: RuntimeConfig, facts: Facts) -> HardwareReport:
     rows = judge_machine(facts, frozenset({config.engine.name}))
     plugin = plugin_folder() if config.engine.name is EngineName.VLLM else None
-    here = installed(cards=config.engine.device == "hpu")
-    vllm = here.why_refused() or f"{here.found}, supported by this runtime."
+    here = read_installed_releases(cards=config.engine.device == "hpu")
+    vllm = here.why_refused() or f"{here.description}, supported by this runtime."
     return HardwareReport(
         begun=datetime.now(UTC).isoformat(timespec="seconds"),
         runtime=installed_version("gaudi-inference-operator") or "run from source code",
-        software=_software(),
+        software=_software_versions(),
         pair=vllm if config.engine.name is EngineName.VLLM else f"Engine {config.engine.name}.",
         cards=facts.machine.cards if facts.machine else (),
         doctor=tuple(Finding(topic=row.topic, state=row.state, found=row.found, advice=row.advice) for row in rows),
-        names=tuple(names_found(plugin)) if plugin else (),
+        names=tuple(look_up_names(plugin)) if plugin else (),
         config=config,
     )
 
 
-def _software() -> dict[str, str]:
+def _software_versions() -> dict[str, str]:
     found = {"python": python_version(), "kernel": platform()}
     if DRIVER.is_file():
         found["habanalabs driver"] = DRIVER.read_text().strip()
@@ -120,32 +120,34 @@ class _Trial:
         self._config, self._folder, self._notify = report.config, folder, notify
         self._last: Instance | None = None
 
-    def last_lines(self) -> tuple[str, ...]:
+    def last_log_lines(self) -> tuple[str, ...]:
         """Return the last log lines of the instance that was started last."""
-        return self._last.last_lines() if self._last else ()
+        return self._last.last_log_lines() if self._last else ()
 
     async def run(self) -> None:
         """Run all steps. Raises Broken."""
         async with AsyncExitStack() as stack:
             client = Client(self._config.model.served_names[0])
             stack.push_async_callback(client.close)
-            first = await self._instance("first", stack, on_other_ports=False)
-            blocks = await self._start(first)
-            prompts = self._prompts(blocks)
+            first = await self._launch_instance("first", stack, on_other_ports=False)
+            blocks = await self._wait_until_serving(first)
+            prompts = self._plan_prompts(blocks)
             widths = concurrency_levels(self._config, prompts, blocks)
             self._notify(f"Sending {plural(len(prompts), 'prompt')}, at most {max(widths)} at the same time", None)
             begun = time.monotonic()
             rounds = {width: select_unsplit_prompts(self._config, prompts, width) for width in widths}
             tally = await send_rounds(client, first.model_url, rounds)
-            self._add(traffic=tally.traffic(time.monotonic() - begun, await first.wait_for_counts(self._settled)))
-            greedy = [await client.answer(first.model_url, prompt) for prompt in prompts[:4]]
-            await self._replace(first, client, prompts, greedy, stack)
+            self._add_to_report(
+                traffic=tally.to_traffic(time.monotonic() - begun, await first.wait_for_stable_counts(self._settled))
+            )
+            greedy = [await client.request_completion(first.model_url, prompt) for prompt in prompts[:4]]
+            await self._replace_instance(first, client, prompts, greedy, stack)
 
-    async def _replace(
+    async def _replace_instance(
         self, first: Instance, client: Client, prompts: Sequence[Prompt], greedy: Sequence[str], stack: AsyncExitStack
     ) -> None:
         """Replace the first instance with a second instance under load."""
-        in_place = self._in_place()
+        in_place = self._replaces_in_place()
         self._notify(f"Replacing the instance {'in place' if in_place else 'side by side'} under load", None)
         load = _Load(client, select_unsplit_prompts(self._config, prompts, CLIENTS))
         load.route_to(first.model_url)
@@ -154,68 +156,72 @@ class _Trial:
             await load.wait_for_answers()
             if in_place:
                 load.hold_requests()
-                await self._end(first)
-                second = await self._instance("second", stack, on_other_ports=False)
-                await self._start(second)
+                await self._terminate_instance(first)
+                second = await self._launch_instance("second", stack, on_other_ports=False)
+                await self._wait_until_serving(second)
             else:
-                second = await self._instance("second", stack, on_other_ports=True)
-                await self._start(second)
+                second = await self._launch_instance("second", stack, on_other_ports=True)
+                await self._wait_until_serving(second)
             load.route_to(second.model_url)
             if not in_place:
-                await self._end(first)
+                await self._terminate_instance(first)
             await load.wait_for_answers()
             load.stop()
             await asking
         finally:
             asking.cancel()
-        traffic = load.tally.traffic(load.seconds, await second.wait_for_counts(self._settled))
-        alike = [await client.answer(second.model_url, prompt) for prompt in prompts[:4]] == list(greedy)
+        traffic = load.tally.to_traffic(load.elapsed_seconds, await second.wait_for_stable_counts(self._settled))
+        alike = [await client.request_completion(second.model_url, prompt) for prompt in prompts[:4]] == list(greedy)
         without = load.seconds_without
-        self._add(upgrade=Upgrade(in_place=in_place, seconds_without=without, traffic=traffic, answers_alike=alike))
+        self._add_to_report(
+            upgrade=Upgrade(in_place=in_place, seconds_without=without, traffic=traffic, answers_alike=alike)
+        )
 
-    async def _end(self, instance: Instance) -> None:
+    async def _terminate_instance(self, instance: Instance) -> None:
         instance.close_connections()
-        if code := await instance.end():
-            raise Broken(f"The {instance.name} instance ended with exit code {code} instead of 0 after SIGTERM.")
+        if code := await instance.terminate():
+            raise InstanceFailed(
+                f"The {instance.name} instance ended with exit code {code} instead of 0 after SIGTERM."
+            )
 
-    async def _instance(self, name: str, stack: AsyncExitStack, *, on_other_ports: bool) -> Instance:
+    async def _launch_instance(self, name: str, stack: AsyncExitStack, *, on_other_ports: bool) -> Instance:
         serving = self._config.serving
         ports = {each: getattr(serving, each) + OTHER_PORTS for each in ("model_port", "status_port", "group_port")}
         moved = serving.model_copy(update=ports if on_other_ports else {})
         config = self._config.model_copy(update={"serving": moved})
         # Remove the variable of the pod, so that the rendered configuration sets it to the recipe folder of this trial.
         variables = {each: value for each, value in os.environ.items() if each != HPU_CACHE}
-        if not self._in_place():
-            variables[MODULES] = ",".join(map(str, self._modules(on_other_ports=on_other_ports)))
+        if not self._replaces_in_place():
+            variables[MODULES] = ",".join(map(str, self._visible_modules(on_other_ports=on_other_ports)))
         self._last = Instance(name, config, self._folder / name, variables)
         return await stack.enter_async_context(self._last)
 
-    def _in_place(self) -> bool:
+    def _replaces_in_place(self) -> bool:
         """Return whether the cards suffice for only one instance. Without cards, two instances always fit."""
         cards = len(self.report.cards)
-        return self._config.engine.device == "hpu" and cards < 2 * self._config.parallelism.ranks
+        return self._config.engine.device == "hpu" and cards < 2 * self._config.parallelism.rank_count
 
-    def _modules(self, *, on_other_ports: bool) -> range:
-        ranks = self._config.parallelism.ranks
+    def _visible_modules(self, *, on_other_ports: bool) -> range:
+        ranks = self._config.parallelism.rank_count
         return range(ranks, 2 * ranks) if on_other_ports else range(ranks)
 
-    async def _start(self, instance: Instance) -> int:
+    async def _wait_until_serving(self, instance: Instance) -> int:
         """Start the instance and return its number of KV blocks."""
         self._notify(f"Starting the {instance.name} instance", None)
-        start: Start = await instance.wait_until_serving(lambda report: self._notify("", report))
-        self._add(starts=(*self.report.starts, start))
+        start: InstanceStart = await instance.wait_until_serving(lambda report: self._notify("", report))
+        self._add_to_report(starts=(*self.report.starts, start))
         return start.report.memory.kv_blocks if start.report.memory else 0
 
-    def _prompts(self, blocks: int) -> list[Prompt]:
+    def _plan_prompts(self, blocks: int) -> list[Prompt]:
         plan = make_plan(self._config.bucketing, self._config.limits, blocks)
         prompts = planned_prompts(plan, self._config, blocks)
         if not prompts:
-            raise Broken(
+            raise InstanceFailed(
                 "No planned prompt leaves room for an answer within the model length, so no request can be sent."
             )
         return prompts
 
-    def _add(self, **facts: "tuple[Start, ...] | Traffic | Upgrade") -> None:
+    def _add_to_report(self, **facts: "tuple[InstanceStart, ...] | TrialTraffic | Upgrade") -> None:
         self.report = self.report.model_copy(update=facts)
 
 
@@ -223,7 +229,7 @@ class _Load:
     """Clients that continuously send requests to the open instance, and wait while no instance is open."""
 
     def __init__(self, client: Client, prompts: Sequence[Prompt]) -> None:
-        self.tally = Tally()
+        self.tally = RequestTally()
         self.seconds_without = 0.0
         self._client, self._prompts = client, prompts
         self._open = asyncio.Event()
@@ -233,7 +239,7 @@ class _Load:
         self._answered = asyncio.Condition()
 
     @property
-    def seconds(self) -> float:
+    def elapsed_seconds(self) -> float:
         """The seconds since the start of the load."""
         return time.monotonic() - self._begun
 
@@ -255,22 +261,22 @@ class _Load:
 
     async def wait_for_answers(self) -> None:
         """Wait until the clients have received two more answers each, on average."""
-        enough = self._count() + 2 * CLIENTS
+        enough = self._finished_count() + 2 * CLIENTS
         async with self._answered:
-            await self._answered.wait_for(lambda: self._count() >= enough)
+            await self._answered.wait_for(lambda: self._finished_count() >= enough)
 
     async def run(self) -> None:
         """Send requests until `stop` is called."""
-        await asyncio.gather(*(self._ask(number) for number in range(CLIENTS)))
+        await asyncio.gather(*(self._send_requests(number) for number in range(CLIENTS)))
 
-    def _count(self) -> int:
+    def _finished_count(self) -> int:
         return self.tally.answered + len(self.tally.failures)
 
-    async def _ask(self, number: int) -> None:
+    async def _send_requests(self, number: int) -> None:
         at = number
         while not self._stopped:
             await self._open.wait()
-            await self._client.stream(self._url, self._prompts[at % len(self._prompts)], self.tally)
+            await self._client.stream_completion(self._url, self._prompts[at % len(self._prompts)], self.tally)
             at += CLIENTS
             async with self._answered:
                 self._answered.notify_all()

@@ -21,23 +21,23 @@ class Certificate:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._seen = self._contents()
-        self._now = self._loaded()
+        self._seen = self._read_files()
+        self._now = self._load_context()
         self._complaint = ""
-        self.context = self._loaded()
+        self.context = self._load_context()
         """The context of all connections. Each connection gets the current pair."""
-        self.context.sni_callback = self._hand_out
+        self.context.sni_callback = self._use_current_pair
 
-    def look(self) -> None:
+    def reload_if_changed(self) -> None:
         """Load the files if they have changed.
 
         No error is raised: the last valid pair stays in use.
         """
         try:
-            contents = self._contents()
+            contents = self._read_files()
             if contents == self._seen:
                 return
-            self._now = self._loaded()
+            self._now = self._load_context()
         except CertificateUnusable as error:
             if str(error) != self._complaint:  # checked every second, logged once
                 log.error("The certificate was not replaced: %s", error)
@@ -48,16 +48,16 @@ class Certificate:
         self._seen, self._complaint = contents, ""
         log.info("New connections use the new certificate in %s.", self._folder)
 
-    def _hand_out(self, connection: ssl.SSLObject | ssl.SSLSocket, _: str | None, __: ssl.SSLContext) -> None:
+    def _use_current_pair(self, connection: ssl.SSLObject | ssl.SSLSocket, _: str | None, __: ssl.SSLContext) -> None:
         connection.context = self._now
 
-    def _contents(self) -> tuple[bytes, bytes]:
+    def _read_files(self) -> tuple[bytes, bytes]:
         try:
             return (self._folder / CERTIFICATE).read_bytes(), (self._folder / KEY).read_bytes()
         except OSError as error:
-            raise _unusable(f"{Path(error.filename).name} cannot be read ({error.strerror})") from error
+            raise _unusable_error(f"{Path(error.filename).name} cannot be read ({error.strerror})") from error
 
-    def _loaded(self) -> ssl.SSLContext:
+    def _load_context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
@@ -67,13 +67,13 @@ class Certificate:
             context.load_cert_chain(self._folder / CERTIFICATE, self._folder / KEY, password="")
         except ssl.SSLError as error:
             why = error.reason or "no PEM"
-            raise _unusable(f"{CERTIFICATE} and {KEY} are not a usable pair ({why})") from error
+            raise _unusable_error(f"{CERTIFICATE} and {KEY} are not a usable pair ({why})") from error
         except OSError as error:
-            raise _unusable(f"{CERTIFICATE} or {KEY} cannot be read ({error.strerror})") from error
+            raise _unusable_error(f"{CERTIFICATE} or {KEY} cannot be read ({error.strerror})") from error
         return context
 
 
-def _unusable(why: str) -> CertificateUnusable:
+def _unusable_error(why: str) -> CertificateUnusable:
     return CertificateUnusable(
         f"The Secret of spec.server.tlsSecretName cannot be used: {why}. The Secret must have a certificate chain in "
         f"{CERTIFICATE} and its private key, without a password, in {KEY}, like a Secret of type kubernetes.io/tls."

@@ -45,7 +45,7 @@ class ServerLimits:
     linger_seconds: float = 1.0
 
 
-class Part(Enum):
+class RequestPart(Enum):
     """The part of a request that a connection waits for."""
 
     HEAD = "head"
@@ -66,7 +66,7 @@ class Connection(HttpToolsProtocol):
     _in_head = _in_body = False
     _why = ""
     """The reason why this request is refused, although the parser accepts it."""
-    _part: Part | None = None
+    _part: RequestPart | None = None
     _part_since = 0.0
     _part_timer: asyncio.TimerHandle | None = None
     _reader_timer: asyncio.TimerHandle | None = None
@@ -74,7 +74,7 @@ class Connection(HttpToolsProtocol):
     """The time at which an answer ended or the connection was made, on the loop's clock."""
 
     @property
-    def is_answered(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether the server is answering a request on the connection."""
         return self.cycle is not None and not self.cycle.response_complete
 
@@ -87,9 +87,9 @@ class Connection(HttpToolsProtocol):
         """Accept the connection even above the limit, because another connection may be closed instead."""
         super().connection_made(transport)
         self.rests_since = self.loop.time()
-        self._wait_for(Part.HEAD)
+        self._set_awaited_part(RequestPart.HEAD)
         if not make_room(self.connections, self.limits.connections, self):
-            self._refuse(503, "This server has too many connections. Try again later.")
+            self._close_with_error(503, "This server has too many connections. Try again later.")
 
     def evict(self) -> None:
         """Close the connection immediately and free its place without waiting for `connection_lost`."""
@@ -98,7 +98,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the timers of the connection."""
-        self._wait_for(None)
+        self._set_awaited_part(None)
         self.resume_writing()
         super().connection_lost(exc)
 
@@ -109,11 +109,11 @@ class Connection(HttpToolsProtocol):
         self._unread += len(data)
         super().data_received(data)
         if self.transport.is_closing():
-            self._wait_for(None)
+            self._set_awaited_part(None)
         elif self._unread > self.limits.header_bytes:
             self.send_400_response(f"The head of a request may have at most {self.limits.header_bytes} bytes.")
         else:
-            self._time_what_is_missing()
+            self._update_part_timer()
 
     def on_message_begin(self) -> None:
         """Start a new head."""
@@ -152,19 +152,19 @@ class Connection(HttpToolsProtocol):
         """Continue with the next request, or wait for it."""
         super().on_response_complete()
         if self.transport.is_closing():
-            self._wait_for(None)
+            self._set_awaited_part(None)
             return
         self.rests_since = self.loop.time()
-        if self._in_body and self.expect_100_continue and not self.is_answered:
+        if self._in_body and self.expect_100_continue and not self.is_busy:
             # The connection is closed, because the next bytes may be the announced body or another request. The server
             # cannot distinguish the two.
             self.transport.close()
         elif self._in_body or self._in_head:
-            self._time_what_is_missing()
+            self._update_part_timer()
 
     def send_400_response(self, msg: str) -> None:
         """Reject the request."""
-        self._refuse(400, self._why or msg)
+        self._close_with_error(400, self._why or msg)
 
     def timeout_keep_alive_handler(self) -> None:
         """Close a connection that was idle for too long."""
@@ -188,7 +188,7 @@ class Connection(HttpToolsProtocol):
         # An answer that began before the drain has no `Connection: close`. Its client may already have sent another
         # request on this connection.
         self.timeout_keep_alive = self.limits.linger_seconds  # type: ignore[assignment]  # asyncio takes parts of one
-        if not self.is_answered:
+        if not self.is_busy:
             self._unset_keepalive_if_required()
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.limits.linger_seconds, self.timeout_keep_alive_handler
@@ -214,20 +214,20 @@ class Connection(HttpToolsProtocol):
         self._why = f"Refused: {why}."
         raise ValueError(why)
 
-    def _time_what_is_missing(self) -> None:
+    def _update_part_timer(self) -> None:
         if self._in_body:
-            self._wait_for(Part.BODY if self.is_answered else Part.REST)
-        elif self.is_answered:
-            self._wait_for(None)  # the head of the next request gets its own time later
-        elif self._part is Part.REST and not self._in_head:
-            self._wait_for(None)
+            self._set_awaited_part(RequestPart.BODY if self.is_busy else RequestPart.REST)
+        elif self.is_busy:
+            self._set_awaited_part(None)  # the head of the next request gets its own time later
+        elif self._part is RequestPart.REST and not self._in_head:
+            self._set_awaited_part(None)
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )
         else:
-            self._wait_for(Part.HEAD)
+            self._set_awaited_part(RequestPart.HEAD)
 
-    def _wait_for(self, part: Part | None) -> None:
+    def _set_awaited_part(self, part: RequestPart | None) -> None:
         if part is self._part:
             return
         if self._part_timer is not None:
@@ -236,31 +236,31 @@ class Connection(HttpToolsProtocol):
         self._part, self._part_since = part, self.loop.time()
         if part is not None:
             self._unset_keepalive_if_required()
-            self._part_timer = self.loop.call_at(self._due(part), self._part_is_due)
+            self._part_timer = self.loop.call_at(self._part_deadline(part), self._on_part_timer)
 
-    def _due(self, part: Part) -> float:
+    def _part_deadline(self, part: RequestPart) -> float:
         limits = self.limits
-        if part is Part.BODY:
+        if part is RequestPart.BODY:
             return self._part_since + limits.body_seconds + self._body_bytes / limits.body_rate
-        return self._part_since + (limits.head_seconds if part is Part.HEAD else limits.discard_seconds)
+        return self._part_since + (limits.head_seconds if part is RequestPart.HEAD else limits.discard_seconds)
 
-    def _part_is_due(self) -> None:
+    def _on_part_timer(self) -> None:
         part = self._part
         assert part is not None  # noqa: S101 - the timer is cancelled together with it
-        if (due := self._due(part)) > self.loop.time():
-            self._part_timer = self.loop.call_at(due, self._part_is_due)
-        elif part is Part.BODY:
-            self._refuse(408, "The body of this request arrived too slowly.")
+        if (due := self._part_deadline(part)) > self.loop.time():
+            self._part_timer = self.loop.call_at(due, self._on_part_timer)
+        elif part is RequestPart.BODY:
+            self._close_with_error(408, "The body of this request arrived too slowly.")
         else:
             self._drop()
 
-    def _refuse(self, status: int, sentence: str) -> None:
+    def _close_with_error(self, status: int, sentence: str) -> None:
         """Close the connection.
 
         The reason is sent first unless a client could read it as the answer to another request.
         """
         own = self._in_body and not self.cycle.response_started and not self.pipeline
-        if self.is_answered and not own:
+        if self.is_busy and not own:
             self._drop()
             return
         text = sentence.encode("ascii")
@@ -287,7 +287,7 @@ class Evictable(Protocol):
     rests_since: float
 
     @property
-    def is_answered(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether the server is answering a request on the connection."""
 
     @property
@@ -302,7 +302,7 @@ Connections = set[Any]
 """The connections of one port: uvicorn's own set, which is typed by its protocols."""
 
 
-def most_connections(serving: ServingConfig, limits: Limits) -> int:
+def connection_limit(serving: ServingConfig, limits: Limits) -> int:
     """Return the most connections of the model port: one for each possible request, and many idle ones."""
     places = limits.max_num_seqs + serving.max_queued_requests
     return serving.max_connections or max(LEAST_CONNECTIONS, 4 * places)
@@ -327,5 +327,5 @@ def choose_eviction(connections: Iterable[Evictable]) -> Evictable | None:
     """
     here = list(connections)
     of_address = Counter(each.address for each in here)
-    resting = (each for each in here if not each.is_answered)
+    resting = (each for each in here if not each.is_busy)
     return min(resting, key=lambda each: (-of_address[each.address], each.rests_since), default=None)

@@ -23,7 +23,7 @@ class Handshake(asyncio.Protocol):
     A client that is rejected or too slow gets no message.
     """
 
-    is_answered = False
+    is_busy = False
     address = ""
     transport: asyncio.Transport
     rests_since = 0.0

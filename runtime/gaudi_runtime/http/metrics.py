@@ -16,8 +16,8 @@ from gaudi_runtime.contract.report import (
     BucketPhase,
     Phase,
     RecipeOutcome,
-    Requests,
-    Served,
+    RequestCounts,
+    ServedTraffic,
     WarmupReport,
 )
 from gaudi_runtime.engine_protocol.engine import Engine, EngineLoad
@@ -31,7 +31,7 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
 @dataclass
-class Observed:
+class MetricSources:
     """The sources of the metrics and probes. `engine` is set when the engine begins to serve."""
 
     report: Callable[[], WarmupReport]
@@ -60,7 +60,7 @@ class RequestMetrics:
         self._running = self._answered = self._failed = 0
 
     @contextmanager
-    def request(self) -> Iterator[None]:
+    def track_request(self) -> Iterator[None]:
         """Count a request for the engine, from its arrival to the end of its answer."""
         self._running += 1
         try:
@@ -68,42 +68,42 @@ class RequestMetrics:
         finally:
             self._running -= 1
 
-    def answered(self, endpoint: str, status: int, *, works: bool) -> None:
+    def count_answer(self, endpoint: str, status: int, *, works: bool) -> None:
         """Count an answer with this HTTP `status`. `works` is True if the request is for the engine."""
         self.requests.labels(endpoint, str(status)).inc()
         if works:
             self._answered += 1
             self._failed += status >= 500
 
-    def broke_off(self) -> None:
+    def count_broken_answer(self) -> None:
         """Count an answer that began successfully but is incomplete."""
         self._failed += 1
 
-    def report(self) -> Requests:
+    def request_counts(self) -> RequestCounts:
         """Return the counts of requests in the form of the report."""
-        return Requests(running=self._running, answered=self._answered, failed=self._failed)
+        return RequestCounts(running=self._running, answered=self._answered, failed=self._failed)
 
 
 class RuntimeCollector(Collector):
     """A collector that reads the report and the engine at scrape time, so that no figure is stored twice."""
 
-    def __init__(self, observed: Observed) -> None:
+    def __init__(self, observed: MetricSources) -> None:
         self._observed = observed
 
     def collect(self) -> Iterator[Metric]:
         """Yield the current gauges and counters."""
         report = self._observed.report()
-        yield _phases(report)
-        yield from _buckets(report)
-        yield from _recipes(report)
+        yield _phase_metric(report)
+        yield from _bucket_metrics(report)
+        yield from _recipe_metrics(report)
         engine = self._observed.engine
-        yield from _served(summarize_served(engine.counters) if engine else Served())
+        yield from _traffic_metrics(summarize_served(engine.counters) if engine else ServedTraffic())
         if engine is not None:
-            yield _by_bucket(report, engine.counters)
-            yield from _load(engine.load_now())
+            yield _batches_by_bucket(report, engine.counters)
+            yield from _load_metrics(engine.current_load())
 
 
-def new_registry(observed: Observed) -> CollectorRegistry:
+def new_registry(observed: MetricSources) -> CollectorRegistry:
     """Return a registry with the metrics of the runtime and of its process."""
     registry = CollectorRegistry()
     registry.register(RuntimeCollector(observed))
@@ -111,14 +111,14 @@ def new_registry(observed: Observed) -> CollectorRegistry:
     return registry
 
 
-def _phases(report: WarmupReport) -> Metric:
+def _phase_metric(report: WarmupReport) -> Metric:
     family = GaugeMetricFamily("gaudi_phase", "1 for the current phase of start-up.", labels=["phase"])
     for phase in Phase:
         family.add_metric([phase], float(phase is report.phase))
     return family
 
 
-def _buckets(report: WarmupReport) -> Iterator[Metric]:
+def _bucket_metrics(report: WarmupReport) -> Iterator[Metric]:
     buckets = GaugeMetricFamily("gaudi_buckets", "Buckets by phase and state.", labels=["phase", "state"])
     graph_bytes = GaugeMetricFamily("gaudi_graph_bytes", "Measured bytes of graphs.", labels=["phase"])
     for name, progress in (("prompt", report.prompt), ("decode", report.decode)):
@@ -134,7 +134,7 @@ def _buckets(report: WarmupReport) -> Iterator[Metric]:
     yield GaugeMetricFamily("gaudi_warmup_seconds", "Duration of start-up so far.", value=report.elapsed_seconds)
 
 
-def _recipes(report: WarmupReport) -> Iterator[Metric]:
+def _recipe_metrics(report: WarmupReport) -> Iterator[Metric]:
     found = GaugeMetricFamily("gaudi_recipes_found", "Planned buckets with a recipe at start.", labels=["phase"])
     found.add_metric(["prompt"], report.prompt.cached)
     found.add_metric(["decode"], report.decode.cached)
@@ -148,7 +148,7 @@ def _recipes(report: WarmupReport) -> Iterator[Metric]:
         yield shared
 
 
-def _served(served: Served) -> Iterator[Metric]:
+def _traffic_metrics(served: ServedTraffic) -> Iterator[Metric]:
     hits = CounterMetricFamily("gaudi_graph_hits", "Batches with a warm graph.", labels=["phase"])
     cold = CounterMetricFamily("gaudi_cold_shapes", "Batches without a warm graph.", labels=["phase"])
     compiles = CounterMetricFamily("gaudi_recompiles_since_ready", "Compiles on the request path.", labels=["phase"])
@@ -171,7 +171,7 @@ def _served(served: Served) -> Iterator[Metric]:
     yield CounterMetricFamily("gaudi_small_compiles", small, value=served.small_compiles)
 
 
-def _by_bucket(report: WarmupReport, counters: ServingHistogram) -> Metric:
+def _batches_by_bucket(report: WarmupReport, counters: ServingHistogram) -> Metric:
     """Return the number of batches by bucket as a metric, if the plan has few buckets."""
     # The first observed shapes are exported, not the most frequent ones. The most frequent ones change, and a series
     # that ends and restarts breaks rates.
@@ -184,7 +184,7 @@ def _by_bucket(report: WarmupReport, counters: ServingHistogram) -> Metric:
     return family
 
 
-def _load(load: EngineLoad) -> Iterator[Metric]:
+def _load_metrics(load: EngineLoad) -> Iterator[Metric]:
     yield GaugeMetricFamily("gaudi_sequences_running", "Sequences in a batch.", value=load.running)
     yield GaugeMetricFamily("gaudi_sequences_waiting", "Sequences that wait.", value=load.waiting)
     yield GaugeMetricFamily("gaudi_kv_blocks_used", "KV blocks in use.", value=load.used_blocks)

@@ -33,18 +33,20 @@ class _Server(uvicorn.Server):
         loop, secured = asyncio.get_running_loop(), self._certificate is not None
         self.servers = [
             await loop.create_server(
-                self._handshake if secured else self._connection, sock=each, backlog=self.config.backlog
+                self._create_handshake if secured else self._create_connection, sock=each, backlog=self.config.backlog
             )
             for each in sockets or ()
         ]
         self.started = True
 
-    def _connection(self) -> Connection:
+    def _create_connection(self) -> Connection:
         return connection_type(self._limits)(self.config, self.server_state, {})
 
-    def _handshake(self) -> Handshake:
+    def _create_handshake(self) -> Handshake:
         assert self._certificate is not None  # noqa: S101 - there is none without it
-        return Handshake(self._certificate.context, self._limits, self.server_state.connections, self._connection)
+        return Handshake(
+            self._certificate.context, self._limits, self.server_state.connections, self._create_connection
+        )
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -57,7 +59,7 @@ class _Server(uvicorn.Server):
         while not self.stop.is_set():
             await self.on_tick(0)
             if self._certificate:
-                self._certificate.look()
+                self._certificate.reload_if_changed()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.stop.wait(), TICK_SECONDS)
 
@@ -113,17 +115,17 @@ async def http_server(
         await task
 
 
-def get(path: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:
+def get_route(path: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:
     """Return a route that answers only GET requests."""
     route = Route(path, answer, methods=["GET"])
     route.methods = {"GET"}  # Starlette also adds HEAD
     return route
 
 
-async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T | None:
+async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, T]) -> T | None:
     """Return the result of `work` for a request. If the client disconnects, cancel `work` and return None."""
     doing = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_disconnected(request))
+    leaving = asyncio.ensure_future(_wait_for_disconnect(request))
     try:
         await asyncio.wait({doing, leaving}, return_when=asyncio.FIRST_COMPLETED)
         return doing.result() if doing.done() else None
@@ -133,6 +135,6 @@ async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) ->
         await asyncio.gather(doing, leaving, return_exceptions=True)
 
 
-async def _disconnected(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -27,10 +27,10 @@ from gaudi_runtime.contract.ports import (
 )
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from gaudi_runtime.http.connection import ServerLimits
-from gaudi_runtime.http.metrics import Observed
-from gaudi_runtime.http.server import get, unless_disconnected
+from gaudi_runtime.http.metrics import MetricSources
+from gaudi_runtime.http.server import cancel_on_disconnect, get_route
 from gaudi_runtime.report.report_board import MAX_WAIT_SECONDS, ReportBoard, TooManyWaiters
-from gaudi_runtime.traffic.histogram import write_traffic
+from gaudi_runtime.traffic.histogram import format_traffic
 
 # The timeouts are short, because clients of this port repeat their requests. So a pod that ends does not wait for these
 # clients.
@@ -45,7 +45,7 @@ PAGE = (files("gaudi_runtime.http") / "page.html").read_bytes()
 TRAFFIC_HEAD = "# Shapes since this instance began to serve: phase, batch size, query tokens, KV blocks, batches\n"
 
 
-class Poll(BaseModel):
+class WarmupQuery(BaseModel):
     """A long-poll of the status port. It waits up to `wait` seconds for a report with a sequence above `after`."""
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -60,7 +60,7 @@ class StatusPort:
     def __init__(
         self,
         board: ReportBoard,
-        observed: Observed,
+        observed: MetricSources,
         registry: CollectorRegistry,
         stall_timeout: float,
         closing: Callable[[], bool],
@@ -71,8 +71,8 @@ class StatusPort:
     async def warmup(self, request: Request) -> Response:
         """Answer with the report, immediately or after the next change."""
         try:
-            poll = Poll.model_validate(dict(request.query_params))
-            report = await unless_disconnected(request, self._board.wait_beyond(poll.after, poll.wait))
+            poll = WarmupQuery.model_validate(dict(request.query_params))
+            report = await cancel_on_disconnect(request, self._board.wait_for_update(poll.after, poll.wait))
         except ValidationError as error:
             wrong = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
             return JSONResponse({"detail": wrong}, 422)
@@ -83,11 +83,13 @@ class StatusPort:
 
     async def livez(self, _: Request) -> Response:
         """Answer whether the container is alive. If it is not, a restart helps."""
-        return _verdict(why_not_alive(self._board.report(), self._stall_timeout, self._observed.heartbeat_seconds()))
+        return _probe_response(
+            why_not_alive(self._board.report(), self._stall_timeout, self._observed.heartbeat_seconds())
+        )
 
     async def readyz(self, _: Request) -> Response:
         """Answer whether the instance may receive traffic."""
-        return _verdict(why_not_ready(self._board.report(), self._closing()))
+        return _probe_response(why_not_ready(self._board.report(), self._closing()))
 
     async def metrics(self, _: Request) -> Response:
         """Answer with all metrics for Prometheus."""
@@ -96,7 +98,7 @@ class StatusPort:
     async def traffic(self, _: Request) -> Response:
         """Answer with the shapes since serving began, in the form that strategy `Optimal` reads; empty before that."""
         engine = self._observed.engine
-        return PlainTextResponse(TRAFFIC_HEAD + (write_traffic(engine.counters.traffic()) if engine else ""))
+        return PlainTextResponse(TRAFFIC_HEAD + (format_traffic(engine.counters.traffic()) if engine else ""))
 
     async def buckets(self, _: Request) -> Response:
         """Answer with every bucket and its state. While the instance serves, include the batches of each bucket."""
@@ -111,7 +113,7 @@ class StatusPort:
 
 def status_app(
     board: ReportBoard,
-    observed: Observed,
+    observed: MetricSources,
     registry: CollectorRegistry,
     stall_timeout: float,
     closing: Callable[[], bool],
@@ -120,18 +122,18 @@ def status_app(
     port = StatusPort(board, observed, registry, stall_timeout, closing)
     return Starlette(
         routes=[
-            get(WARMUP_PATH, port.warmup),
-            get(LIVEZ_PATH, port.livez),
-            get(READYZ_PATH, port.readyz),
-            get(METRICS_PATH, port.metrics),
-            get(TRAFFIC_PATH, port.traffic),
-            get(BUCKETS_PATH, port.buckets),
-            get(PAGE_PATH, port.page),
+            get_route(WARMUP_PATH, port.warmup),
+            get_route(LIVEZ_PATH, port.livez),
+            get_route(READYZ_PATH, port.readyz),
+            get_route(METRICS_PATH, port.metrics),
+            get_route(TRAFFIC_PATH, port.traffic),
+            get_route(BUCKETS_PATH, port.buckets),
+            get_route(PAGE_PATH, port.page),
         ]
     )
 
 
-def _hash_of(tag: bytes) -> str:
+def _element_hash(tag: bytes) -> str:
     """Return the hash of the page's element with this tag, for the content security policy of the page."""
     inside = PAGE.partition(b"<" + tag + b">")[2].partition(b"</" + tag + b">")[0]
     return f"'sha256-{b64encode(hashlib.sha256(inside).digest()).decode()}'"
@@ -140,15 +142,15 @@ def _hash_of(tag: bytes) -> str:
 PAGE_HEADERS = {
     # A report contains text from other sources, such as the name of a checkpoint. The policy prevents the browser from
     # executing this text.
-    "Content-Security-Policy": f"default-src 'none'; connect-src 'self'; style-src {_hash_of(b'style')}; "
-    f"script-src {_hash_of(b'script')}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": f"default-src 'none'; connect-src 'self'; style-src {_element_hash(b'style')}; "
+    f"script-src {_element_hash(b'script')}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
 
 
-def _verdict(why_not: str | None) -> Response:
+def _probe_response(why_not: str | None) -> Response:
     if why_not is None:
         return JSONResponse({"status": "ok"})
     return JSONResponse({"status": "unavailable", "message": why_not}, status_code=503)
@@ -160,7 +162,7 @@ def why_not_alive(report: WarmupReport, stall_timeout: float, heartbeat: float) 
     # Probes). A failed start stays alive: a restart would fail, too, and the report would be lost in a crash loop.
     if not report.phase.is_settled and report.since_progress_seconds > stall_timeout:
         return (
-            f"Start-up has made no progress in phase {report.phase}{_at(report)} for "
+            f"Start-up has made no progress in phase {report.phase}{_current_bucket_text(report)} for "
             f"{report.since_progress_seconds:.0f} s, but the stall timeout is {stall_timeout:.0f} s."
         )
     if report.phase in (Phase.SERVING, Phase.DRAINING) and heartbeat > HEARTBEAT_LIMIT_SECONDS:
@@ -169,7 +171,7 @@ def why_not_alive(report: WarmupReport, stall_timeout: float, heartbeat: float) 
     return None
 
 
-def _at(report: WarmupReport) -> str:
+def _current_bucket_text(report: WarmupReport) -> str:
     """Return the current bucket, if any, as part of a sentence."""
     for name, progress in (("prompt", report.prompt), ("decode", report.decode)):
         if progress.current:

@@ -15,7 +15,7 @@ from gaudi_runtime.buckets.attention_bias import (
 )
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.catalog.release_pairs import PAIRS
-from gaudi_runtime.contract.base import as_in_spec
+from gaudi_runtime.contract.base import spec_spelling
 from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.config import Dtype, EngineName, RuntimeConfig
 from gaudi_runtime.knobs.values import NO, YES
@@ -26,13 +26,13 @@ FUSED, FLEX = "VLLM_PROMPT_USE_FUSEDSDPA", "VLLM_PROMPT_USE_FLEX_ATTENTION"
 _SLICED_FROM = 8192
 
 
-def slices(variables: Mapping[str, str], strategy: Strategy) -> bool:
+def uses_slices(variables: Mapping[str, str], strategy: Strategy) -> bool:
     """Return whether the plugin computes attention with long contexts in slices under these settings."""
     off = any(variables.get(each, "").lower() in NO for each in (SLICING, FUSED))
     return strategy is Strategy.PADDING_AWARE and not off
 
 
-def slices_from(variables: Mapping[str, str], max_num_batched_tokens: int) -> int:
+def slicing_threshold(variables: Mapping[str, str], max_num_batched_tokens: int) -> int:
     """Return the number of tokens (context and query) from which attention is computed in slices."""
     value = variables.get(SLICES_FROM, "")
     # Use the default if the value is not a number. Another check rejects such a value, and the plugin rejects it during
@@ -55,28 +55,28 @@ def fused_attention(
         return None
     if can_tile and settings.get(TILING, "").lower() in YES:
         return None
-    sliced = slices(settings, config.bucketing.strategy) and not _computed_by_inc(config)
+    sliced = uses_slices(settings, config.bucketing.strategy) and not _uses_inc_attention(config)
     return FusedAttention(
         element_bytes=4 if config.model.dtype is Dtype.FLOAT32 else 2,
-        sliced_from=slices_from(settings, config.limits.max_num_batched_tokens) if sliced else None,
+        sliced_from=slicing_threshold(settings, config.limits.max_num_batched_tokens) if sliced else None,
     )
 
 
-def _computed_by_inc(config: RuntimeConfig) -> bool:
+def _uses_inc_attention(config: RuntimeConfig) -> bool:
     """Return whether Neural Compressor computes attention. In this case the plugin never uses slices."""
     quantization = config.model.quantization
     return quantization is not None and quantization.config_file is not None
 
 
-def why_impossible(
+def why_attention_impossible(
     prompt: Iterable[Bucket], config: RuntimeConfig, attention: FusedAttention | None, root: str = ""
 ) -> str | None:
     """Return why the attention kernel cannot run the plan's prompt buckets, without a full stop; else None."""
     found = largest_unindexable(prompt, config.limits.block_size, attention)
-    return why_not_indexed(found, config, attention, root) if attention and found else None
+    return why_not_indexable(found, config, attention, root) if attention and found else None
 
 
-def why_not_indexed(bucket: Bucket, config: RuntimeConfig, attention: FusedAttention, root: str = "") -> str:
+def why_not_indexable(bucket: Bucket, config: RuntimeConfig, attention: FusedAttention, root: str = "") -> str:
     """Return why the attention kernel cannot index a bucket, and which settings help, without a full stop.
 
     `root` is the prefix of field names, for example "spec." for a GaudiInference.
@@ -99,8 +99,8 @@ def _remedies(bucket: Bucket, config: RuntimeConfig, attention: FusedAttention, 
         split = "" if config.engine.chunked_prefill else f"set {engine}.chunkedPrefill to true and "
         file = f" and remove the bucket from {root}bucketing.file" if strategy is Strategy.FILE else ""
         found.append(f"{split}lower {engine}.maxNumBatchedTokens to {tokens}{file}")
-    if contexts and strategy is not Strategy.PADDING_AWARE and not _computed_by_inc(config):
-        slicing = as_in_spec(Strategy.PADDING_AWARE)
+    if contexts and strategy is not Strategy.PADDING_AWARE and not _uses_inc_attention(config):
+        slicing = spec_spelling(Strategy.PADDING_AWARE)
         found.append(f"set {root}bucketing.strategy to {slicing}, which computes attention in slices")
     if not contexts:
         found.append(f"set {engine}.slidingWindowSlices, so that layers with a sliding window need no bias")

@@ -10,15 +10,25 @@ from difflib import get_close_matches
 from functools import cache
 
 from gaudi_runtime.contract.config import RuntimeConfig
-from gaudi_runtime.contract.text import quoted
-from gaudi_runtime.knobs.table import ENGINE, Home, Kind, Knob, Reader, Status, knobs, readers, unmet_need
-from gaudi_runtime.knobs.values import wire_value
+from gaudi_runtime.contract.text import safe_excerpt
+from gaudi_runtime.knobs.table import (
+    ENGINE,
+    Knob,
+    KnobHome,
+    KnobKind,
+    KnobReader,
+    KnobStatus,
+    active_readers,
+    knobs,
+    unmet_need,
+)
+from gaudi_runtime.knobs.values import to_engine_value
 
 _REFUSED = {
-    Status.DEPRECATED: "is deprecated",
-    Status.V0_ONLY: "is read only by the old V0 engine",
-    Status.DEVELOPER: "is a switch for developers of the engine",
-    Status.OWNED: "must not be set by users",
+    KnobStatus.DEPRECATED: "is deprecated",
+    KnobStatus.V0_ONLY: "is read only by the old V0 engine",
+    KnobStatus.DEVELOPER: "is a switch for developers of the engine",
+    KnobStatus.OWNED: "must not be set by users",
 }
 
 _UNSUPPORTED = {
@@ -39,40 +49,40 @@ _UNSUPPORTED_VALUES = {
 """The reasons why values that vLLM knows are refused."""
 
 
-def wrong_settings(settings: Mapping[str, str]) -> Iterator[str]:
+def setting_errors(settings: Mapping[str, str]) -> Iterator[str]:
     """Yield an error without a full stop for every wrong entry of engine.settings, sorted by name."""
     for name in sorted(settings):
-        sentence = wrong_setting(name, settings[name])
+        sentence = setting_error(name, settings[name])
         if sentence is not None:
             yield sentence
 
 
-def wrong_setting(name: str, value: str) -> str | None:
+def setting_error(name: str, value: str) -> str | None:
     """Return the error of one entry of engine.settings; None if it is valid."""
     knob = knobs().get(name)
     if knob is None:
-        return unknown_name(name)
-    if knob.home is not Home.SETTINGS:
-        return why_not(knob)
+        return unknown_name_error(name)
+    if knob.home is not KnobHome.SETTINGS:
+        return why_not_settable(knob)
     try:
-        wire_value(knob, value)
+        to_engine_value(knob, value)
     except ValueError as error:
         why = _UNSUPPORTED_VALUES.get((name, value))
-        return f"{name} is '{quoted(value)}'{f', but {why}' if why else ''}: give {error}"
+        return f"{name} is '{safe_excerpt(value)}'{f', but {why}' if why else ''}: give {error}"
     return None
 
 
-def why_not(knob: Knob) -> str:
+def why_not_settable(knob: Knob) -> str:
     """Return why a knob cannot be set in engine.settings: a field owns it, or users must not set it."""
-    if knob.home is Home.FIELD:
+    if knob.home is KnobHome.FIELD:
         owners = " and ".join(f"spec.{path}" for path in knob.use)
         return f"{knob.name} cannot be set here: use {owners} instead"
-    if knob.status is Status.UNSUPPORTED:
+    if knob.status is KnobStatus.UNSUPPORTED:
         return f"{knob.name} is not supported, {_UNSUPPORTED[knob.group]}"
-    return f"{knob.name} {_REFUSED[knob.status]} ({knob.meaning.rstrip('.')}): {_instead(knob)}"
+    return f"{knob.name} {_REFUSED[knob.status]} ({knob.meaning.rstrip('.')}): {_remedy(knob)}"
 
 
-def wrong_variables(names: Iterable[str]) -> Iterator[str]:
+def variable_errors(names: Iterable[str]) -> Iterator[str]:
     """Yield an error for every variable in engine.env that a field already sets or that cannot work."""
     for name in names:
         knob = knobs().get(name)
@@ -80,12 +90,12 @@ def wrong_variables(names: Iterable[str]) -> Iterator[str]:
             continue
         # If a setting repeated the value of a field, the two values might differ, and the order in which they are set
         # would decide which value is used.
-        owned = knob.home is Home.FIELD and knob.reader in ENGINE
-        if owned or knob.status is Status.UNSUPPORTED:
-            yield why_not(knob)
+        owned = knob.home is KnobHome.FIELD and knob.reader in ENGINE
+        if owned or knob.status is KnobStatus.UNSUPPORTED:
+            yield why_not_settable(knob)
 
 
-def _instead(knob: Knob) -> str:
+def _remedy(knob: Knob) -> str:
     if not knob.use:
         return "remove this setting"
     named = knob.use[0]
@@ -98,7 +108,7 @@ _VALUE = re.compile(r"[^-]|-[0-9.]|-?$")
 _ARGUMENT = re.compile(r"--[A-Za-z][-A-Za-z0-9_]*(\.[^=]+)?(=.*)?")
 
 
-def wrong_arguments(arguments: Iterable[str]) -> Iterator[str]:
+def argument_errors(arguments: Iterable[str]) -> Iterator[str]:
     """Yield an error without a full stop for every extra argument that is malformed or belongs in another place.
 
     A value follows "=" or is the next word, as on a command line.
@@ -109,37 +119,42 @@ def wrong_arguments(arguments: Iterable[str]) -> Iterator[str]:
     for argument in arguments:
         if _VALUE.match(argument):
             if not may_take_values:
-                yield f"{quoted(argument)} is not the value of an argument: write --name=value"
+                yield f"{safe_excerpt(argument)} is not the value of an argument: write --name=value"
             continue
-        sentence = _why_not(argument)
+        sentence = _argument_error(argument)
         if sentence is not None:
             yield sentence
         may_take_values = "=" not in argument
 
 
-def _why_not(argument: str) -> str | None:
+def _argument_error(argument: str) -> str | None:
     if not _ARGUMENT.fullmatch(argument) or not argument.isprintable():
-        return f"{quoted(argument)} is not a valid argument: write --name or --name=value with the long name"
+        return f"{safe_excerpt(argument)} is not a valid argument: write --name or --name=value with the long name"
     name = argument.partition("=")[0]
-    knob = _known().get(_plain(name))
+    knob = _arguments_by_name().get(_normalize_argument(name))
     if knob is not None:
-        return _better_place(knob)
+        return _placement_error(knob)
     # argparse accepts every unambiguous prefix of an argument. `--max-model` would therefore set a knob that a field of
     # the spec owns.
-    whole = next((each for spelling, each in _known().items() if spelling.startswith(_plain(name))), None)
-    return None if whole is None else f"{name} is short for {whole.name}. {_better_place(whole)}"
+    whole = next(
+        (each for spelling, each in _arguments_by_name().items() if spelling.startswith(_normalize_argument(name))),
+        None,
+    )
+    return None if whole is None else f"{name} is short for {whole.name}. {_placement_error(whole)}"
 
 
-def _better_place(knob: Knob) -> str:
-    return f"{knob.name} must be set in spec.engine.settings" if knob.home is Home.SETTINGS else why_not(knob)
+def _placement_error(knob: Knob) -> str:
+    return (
+        f"{knob.name} must be set in spec.engine.settings" if knob.home is KnobHome.SETTINGS else why_not_settable(knob)
+    )
 
 
 @cache
-def _known() -> Mapping[str, Knob]:
-    return {_plain(knob.name): knob for knob in knobs().values() if knob.kind is Kind.ARGUMENT}
+def _arguments_by_name() -> Mapping[str, Knob]:
+    return {_normalize_argument(knob.name): knob for knob in knobs().values() if knob.kind is KnobKind.ARGUMENT}
 
 
-def _plain(name: str) -> str:
+def _normalize_argument(name: str) -> str:
     # vLLM accepts dashes and underscores as equal, the prefix --no- for a flag, and the name of a JSON entry after a
     # dot.
     return name.partition(".")[0].replace("_", "-").replace("--no-", "--", 1)
@@ -150,19 +165,19 @@ MOST_NAMED = 3
 LIKENESS = 0.7
 
 
-def unknown_name(name: str) -> str:
+def unknown_name_error(name: str) -> str:
     """Return the error for an unknown knob, with the most similar names."""
     near = nearest_names(name)
     meant = "no known name is similar"
     if near:
-        meant = f"the nearest {'name is' if len(near) == 1 else 'names are'} {', '.join(map(_with_field, near))}"
-    return f"{quoted(name)} is not a knob of the engine, and {meant} (the page Knobs lists all names)"
+        meant = f"the nearest {'name is' if len(near) == 1 else 'names are'} {', '.join(map(_name_and_field, near))}"
+    return f"{safe_excerpt(name)} is not a knob of the engine, and {meant} (the page Knobs lists all names)"
 
 
-def _with_field(name: str) -> str:
+def _name_and_field(name: str) -> str:
     """Return the name of a knob, followed by the field that sets it, if there is one."""
     knob = knobs()[name]
-    return f"{name} (set by spec.{knob.use[0]})" if knob.home is Home.FIELD else name
+    return f"{name} (set by spec.{knob.use[0]})" if knob.home is KnobHome.FIELD else name
 
 
 def nearest_names(name: str) -> list[str]:
@@ -170,22 +185,22 @@ def nearest_names(name: str) -> list[str]:
 
     The most similar names come first; names of rejected knobs come last.
     """
-    spelled = {_letters(each): each for each in knobs()}
+    spelled = {_normalize_spelling(each): each for each in knobs()}
     # Search for twice as many names as are shown, because rejected knobs are sorted to the end and may be cut off.
-    near = get_close_matches(_letters(name), spelled, n=2 * MOST_NAMED, cutoff=LIKENESS)
-    found = sorted((knobs()[spelled[each]] for each in near), key=lambda knob: knob.home is Home.REFUSED)
+    near = get_close_matches(_normalize_spelling(name), spelled, n=2 * MOST_NAMED, cutoff=LIKENESS)
+    found = sorted((knobs()[spelled[each]] for each in near), key=lambda knob: knob.home is KnobHome.REFUSED)
     return [knob.name for knob in found][:MOST_NAMED]
 
 
-def _letters(name: str) -> str:
+def _normalize_spelling(name: str) -> str:
     return name.lstrip("-").replace("-", "_").upper()
 
 
 _ELSEWHERE = {
-    Reader.LAUNCHER: "only the launcher of the ready-made image reads this setting, and the runtime does not use that "
-    "launcher",
-    Reader.BENCHMARK: "only the benchmark container reads this setting",
-    Reader.INSTALLATION: "this setting is read only when the engine is installed",
+    KnobReader.LAUNCHER: "only the launcher of the ready-made image reads this setting, and the runtime does not use "
+    "that launcher",
+    KnobReader.BENCHMARK: "only the benchmark container reads this setting",
+    KnobReader.INSTALLATION: "this setting is read only when the engine is installed",
 }
 
 
@@ -196,7 +211,7 @@ def ignored_knobs(config: RuntimeConfig) -> Iterator[str]:
     """
     for name in sorted(config.engine.settings):
         knob = knobs().get(name)
-        if knob is not None and knob.home is Home.SETTINGS:
+        if knob is not None and knob.home is KnobHome.SETTINGS:
             why = _why_ignored(knob, config)
             if why:
                 yield f"engine.settings {name} is ignored{why}"
@@ -208,7 +223,7 @@ def _why_ignored(knob: Knob, config: RuntimeConfig) -> str | None:
     if knob.reader in _ELSEWHERE:
         instead = f". Use {knob.use[0]} instead" if knob.use else ""
         return f": {_ELSEWHERE[knob.reader]}{instead}"
-    if knob.reader not in readers(engine):
+    if knob.reader not in active_readers(engine):
         return f" by the {engine.name} engine on device {engine.device}"
     who = unmet_need(knob, config)
     return who and f" by {who}"
@@ -222,14 +237,14 @@ def _ignored_fields(config: RuntimeConfig) -> Iterator[str]:
     """Yield a sentence for each optional field that is set but not used in this execution mode or on this device."""
     settings = config.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     for knob in knobs().values():
-        if knob.home is not Home.FIELD or not knob.needs.keys() & {"mode", "device"} or len(knob.use) > 1:
+        if knob.home is not KnobHome.FIELD or not knob.needs.keys() & {"mode", "device"} or len(knob.use) > 1:
             continue
         who = unmet_need(knob, config)
-        if who and _value(settings, _IN_CONFIG.get(knob.use[0], knob.use[0])) is not None:
+        if who and _value_at_path(settings, _IN_CONFIG.get(knob.use[0], knob.use[0])) is not None:
             yield f"{knob.use[0]} is ignored by {who}"
 
 
-def _value(document: object, path: str) -> object:
+def _value_at_path(document: object, path: str) -> object:
     for part in path.split("."):
         document = document.get(part) if isinstance(document, dict) else None
     return document

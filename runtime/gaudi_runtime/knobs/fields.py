@@ -82,7 +82,7 @@ def _warmup(config: RuntimeConfig) -> Mapping[str, Value]:
     warmup, folder = config.warmup, config.recipe_cache_dir
     return {
         "VLLM_SKIP_WARMUP": not warmup.enabled,
-        "VLLM_FULL_WARMUP": _if(warmup.fail_on_cold_shapes),
+        "VLLM_FULL_WARMUP": _true_or_none(warmup.fail_on_cold_shapes),
         "VLLM_GRAPH_RESERVED_MEM": warmup.graph_memory_share,
         "PT_HPU_RECIPE_CACHE_CONFIG": f"{folder},false,{RECIPE_CACHE_MB}" if folder else None,
         "--max-cudagraph-capture-size": warmup.max_graph_tokens,
@@ -99,10 +99,10 @@ def _execution(config: RuntimeConfig) -> Mapping[str, Value]:
     slices = config.limits.sliding_window_slices
     return {
         "PT_HPU_LAZY_MODE": int(lazy),
-        "PT_HPU_ENABLE_LAZY_COLLECTIVES": _if(lazy and config.parallelism.ranks > 1),
-        "--enforce-eager": _if(eager),
-        "TORCHDYNAMO_DISABLE": _if(eager and config.engine.device == "cpu"),
-        "PT_HPU_SDPA_QKV_SLICE_MODE_FWD": _if(slices is not None),
+        "PT_HPU_ENABLE_LAZY_COLLECTIVES": _true_or_none(lazy and config.parallelism.rank_count > 1),
+        "--enforce-eager": _true_or_none(eager),
+        "TORCHDYNAMO_DISABLE": _true_or_none(eager and config.engine.device == "cpu"),
+        "PT_HPU_SDPA_QKV_SLICE_MODE_FWD": _true_or_none(slices is not None),
         "PT_HPU_SDPA_BC_FACTOR": slices.tokens if slices else None,
         "VLLM_FUSEDSDPA_SLIDE_THLD": slices.from_tokens if slices else None,
     }
@@ -125,7 +125,7 @@ def _limits(config: RuntimeConfig) -> Mapping[str, Value]:
     return {
         "--max-model-len": limits.max_model_len,
         "--max-num-seqs": limits.max_num_seqs,
-        "--max-num-batched-tokens": _step_tokens(config),
+        "--max-num-batched-tokens": _step_token_limit(config),
         "--block-size": limits.block_size,
         "--gpu-memory-utilization": config.engine.device_memory_utilization,
         "--enable-prefix-caching": limits.prefix_caching,
@@ -139,7 +139,7 @@ def _limits(config: RuntimeConfig) -> Mapping[str, Value]:
 _WHOLE_CHUNKS = 256
 
 
-def _step_tokens(config: RuntimeConfig) -> int:
+def _step_token_limit(config: RuntimeConfig) -> int:
     """Return the token limit of a step in vLLM's scheduler, for prompts and decodes together."""
     limits = config.limits
     if config.engine.chunked_prefill or config.engine.device == "cpu":
@@ -156,7 +156,7 @@ def _parallelism(config: RuntimeConfig) -> Mapping[str, Value]:
         "--tensor-parallel-size": ranks.tensor,
         "--pipeline-parallel-size": ranks.pipeline,
         "--data-parallel-size": ranks.data,
-        "--enable-expert-parallel": _if(ranks.experts),
+        "--enable-expert-parallel": _true_or_none(ranks.experts),
     }
 
 
@@ -164,7 +164,7 @@ def _adapters(config: RuntimeConfig) -> Mapping[str, Value]:
     model = config.model
     found = model.adapters
     return {
-        "--enable-lora": _if(bool(found)),
+        "--enable-lora": _true_or_none(bool(found)),
         "--lora-modules": tuple(f"{each.name}={each.path}" for each in found) or None,
         "--max-loras": (model.max_adapters_per_batch or len(found)) if found else None,
         "--max-lora-rank": model.max_adapter_rank if found else None,
@@ -176,6 +176,6 @@ def _serving(config: RuntimeConfig) -> Mapping[str, Value]:
     return {API_KEY_VARIABLE: None, "--model": config.model.path, "--served-model-name": config.model.served_names}
 
 
-def _if(asked: bool) -> bool | None:
+def _true_or_none(asked: bool) -> bool | None:
     # Return None if the option was not requested, because "off" is the engine's default.
     return True if asked else None

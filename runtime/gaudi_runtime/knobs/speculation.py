@@ -21,7 +21,7 @@ class Speculation(NamedTuple):
     tokens: int | None
 
 
-def speculation(settings: Mapping[str, object]) -> Speculation | None:
+def read_speculation(settings: Mapping[str, object]) -> Speculation | None:
     """Read the speculative decoding settings; None if they are not set or are not a JSON object."""
     try:
         asked = json.loads(str(settings[SETTING]))
@@ -36,7 +36,7 @@ def speculation(settings: Mapping[str, object]) -> Speculation | None:
     return Speculation(str(method), tokens if type(tokens) is int else None)
 
 
-def why_refused(method: str) -> str:
+def why_method_refused(method: str) -> str:
     """Return why a method other than ngram is rejected in --speculative-config, as the end of a sentence."""
     # vLLM has one mtp method for each model family and treats them all as "mtp".
     if method in _RUN_BY_THE_PLUGIN or method.endswith("_mtp"):

@@ -13,18 +13,18 @@ from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 
-from gaudi_runtime.contract.base import as_in_spec
+from gaudi_runtime.contract.base import spec_spelling
 from gaudi_runtime.contract.config import EngineConfig, EngineName, RuntimeConfig
 
 
-class Kind(StrEnum):
+class KnobKind(StrEnum):
     """The column `kind` of the table of knobs: whether a knob is an environment variable or an argument."""
 
     VARIABLE = "env"
     ARGUMENT = "arg"
 
 
-class Type(StrEnum):
+class KnobType(StrEnum):
     """The column `type` of the table of knobs: the type of the knob's value."""
 
     BOOL = "bool"
@@ -37,7 +37,7 @@ class Type(StrEnum):
     STRING = "string"
 
 
-class Status(StrEnum):
+class KnobStatus(StrEnum):
     """The column `status` of the table of knobs: the status in the engine's documentation and code.
 
     Only this project may set an `owned` knob. An `unsupported` knob cannot work in the pods of this project.
@@ -51,7 +51,7 @@ class Status(StrEnum):
     UNSUPPORTED = "unsupported"
 
 
-class Home(StrEnum):
+class KnobHome(StrEnum):
     """The column `home` of the table of knobs: users set the knob in a field, in engine.settings, or cannot set it."""
 
     FIELD = "field"
@@ -59,7 +59,7 @@ class Home(StrEnum):
     REFUSED = "refused"
 
 
-class Reader(StrEnum):
+class KnobReader(StrEnum):
     """The column `reader` of the table of knobs: the program that reads the knob.
 
     The last three programs are not part of a server of this project.
@@ -84,7 +84,7 @@ class PlanEffect(StrEnum):
     MISSING = "missing"
 
 
-ENGINE = (Reader.VLLM, Reader.PLUGIN, Reader.DEVICE, Reader.PROCESS)
+ENGINE = (KnobReader.VLLM, KnobReader.PLUGIN, KnobReader.DEVICE, KnobReader.PROCESS)
 """The readers inside a server, for which knobs are rendered."""
 
 
@@ -98,22 +98,22 @@ class Knob:
     """
 
     name: str
-    kind: Kind
-    type: Type
+    kind: KnobKind
+    type: KnobType
     range: str
     default: str
     group: str
-    status: Status
-    home: Home
+    status: KnobStatus
+    home: KnobHome
     use: tuple[str, ...]
-    reader: Reader | None
+    reader: KnobReader | None
     needs: dict[str, tuple[str, ...]]
     plan: tuple[PlanEffect, ...]
     meaning: str
     sources: tuple[str, ...]
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def choices(self) -> tuple[str, ...]:
         """The allowed words of an enum or a list. For a bool, the words for yes and no."""
         return tuple(self.range.split("|"))
 
@@ -121,10 +121,10 @@ class Knob:
     def bounds(self) -> tuple[float | None, float | None]:
         """The smallest and the largest allowed number; None if there is no such limit."""
         low, _, high = self.range.partition("..")
-        return _number(low), _number(high)
+        return _parse_bound(low), _parse_bound(high)
 
 
-def _number(text: str) -> float | None:
+def _parse_bound(text: str) -> float | None:
     return float(text) if text.lstrip("-").isdigit() else None
 
 
@@ -132,42 +132,42 @@ def _number(text: str) -> float | None:
 def knobs() -> Mapping[str, Knob]:
     """Return all knobs by name, in the order of the table."""
     text = files(__package__).joinpath("table.csv").read_text(encoding="utf-8")
-    return MappingProxyType({row["name"]: _knob(row) for row in csv.DictReader(text.splitlines())})
+    return MappingProxyType({row["name"]: _parse_row(row) for row in csv.DictReader(text.splitlines())})
 
 
-def _knob(row: dict[str, str]) -> Knob:
+def _parse_row(row: dict[str, str]) -> Knob:
     return Knob(
         name=row["name"],
-        kind=Kind(row["kind"]),
-        type=Type(row["type"]),
+        kind=KnobKind(row["kind"]),
+        type=KnobType(row["type"]),
         range=row["range"],
         default=row["default"],
         group=row["group"],
-        status=Status(row["status"]),
-        home=Home(row["home"]),
+        status=KnobStatus(row["status"]),
+        home=KnobHome(row["home"]),
         use=tuple(row["use"].split()),
-        reader=Reader(row["reader"]) if row["reader"] else None,
-        needs=_needs(row["needs"]),
+        reader=KnobReader(row["reader"]) if row["reader"] else None,
+        needs=_parse_needs(row["needs"]),
         plan=tuple(map(PlanEffect, row["plan"].split())),
         meaning=row["meaning"],
         sources=tuple(row["sources"].split()),
     )
 
 
-def _needs(text: str) -> dict[str, tuple[str, ...]]:
+def _parse_needs(text: str) -> dict[str, tuple[str, ...]]:
     pairs = (each.partition("=") for each in text.split())
     return {key: tuple(values.split(",")) for key, _, values in pairs}
 
 
-def readers(engine: EngineConfig) -> frozenset[Reader]:
+def active_readers(engine: EngineConfig) -> frozenset[KnobReader]:
     """Return the programs that read knobs in a process of this engine; empty for the simulation."""
     if engine.name is EngineName.SIM:
         return frozenset()
     card = engine.device == "hpu"
-    device = {Reader.DEVICE} if card else set()
+    device = {KnobReader.DEVICE} if card else set()
     if engine.name is not EngineName.VLLM:
-        return frozenset({Reader.PROCESS} | device)
-    return frozenset({Reader.PROCESS, Reader.VLLM} | device | ({Reader.PLUGIN} if card else set()))
+        return frozenset({KnobReader.PROCESS} | device)
+    return frozenset({KnobReader.PROCESS, KnobReader.VLLM} | device | ({KnobReader.PLUGIN} if card else set()))
 
 
 _WHO = {"strategy": "the {} strategy", "mode": "execution mode {}", "device": "device {}"}
@@ -187,4 +187,4 @@ def unmet_need(knob: Knob, config: RuntimeConfig) -> str | None:
 
 def format_values(need: str, *words: str) -> str:
     """Return values of the column `needs` in the spelling of a GaudiInference, joined by "or"."""
-    return " or ".join(words if need == "device" else map(as_in_spec, words))
+    return " or ".join(words if need == "device" else map(spec_spelling, words))

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Callable
 
-from gaudi_runtime.knobs.table import Knob, Type
+from gaudi_runtime.knobs.table import Knob, KnobType
 
 YES = ("true", "t", "1", "yes", "y", "on")
 NO = ("false", "f", "0", "no", "n", "off")
@@ -13,60 +13,62 @@ FLAG = "flag"
 LARGEST = 2**63 - 1
 
 
-def wire_value(knob: Knob, value: str) -> str:
+def to_engine_value(knob: Knob, value: str) -> str:
     """Convert a user's value of a knob to the word that the engine reads. Raises ValueError for an invalid value."""
     word = _READ[knob.type](knob, value)
     if word is None:
-        raise ValueError(expectation(knob))
+        raise ValueError(describe_valid_values(knob))
     return word
 
 
-def expectation(knob: Knob) -> str:
+def describe_valid_values(knob: Knob) -> str:
     """Return a description of the valid values of a knob, by its type and range."""
     match knob.type:
-        case Type.BOOL:
+        case KnobType.BOOL:
             return "true or false"
-        case Type.INT:
-            return f"a whole number{_between(knob)}"
-        case Type.FLOAT:
-            return f"a number{_between(knob)}"
-        case Type.ENUM:
+        case KnobType.INT:
+            return f"a whole number{_describe_bounds(knob)}"
+        case KnobType.FLOAT:
+            return f"a number{_describe_bounds(knob)}"
+        case KnobType.ENUM:
             return (
-                f"one of {', '.join(knob.words)}" if len(knob.words) > 1 else f"{knob.words[0]}, or remove the setting"
+                f"one of {', '.join(knob.choices)}"
+                if len(knob.choices) > 1
+                else f"{knob.choices[0]}, or remove the setting"
             )
-        case Type.LIST if len(knob.words) > 1:
-            return f"one or more of {', '.join(knob.words)}, with commas between them"
-        case Type.PATH:
+        case KnobType.LIST if len(knob.choices) > 1:
+            return f"one or more of {', '.join(knob.choices)}, with commas between them"
+        case KnobType.PATH:
             return "an absolute path"
-        case Type.JSON:
+        case KnobType.JSON:
             return "a JSON object"
     return "text of one line"
 
 
-def _between(knob: Knob) -> str:
+def _describe_bounds(knob: Knob) -> str:
     low, high = knob.bounds
     if low is None:
         return ""
     return f" of at least {low:g}" if high is None else f" from {low:g} to {high:g}"
 
 
-def _bool(knob: Knob, value: str) -> str | None:
+def _convert_bool(knob: Knob, value: str) -> str | None:
     # Translate "yes" into the knob's own "1" or "true", because most knobs silently read an unknown word as false.
     word = value.lower()
     if word not in (*YES, *NO):
         return None
-    yes, no = ("true", "false") if knob.range == FLAG else knob.words
+    yes, no = ("true", "false") if knob.range == FLAG else knob.choices
     return yes if word in YES else no
 
 
-def _int(knob: Knob, value: str) -> str | None:
+def _convert_int(knob: Knob, value: str) -> str | None:
     digits = value.removeprefix("-")
     # Accept fewer than 20 digits, because int() raises a different error for numbers with thousands of digits.
     whole = digits.isascii() and digits.isdecimal() and len(digits) < 20
     return str(int(value)) if whole and _within_bounds(knob, int(value)) else None
 
 
-def _float(knob: Knob, value: str) -> str | None:
+def _convert_float(knob: Knob, value: str) -> str | None:
     try:
         number = float(value)
     except ValueError:
@@ -81,7 +83,7 @@ def _within_bounds(knob: Knob, number: float) -> bool:
     return (low is None or number >= low) and number <= (LARGEST if high is None else high)
 
 
-def _json(knob: Knob, value: str) -> str | None:
+def _convert_json(knob: Knob, value: str) -> str | None:
     try:
         document = json.loads(value)
     except (ValueError, RecursionError):
@@ -89,25 +91,25 @@ def _json(knob: Knob, value: str) -> str | None:
     return value if isinstance(document, dict) else None
 
 
-def _text(knob: Knob, value: str) -> str | None:
+def _convert_text(knob: Knob, value: str) -> str | None:
     return value if value and value.isprintable() else None
 
 
-def _list(knob: Knob, value: str) -> str | None:
-    if len(knob.words) == 1:
-        return _text(knob, value)
+def _convert_list(knob: Knob, value: str) -> str | None:
+    if len(knob.choices) == 1:
+        return _convert_text(knob, value)
     # Remove spaces, because the plugin reads a space as part of the word.
     parts = [each.strip() for each in value.split(",")]
-    return ",".join(parts) if set(parts) <= set(knob.words) else None
+    return ",".join(parts) if set(parts) <= set(knob.choices) else None
 
 
-_READ: dict[Type, Callable[[Knob, str], str | None]] = {
-    Type.BOOL: _bool,
-    Type.INT: _int,
-    Type.FLOAT: _float,
-    Type.ENUM: lambda knob, value: value if value in knob.words else None,
-    Type.LIST: _list,
-    Type.PATH: lambda knob, value: _text(knob, value) if value.startswith("/") else None,
-    Type.JSON: _json,
-    Type.STRING: _text,
+_READ: dict[KnobType, Callable[[Knob, str], str | None]] = {
+    KnobType.BOOL: _convert_bool,
+    KnobType.INT: _convert_int,
+    KnobType.FLOAT: _convert_float,
+    KnobType.ENUM: lambda knob, value: value if value in knob.choices else None,
+    KnobType.LIST: _convert_list,
+    KnobType.PATH: lambda knob, value: _convert_text(knob, value) if value.startswith("/") else None,
+    KnobType.JSON: _convert_json,
+    KnobType.STRING: _convert_text,
 }

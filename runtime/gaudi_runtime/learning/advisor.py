@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.contract.config import RuntimeConfig
-from gaudi_runtime.contract.report import PlanAdvice, Served
-from gaudi_runtime.learning.comparison import Question, is_comparable
-from gaudi_runtime.learning.comparison_process import compare
+from gaudi_runtime.contract.report import PlanAdvice, ServedTraffic
+from gaudi_runtime.learning.comparison import ComparisonInput, is_comparable
+from gaudi_runtime.learning.comparison_process import compare_in_process
 from gaudi_runtime.report.report_board import ReportBoard
-from gaudi_runtime.traffic.histogram import Traffic, write_traffic
+from gaudi_runtime.traffic.histogram import Traffic, format_traffic
 from gaudi_runtime.warmup.estimate import Pace
 
 log = logging.getLogger(__name__)
 
-Compare = Callable[[Question], Awaitable[PlanAdvice | None]]
+Compare = Callable[[ComparisonInput], Awaitable[PlanAdvice | None]]
 
 
 @dataclass(frozen=True)
@@ -30,21 +30,21 @@ class Schedule:
     look: float = 600.0
     every: float = 3600.0
     least_batches: int = 1000
-    ask: Compare = compare
+    ask: Compare = compare_in_process
 
 
 USUAL_SCHEDULE = Schedule()
 
 
-def question_of(config: RuntimeConfig, blocks: DeviceBlocks, pace: Pace | None) -> Question | None:
+def make_comparison_input(config: RuntimeConfig, blocks: DeviceBlocks, pace: Pace | None) -> ComparisonInput | None:
     """Return the input of a plan comparison, or None if no pace was measured or the plans are not comparable."""
     if pace is None or not is_comparable(config.bucketing, config.limits):
         return None
-    return Question(policy=config.bucketing, limits=config.limits, blocks=blocks, pace=pace, traffic="")
+    return ComparisonInput(policy=config.bucketing, limits=config.limits, blocks=blocks, pace=pace, traffic="")
 
 
-async def advise_now_and_then(
-    question: Question, traffic: Callable[[], Traffic], board: ReportBoard, schedule: Schedule
+async def advise_periodically(
+    question: ComparisonInput, traffic: Callable[[], Traffic], board: ReportBoard, schedule: Schedule
 ) -> None:
     """Compare plans at intervals until cancelled, and update `advice` in the report.
 
@@ -52,27 +52,27 @@ async def advise_now_and_then(
     """
     while True:
         await asyncio.sleep(schedule.look)
-        if not _met_enough(board.report().served, schedule.least_batches):
+        if not _has_enough_batches(board.report().served, schedule.least_batches):
             continue
         try:
-            _publish(await _advice(question, traffic(), schedule.ask), board)
+            _publish_advice(await _compare_plans(question, traffic(), schedule.ask), board)
         except Exception as error:  # no error here may end serving
             log.warning("The learned plan could not be compared with the serving plan: %s", error)
         await asyncio.sleep(max(0.0, schedule.every - schedule.look))
 
 
-async def _advice(question: Question, traffic: Traffic, ask: Compare) -> PlanAdvice | None:
+async def _compare_plans(question: ComparisonInput, traffic: Traffic, ask: Compare) -> PlanAdvice | None:
     # A separate thread writes the text, because thousands of shapes would block the event loop.
-    text = await asyncio.to_thread(write_traffic, traffic)
+    text = await asyncio.to_thread(format_traffic, traffic)
     return await ask(question.model_copy(update={"traffic": text}))
 
 
-def _met_enough(served: Served, least: int) -> bool:
+def _has_enough_batches(served: ServedTraffic, least: int) -> bool:
     """Return True if enough batches of both phases were served to learn a plan."""
     return all(phase.hits + phase.misses >= least for phase in (served.prompt, served.decode))
 
 
-def _publish(advice: PlanAdvice | None, board: ReportBoard) -> None:
+def _publish_advice(advice: PlanAdvice | None, board: ReportBoard) -> None:
     if advice == board.report().advice:
         return
     board.update(advice=advice)

@@ -6,21 +6,21 @@ the plan that was compared here.
 
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
-from gaudi_runtime.contract.base import Wire
+from gaudi_runtime.contract.base import WireModel
 from gaudi_runtime.contract.bucketing import MOST_TEXT, BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase, PlanAdvice, PlanCost
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.planning.optimal.cost import Score, score, typical_cost
+from gaudi_runtime.planning.optimal.cost import PlanScore, score_plan, typical_cost
 from gaudi_runtime.planning.optimal.fewest_graphs import TOLERANCE
 from gaudi_runtime.planning.planner import plan_of_device
-from gaudi_runtime.traffic.histogram import Traffic, read_traffic, write_traffic
+from gaudi_runtime.traffic.histogram import Traffic, format_traffic, parse_traffic
 from gaudi_runtime.warmup.estimate import Pace
 
 LEAST_SAVED = 1 / 3
 """Share of the warm-up that a learned plan must save. Less is not worth a rollout."""
 
 
-class Question(Wire):
+class ComparisonInput(WireModel):
     """The input of a plan comparison: policy, limits, KV blocks, warm-up pace and traffic of a server."""
 
     policy: BucketPolicy
@@ -35,7 +35,7 @@ def learned_policy(policy: BucketPolicy, traffic: Traffic, budget: OptimalSettin
 
     Raises ConfigError if the traffic is too long for a policy.
     """
-    text = write_traffic(traffic)
+    text = format_traffic(traffic)
     if len(text) > MOST_TEXT:
         raise ConfigError(f"the traffic takes more than {MOST_TEXT} bytes, even with rounded sizes")
     kept = budget or policy.optimal or OptimalSettings()
@@ -49,31 +49,33 @@ def is_comparable(policy: BucketPolicy, limits: Limits) -> bool:
     return known and policy.strategy is not Strategy.UNIFIED
 
 
-def advise(question: Question) -> PlanAdvice | None:
+def advise(question: ComparisonInput) -> PlanAdvice | None:
     """Compare the serving plan with a learned plan. Return None if the learned plan does not save enough.
 
     Raises PlanImpossible or ConfigError.
     """
-    traffic = read_traffic(question.traffic)
-    serving = _plan(question.policy, question)
-    learned = _plan(learned_policy(question.policy, traffic), question)
-    before, after = _scores(serving, traffic, question), _scores(learned, traffic, question)
+    traffic = parse_traffic(question.traffic)
+    serving = _make_plan(question.policy, question)
+    learned = _make_plan(learned_policy(question.policy, traffic), question)
+    before, after = _score_phases(serving, traffic, question), _score_phases(learned, traffic, question)
     seconds = question.pace.seconds_of(learned, question.blocks.size)
-    advice = PlanAdvice(now=_cost(serving, before, question.pace.seconds), learned=_cost(learned, after, seconds))
+    advice = PlanAdvice(
+        now=_plan_cost(serving, before, question.pace.seconds), learned=_plan_cost(learned, after, seconds)
+    )
     pads_no_more = all(_pads_no_more(before[phase], after[phase]) for phase in BucketPhase)
     return advice if pads_no_more and _saves_enough(advice) else None
 
 
-def _plan(policy: BucketPolicy, question: Question) -> BucketPlan:
+def _make_plan(policy: BucketPolicy, question: ComparisonInput) -> BucketPlan:
     return plan_of_device(policy, question.limits, question.blocks)
 
 
-def _scores(plan: BucketPlan, traffic: Traffic, question: Question) -> dict[BucketPhase, Score]:
+def _score_phases(plan: BucketPlan, traffic: Traffic, question: ComparisonInput) -> dict[BucketPhase, PlanScore]:
     sizes = {BucketPhase.PROMPT: question.blocks.size, BucketPhase.DECODE: question.blocks.decode_size}
-    return {phase: score(plan, phase, traffic, typical_cost(size)) for phase, size in sizes.items()}
+    return {phase: score_plan(plan, phase, traffic, typical_cost(size)) for phase, size in sizes.items()}
 
 
-def _cost(plan: BucketPlan, scores: dict[BucketPhase, Score], seconds: float) -> PlanCost:
+def _plan_cost(plan: BucketPlan, scores: dict[BucketPhase, PlanScore], seconds: float) -> PlanCost:
     return PlanCost(
         graphs=len(plan.prompt) + len(plan.decode),
         warmup_seconds=seconds,
@@ -86,7 +88,7 @@ def _saves_enough(advice: PlanAdvice) -> bool:
     return advice.learned.warmup_seconds <= advice.now.warmup_seconds * (1 - LEAST_SAVED)
 
 
-def _pads_no_more(before: Score, after: Score) -> bool:
+def _pads_no_more(before: PlanScore, after: PlanScore) -> bool:
     """Return True if the learned plan does not increase the padding of a phase.
 
     Return False if the plans cover different parts of the traffic, because their padding is then not comparable.

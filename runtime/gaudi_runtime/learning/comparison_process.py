@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gaudi_runtime.contract.report import PlanAdvice
-    from gaudi_runtime.learning.comparison import Question
+    from gaudi_runtime.learning.comparison import ComparisonInput
 
 # The plans of the examples take at most 8 seconds and 56 MiB. The limits are higher, because larger server limits need
 # more.
@@ -33,21 +33,21 @@ class ComparisonFailed(Exception):
     """The error that the comparison process ended without an answer. The message contains the reason."""
 
 
-async def compare(
-    question: "Question", seconds: float = WALL_SECONDS, niceness: int = LOWEST_PRIORITY
+async def compare_in_process(
+    question: "ComparisonInput", seconds: float = WALL_SECONDS, niceness: int = LOWEST_PRIORITY
 ) -> "PlanAdvice | None":
     """Compare plans in a separate process within `seconds`, and return the advice. Raises ComparisonFailed."""
     # A separate thread starts the process. Otherwise the event loop could not answer requests while the process starts.
     process = await asyncio.to_thread(start_comparison, niceness)
     try:
         text = question.model_dump_json(by_alias=True).encode()
-        answer = await asyncio.to_thread(_answer, process, text, seconds)
+        answer = await asyncio.to_thread(_communicate, process, text, seconds)
     finally:
         process.kill()
-    return _read(answer)
+    return _parse_advice(answer)
 
 
-def _answer(process: "subprocess.Popen[bytes]", text: bytes, seconds: float) -> bytes:
+def _communicate(process: "subprocess.Popen[bytes]", text: bytes, seconds: float) -> bytes:
     try:
         answer, errors = process.communicate(text, seconds)
     except subprocess.TimeoutExpired as error:
@@ -70,7 +70,7 @@ def start_comparison(niceness: int = LOWEST_PRIORITY) -> "subprocess.Popen[bytes
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
 
 
-def _read(answer: bytes) -> "PlanAdvice | None":
+def _parse_advice(answer: bytes) -> "PlanAdvice | None":
     from pydantic import TypeAdapter
 
     from gaudi_runtime.contract.report import PlanAdvice
@@ -79,7 +79,7 @@ def _read(answer: bytes) -> "PlanAdvice | None":
     return read
 
 
-def _bound(niceness: int) -> None:
+def _limit_resources(niceness: int) -> None:
     """Lower the priority of this process, and limit its processor time and memory."""
     os.nice(niceness)
     if niceness == LOWEST_PRIORITY:
@@ -95,10 +95,10 @@ def _bound(niceness: int) -> None:
 
 def main() -> None:
     """Read a question from standard input, and write the advice as JSON, or null if there is no advice."""
-    _bound(int(sys.argv[1]))
-    from gaudi_runtime.learning.comparison import Question, advise
+    _limit_resources(int(sys.argv[1]))
+    from gaudi_runtime.learning.comparison import ComparisonInput, advise
 
-    advice = advise(Question.model_validate_json(sys.stdin.buffer.read()))
+    advice = advise(ComparisonInput.model_validate_json(sys.stdin.buffer.read()))
     sys.stdout.write(advice.model_dump_json(by_alias=True) if advice else "null")
 
 

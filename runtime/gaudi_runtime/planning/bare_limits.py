@@ -9,28 +9,28 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationError, ValidationInfo
 
-from gaudi_runtime.contract.base import as_in_spec
+from gaudi_runtime.contract.base import spec_spelling
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
-from gaudi_runtime.contract.text import quoted
+from gaudi_runtime.contract.text import safe_excerpt
 from gaudi_runtime.errors import ConfigError
 
 PUBLIC_NAMES = {"exp": Strategy.EXPONENTIAL, "lin": Strategy.LINEAR, "pad": Strategy.PADDING_AWARE}
 """The names of the strategies in the public servers."""
 
 
-def _variable(value: object) -> object:
+def _check_variable(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise ValueError("a variable must be a whole number, or a string with a whole number")
     return value
 
 
-def _strategy(name: object) -> object:
+def _parse_strategy(name: object) -> object:
     """Return a strategy from its public name, from our name, or from its spelling in a GaudiInference."""
-    words = {as_in_spec(strategy): strategy for strategy in Strategy}
+    words = {spec_spelling(strategy): strategy for strategy in Strategy}
     return (PUBLIC_NAMES | words).get(str(name), name)
 
 
-def _known_to_its_release(release: object, info: ValidationInfo) -> object:
+def _check_release_strategy(release: object, info: ValidationInfo) -> object:
     strategy = info.data.get("strategy")
     if release == "1.22" and strategy not in (Strategy.EXPONENTIAL, Strategy.UNIFIED):
         raise ValueError(
@@ -41,8 +41,8 @@ def _known_to_its_release(release: object, info: ValidationInfo) -> object:
 
 Whole = Annotated[int, Strict(), Field(ge=1, le=16_777_216)]
 Flag = Annotated[bool, Strict()]
-Variable = Annotated[str | int, BeforeValidator(_variable)]
-Release = Annotated[Literal["current", "1.22"], BeforeValidator(_known_to_its_release)]
+Variable = Annotated[str | int, BeforeValidator(_check_variable)]
+Release = Annotated[Literal["current", "1.22"], BeforeValidator(_check_release_strategy)]
 
 
 class BareLimits(BaseModel):
@@ -50,7 +50,7 @@ class BareLimits(BaseModel):
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    strategy: Annotated[Strategy, BeforeValidator(_strategy)] = Strategy.EXPONENTIAL
+    strategy: Annotated[Strategy, BeforeValidator(_parse_strategy)] = Strategy.EXPONENTIAL
     release: Release = "current"
     max_model_len: Whole
     max_num_seqs: Whole
@@ -84,10 +84,12 @@ class BareLimits(BaseModel):
 
 def read_bare_limits(document: Mapping[str, Any]) -> BareLimits:
     """Read bare limits from a document, ignoring recorded answers. Raises pydantic's ValidationError."""
-    return BareLimits.model_validate({key: value for key, value in document.items() if not _is_answer(key, value)})
+    return BareLimits.model_validate(
+        {key: value for key, value in document.items() if not _is_recorded_answer(key, value)}
+    )
 
 
-def _is_answer(key: str, value: object) -> bool:
+def _is_recorded_answer(key: str, value: object) -> bool:
     recorded = isinstance(value, dict) and "sha256" in value
     return key == "lookups" or (key in ("prompt", "decode") and recorded)
 
@@ -116,44 +118,44 @@ def policy_from_env(strategy: Strategy, variables: Mapping[str, str | int]) -> B
     written: dict[Place, str] = {}
     # Old names are sorted first, so that a new name overrides an old name.
     for name in sorted(variables, key=lambda name: "_SEQ_" not in name):
-        phase, dimension, setting = place = _place(name)
-        settings[phase].setdefault(dimension, {})[setting] = _whole(name, variables[name])
+        phase, dimension, setting = place = _parse_variable_name(name)
+        settings[phase].setdefault(dimension, {})[setting] = _parse_integer(name, variables[name])
         written[place] = name
-    return _validated(strategy, settings, written)
+    return _validate_policy(strategy, settings, written)
 
 
-def _place(name: str) -> Place:
+def _parse_variable_name(name: str) -> Place:
     match = _NAME.fullmatch(name)
     dimension = match and _DIMENSIONS.get((match[1], match[2]))
     if not match or not dimension:
-        raise ConfigError(_why_no_bucket_variable(name))
+        raise ConfigError(_why_not_bucket_variable(name))
     return match[1].lower(), dimension, match[3].lower()
 
 
-def _why_no_bucket_variable(name: str) -> str:
+def _why_not_bucket_variable(name: str) -> str:
     # The import is here, because only this error needs the table of all knobs.
-    from gaudi_runtime.knobs.check import unknown_name
+    from gaudi_runtime.knobs.check import unknown_name_error
     from gaudi_runtime.knobs.table import knobs
 
     if name in knobs():
         return f"{name} is not a bucket variable. Remove {name} from env (manual: How buckets are made, Variables)"
-    return unknown_name(name)
+    return unknown_name_error(name)
 
 
-def _whole(name: str, value: str | int) -> int:
+def _parse_integer(name: str, value: str | int) -> int:
     try:
         if isinstance(value, bool):
             raise ValueError
         return int(value)
     except ValueError as error:
-        raise ConfigError(f"{name}: {quoted(repr(value))} is not a whole number") from error
+        raise ConfigError(f"{name}: {safe_excerpt(repr(value))} is not a whole number") from error
 
 
-def _validated(strategy: Strategy, settings: Settings, written: Mapping[Place, str]) -> BucketPolicy:
+def _validate_policy(strategy: Strategy, settings: Settings, written: Mapping[Place, str]) -> BucketPolicy:
     try:
         return BucketPolicy.model_validate({"strategy": strategy, **settings})
     except ValidationError as error:
         first = error.errors()[0]
         phase, dimension, setting = map(str, first["loc"])
         name = written[phase, dimension, setting]
-        raise ConfigError(f"{name}: {first['msg']}, got {quoted(str(first['input']))}") from error
+        raise ConfigError(f"{name}: {first['msg']}, got {safe_excerpt(str(first['input']))}") from error

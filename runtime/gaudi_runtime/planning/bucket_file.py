@@ -7,7 +7,7 @@ from math import prod
 from typing import NamedTuple
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.contract.text import quoted
+from gaudi_runtime.contract.text import safe_excerpt
 from gaudi_runtime.errors import PlanImpossible
 
 MAX_ELEMENTS = 10_000
@@ -36,7 +36,7 @@ def read_bucket_file(text: str) -> Iterator[FileBucket]:
         if not content:
             continue
         try:
-            elements = _parse(content)
+            elements = _parse_line(content)
             total += prod(len(element) for element in elements)
             if total > MAX_FILE_BUCKETS:
                 raise ValueError(f"the file has more than {MAX_FILE_BUCKETS} buckets")
@@ -46,7 +46,7 @@ def read_bucket_file(text: str) -> Iterator[FileBucket]:
             yield FileBucket(number, Bucket(batch_size, query, blocks))
 
 
-def _parse(content: str) -> list[list[int]]:
+def _parse_line(content: str) -> list[list[int]]:
     if len(content) > MAX_LINE:
         raise ValueError(f"the line is longer than {MAX_LINE} characters")
     try:
@@ -55,26 +55,26 @@ def _parse(content: str) -> list[list[int]]:
         raise ValueError("the line is not a tuple of three elements") from error
     if not isinstance(node, ast.Tuple) or len(node.elts) != 3:
         raise ValueError("the line is not a tuple of three elements")
-    batches, queries, blocks = (_element(element, content) for element in node.elts)
+    batches, queries, blocks = (_parse_element(element, content) for element in node.elts)
     if min(batches) < 1 or min(queries) < 1:
         raise ValueError("batch size and query length must be at least 1")
     return [batches, queries, blocks]
 
 
-def _element(node: ast.expr, content: str) -> list[int]:
+def _parse_element(node: ast.expr, content: str) -> list[int]:
     match node:
         case ast.List(elts=elements):
-            values = [_integer(element, content) for element in elements]
+            values = [_parse_integer(element, content) for element in elements]
         case ast.Call(func=ast.Name(id="range"), args=arguments, keywords=[]):
-            values = _range([_integer(argument, content) for argument in arguments])
+            values = _expand_range([_parse_integer(argument, content) for argument in arguments])
         case _:
-            values = [_integer(node, content)]
+            values = [_parse_integer(node, content)]
     if not values:
         raise ValueError("an element has no values")
     return values
 
 
-def _range(arguments: list[int]) -> list[int]:
+def _expand_range(arguments: list[int]) -> list[int]:
     if len(arguments) not in (2, 3):
         raise ValueError("range takes start, stop and an optional step")
     if arguments[2:] == [0]:
@@ -85,16 +85,18 @@ def _range(arguments: list[int]) -> list[int]:
     return list(values)
 
 
-def _integer(node: ast.expr, content: str) -> int:
+def _parse_integer(node: ast.expr, content: str) -> int:
     match node:
         case ast.Constant(value=int(value)) if not isinstance(value, bool):
             if value > MAX_VALUE:
-                raise ValueError(f"{_quoted(node, content)} is above {MAX_VALUE}")
+                raise ValueError(f"{_source_excerpt(node, content)} is above {MAX_VALUE}")
             return value
-    raise ValueError(f"{_quoted(node, content)} is neither a whole number >= 0, a list of such numbers, nor a range")
+    raise ValueError(
+        f"{_source_excerpt(node, content)} is neither a whole number >= 0, a list of such numbers, nor a range"
+    )
 
 
-def _quoted(node: ast.expr, content: str) -> str:
+def _source_excerpt(node: ast.expr, content: str) -> str:
     # The text is cut from the source line: rendering the syntax tree of a long sum would exceed the interpreter's
     # stack.
-    return quoted(ast.get_source_segment(content, node) or "")
+    return safe_excerpt(ast.get_source_segment(content, node) or "")

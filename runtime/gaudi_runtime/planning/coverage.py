@@ -42,7 +42,7 @@ class Level:
         return at > 0 and self.stairs[at - 1][1] >= blocks
 
 
-def levels_of(buckets: Sequence[Bucket], most: int) -> Iterator[Level]:
+def coverage_levels(buckets: Sequence[Bucket], most: int) -> Iterator[Level]:
     """Yield the levels of bucket coverage, from `most` sequences down to 1.
 
     If no bucket of the plan holds `most` sequences, the first level has no buckets.
@@ -54,12 +54,12 @@ def levels_of(buckets: Sequence[Bucket], most: int) -> Iterator[Level]:
     if lows[-1] <= most:
         yield Level(lows[-1], most, stairs)
     for low, (size, row) in zip(lows[-2::-1], reversed(rows), strict=True):
-        stairs = _outermost(row, stairs)
+        stairs = _merge_stairs(row, stairs)
         if low <= most:
             yield Level(low, min(size, most), stairs)
 
 
-def steps_up_to(most_steps: int, levels: Iterable[Level]) -> int:
+def count_steps_up_to(most_steps: int, levels: Iterable[Level]) -> int:
     """Count the steps of all levels of a coverage. Counting stops above `most_steps`.
 
     The work of a search over the levels is proportional to the number of steps.
@@ -72,7 +72,7 @@ def steps_up_to(most_steps: int, levels: Iterable[Level]) -> int:
     return steps
 
 
-def _outermost(row: Sequence[Bucket], larger: Stairs) -> Stairs:
+def _merge_stairs(row: Sequence[Bucket], larger: Stairs) -> Stairs:
     """Merge the staircase of a row of buckets with the staircase of all larger batch sizes."""
     stairs: list[tuple[int, int]] = []
     for query, blocks in sorted([*larger, *((bucket.query_len, bucket.num_blocks) for bucket in row)], reverse=True):
@@ -89,13 +89,13 @@ def inner_corners(levels: Iterable[Level]) -> Iterator[tuple[Level, Iterator[Buc
     above: Level | None = None
     for level in levels:
         if above is not None:
-            yield above, _corners(above, level)
+            yield above, _level_corners(above, level)
         above = level
     if above is not None:
-        yield above, _corners(above, None)
+        yield above, _level_corners(above, None)
 
 
-def _corners(level: Level, below: Level | None) -> Iterator[Bucket]:
+def _level_corners(level: Level, below: Level | None) -> Iterator[Bucket]:
     """Yield each smallest uncovered shape of this level that the level below covers with one sequence fewer."""
     queries = (*(query + 1 for query, _ in level.stairs), 1)
     contexts = (0, *(blocks + 1 for _, blocks in level.stairs))
@@ -129,19 +129,19 @@ class PhaseCoverage:
     gap_count: int
     gaps: tuple[Gap, ...]
 
-    def sentence(self) -> str | None:
+    def describe_gaps(self) -> str | None:
         """Describe the uncovered shapes with the smallest example; None if every shape has a bucket."""
         if not self.gaps:
             return None
         first, last = self.gaps[0].first, self.gaps[0].last
         count = plural(self.gap_count, "gap") + (", the first" if self.gap_count > 1 else "")
         return (
-            f"{_share(self.missing, self.shapes)} of the {self.phase} shapes that the limits admit have no bucket: "
-            f"{count} from {tuple(first)} to {tuple(last)}"
+            f"{_format_share(self.missing, self.shapes)} of the {self.phase} shapes that the limits admit have no "
+            f"bucket: {count} from {tuple(first)} to {tuple(last)}"
         )
 
 
-class Firsts:
+class GapStarts:
     """A counter of the shapes at which gaps begin. It stores the smallest MAX_GAPS of these shapes."""
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class Firsts:
         del self.smallest[MAX_GAPS:]
 
 
-def _share(part: int, whole: int) -> str:
+def _format_share(part: int, whole: int) -> str:
     if part * 1000 < whole:
         return "under 0.1 %"
     return f"{part * 100 / whole:.1f} %"
@@ -170,22 +170,22 @@ def prompt_coverage(buckets: Sequence[Bucket], limits: Limits) -> PhaseCoverage:
     `buckets` are in plan order. Each prompt is counted as a batch of one, because an engine puts several prompts into
     one batch only if a bucket holds them.
     """
-    firsts = Firsts()
+    firsts = GapStarts()
     # There is only one level, because a bucket of any batch size holds a single prompt.
-    [(level, corners)] = inner_corners(levels_of(buckets, 1))
+    [(level, corners)] = inner_corners(coverage_levels(buckets, 1))
     for first in corners:
-        if _prompt_admits(first, limits):
+        if _is_admissible_prompt(first, limits):
             firsts.add(first)
     return PhaseCoverage(
         phase=BucketPhase.PROMPT,
-        shapes=_missing((), limits),
-        missing=_missing(level.stairs, limits),
+        shapes=_count_missing_prompts((), limits),
+        missing=_count_missing_prompts(level.stairs, limits),
         gap_count=firsts.count,
         gaps=tuple(_prompt_gap(first, limits) for first in firsts.smallest),
     )
 
 
-def _prompt_admits(shape: Bucket, limits: Limits) -> bool:
+def _is_admissible_prompt(shape: Bucket, limits: Limits) -> bool:
     return shape.query_len <= limits.longest_query and shape.num_blocks <= most_context_of(limits, shape.query_len)
 
 
@@ -195,18 +195,18 @@ def _prompt_gap(first: Bucket, limits: Limits) -> Gap:
     return Gap(first, Bucket(1, min(limits.longest_query, room), most_context_of(limits, first.query_len)))
 
 
-def _missing(stairs: Stairs, limits: Limits) -> int:
+def _count_missing_prompts(stairs: Stairs, limits: Limits) -> int:
     """Count the admissible prompts outside a staircase, as a sum over the queries between two steps."""
     longest, ascending = limits.longest_query, stairs[::-1]
     tops = [*(min(query, longest) for query, _ in ascending), longest]
     held = [*(blocks for _, blocks in ascending), -1]
     return sum(
-        _queries_above(low, top, start + 1, most_context_of(limits, 1), limits)
+        _count_queries_above(low, top, start + 1, most_context_of(limits, 1), limits)
         for low, top, start in zip([0, *tops], tops, held, strict=False)
     )
 
 
-def _queries_above(query: int, longest: int, start: int, end: int, limits: Limits) -> int:
+def _count_queries_above(query: int, longest: int, start: int, end: int, limits: Limits) -> int:
     """Sum the queries above `query` that fit together with each context from `start` to `end`."""
     length, block = context_room(limits), limits.block_size
     if longest <= query:
@@ -226,9 +226,9 @@ def decode_coverage(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -
     if limits.contiguous_paged_attention:
         return _contiguous_coverage(buckets, min(limits.max_num_seqs, kv_blocks), kv_blocks)
     shapes = missing = 0
-    firsts = Firsts()
+    firsts = GapStarts()
     # Each staircase has one step, because each query has one token. So one pass handles all levels.
-    for level in reversed(list(levels_of(buckets, limits.max_num_seqs))):
+    for level in reversed(list(coverage_levels(buckets, limits.max_num_seqs))):
         held = level.stairs[0][1] if level.stairs else 0
         for size in range(level.low, min(level.high, kv_blocks) + 1):
             most = most_decode_blocks(size, limits, kv_blocks)
@@ -273,22 +273,22 @@ def _contiguous_coverage(buckets: Sequence[Bucket], most: int, kv_blocks: int) -
 
 
 @dataclass(frozen=True)
-class Uncovered:
+class PlanCoverage:
     """The coverage of a plan by phase. Every shape counts once, even if many requests have this shape."""
 
     prompt: PhaseCoverage
     decode: PhaseCoverage
 
-    def sentences(self) -> tuple[str, ...]:
+    def describe_phases(self) -> tuple[str, ...]:
         """Return one clause for each phase with gaps, without a period."""
-        return tuple(found for phase in (self.prompt, self.decode) if (found := phase.sentence()))
+        return tuple(found for phase in (self.prompt, self.decode) if (found := phase.describe_gaps()))
 
-    def sentence(self) -> str | None:
+    def describe_gaps(self) -> str | None:
         """Describe all gaps in one sentence without a period; None if every admissible batch has a bucket."""
-        return "; ".join(self.sentences()) or None
+        return "; ".join(self.describe_phases()) or None
 
 
-def plan_coverage(plan: BucketPlan, limits: Limits, kv_blocks: int) -> Uncovered:
+def plan_coverage(plan: BucketPlan, limits: Limits, kv_blocks: int) -> PlanCoverage:
     """Return the coverage of a plan: the admissible batches without a bucket, on a device with `kv_blocks`.
 
     These batches are admissible (docs/internals/bucketing.md, Coverage): a prompt has at most maxNumBatchedTokens new
@@ -296,4 +296,4 @@ def plan_coverage(plan: BucketPlan, limits: Limits, kv_blocks: int) -> Uncovered
     sequences, and at most the blocks that these sequences can reference on this device. With stepsByTokens, a step with
     a prompt counts as one prompt of up to maxNumBatchedTokens tokens without context.
     """
-    return Uncovered(prompt_coverage(plan.prompt, limits), decode_coverage(plan.decode, limits, kv_blocks))
+    return PlanCoverage(prompt_coverage(plan.prompt, limits), decode_coverage(plan.decode, limits, kv_blocks))

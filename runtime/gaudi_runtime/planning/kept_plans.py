@@ -24,7 +24,7 @@ Found = BucketPlan | tuple[str, ...]
 """A plan, or the arguments of PlanImpossible. The exception itself would keep the planner's memory alive."""
 
 
-class KeptPlans:
+class PlanCache:
     """A cache of plans that `make` creates, up to `most_bytes`. The least recently used plan is evicted first."""
 
     def __init__(self, most_bytes: int = MOST_BYTES, make: Callable[..., BucketPlan] = make_plan) -> None:
@@ -40,21 +40,21 @@ class KeptPlans:
         # memory at the same time.
         with self._lock:
             if key not in self._kept:
-                self._keep(key, self._found(key))
+                self._store(key, self._plan_or_error(key))
             self._kept.move_to_end(key)
             found, _ = self._kept[key]
         if isinstance(found, tuple):
             raise PlanImpossible(*found)
         return found
 
-    def _found(self, key: Key) -> Found:
+    def _plan_or_error(self, key: Key) -> Found:
         try:
             return self._make(*key)
         except PlanImpossible as error:
             return error.args
 
-    def _keep(self, key: Key, found: Found) -> None:
-        size = _bytes_of(found, key[0])
+    def _store(self, key: Key, found: Found) -> None:
+        size = _estimate_bytes(found, key[0])
         self._kept[key] = found, size
         self._bytes += size
         # The newest plan stays in the cache even if this plan alone exceeds the limit.
@@ -63,11 +63,11 @@ class KeptPlans:
             self._bytes -= freed
 
 
-def _bytes_of(found: Found, policy: BucketPolicy) -> int:
+def _estimate_bytes(found: Found, policy: BucketPolicy) -> int:
     buckets = 0 if isinstance(found, tuple) else len(found.prompt) + len(found.decode)
     texts = policy.file, policy.optimal and policy.optimal.traffic
     return SMALL + sum(map(sys.getsizeof, texts)) + BYTES_PER_BUCKET * buckets
 
 
-kept_plan = KeptPlans().get
+kept_plan = PlanCache().get
 """Returns the plan of a policy for a device with `kv_blocks`, like make_plan(), from the cache."""

@@ -13,22 +13,22 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan, Rule
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.planning.planner import Sieve, plan_of
+from gaudi_runtime.planning.planner import BucketFilter, plan_from_filters
 from gaudi_runtime.planning.ranges import Range, ceil_log2, geometric_points, next_multiple
 
 
 def plan_1_22(limits: Limits, kv_blocks: int) -> BucketPlan:
     """Make the exponential plan of Gaudi software 1.22. Raises PlanImpossible if a phase is empty."""
-    prompt, decode = Sieve(BucketPhase.PROMPT), Sieve(BucketPhase.DECODE)
-    _take_prompt(prompt, limits)
-    _take_decode(decode, limits, kv_blocks)
-    return plan_of(prompt, decode)
+    prompt, decode = BucketFilter(BucketPhase.PROMPT), BucketFilter(BucketPhase.DECODE)
+    _filter_prompt_ranges(prompt, limits)
+    _filter_decode_ranges(decode, limits, kv_blocks)
+    return plan_from_filters(prompt, decode)
 
 
-def _take_prompt(sieve: Sieve, limits: Limits) -> None:
+def _filter_prompt_ranges(sieve: BucketFilter, limits: Limits) -> None:
     block, longest = limits.block_size, limits.max_model_len
-    batches = _batches(limits.max_num_prefill_seqs, limits)
-    queries = _fill(Range(block, block, longest, ceil_log2(longest) + 1), limits)
+    batches = _batch_sizes(limits.max_num_prefill_seqs, limits)
+    queries = _fill_range(Range(block, block, longest, ceil_log2(longest) + 1), limits)
     for batch_size, query in product(batches, queries):
         asked = (longest - query) // block + 1 if limits.prefix_caching else 1
         tokens = limits.max_num_batched_tokens // batch_size
@@ -39,18 +39,18 @@ def _take_prompt(sieve: Sieve, limits: Limits) -> None:
             sieve.drop(Rule.OVER_BUDGET_WITH_CONTEXT, asked - fitting)
 
 
-def _take_decode(sieve: Sieve, limits: Limits, kv_blocks: int) -> None:
+def _filter_decode_ranges(sieve: BucketFilter, limits: Limits, kv_blocks: int) -> None:
     block = limits.block_size
-    blocks = _fill(Range(block, block, kv_blocks, ceil_log2(kv_blocks) + 1), limits)
-    for batch_size, count in product(_batches(limits.max_num_seqs, limits), blocks):
+    blocks = _fill_range(Range(block, block, kv_blocks, ceil_log2(kv_blocks) + 1), limits)
+    for batch_size, count in product(_batch_sizes(limits.max_num_seqs, limits), blocks):
         sieve.keep(Bucket(batch_size, 1, count))
 
 
-def _batches(most: int, limits: Limits) -> list[int]:
-    return _fill(Range(1, 1, most, ceil_log2(most) + 1), limits)
+def _batch_sizes(most: int, limits: Limits) -> list[int]:
+    return _fill_range(Range(1, 1, most, ceil_log2(most) + 1), limits)
 
 
-def _fill(r: Range, limits: Limits) -> list[int]:
+def _fill_range(r: Range, limits: Limits) -> list[int]:
     return exponential_fill(r.min, r.step, r.max, r.limit, ends_exact=limits.contiguous_paged_attention)
 
 
@@ -88,14 +88,14 @@ class UnifiedBucket(NamedTuple):
 def plan_unified(limits: Limits, kv_blocks: int) -> tuple[UnifiedBucket, ...]:
     """Return all unified buckets of old releases, sorted and distinct, on a device with `kv_blocks` KV blocks."""
     seqs = limits.max_num_seqs
-    queries = unified_alpha(limits.block_size, seqs, limits.max_num_batched_tokens)
-    shared = unified_alpha(0, seqs, limits.max_model_len // limits.block_size * seqs)
-    unique = unified_alpha(0, seqs, kv_blocks)
+    queries = unified_values(limits.block_size, seqs, limits.max_num_batched_tokens)
+    shared = unified_values(0, seqs, limits.max_model_len // limits.block_size * seqs)
+    unique = unified_values(0, seqs, kv_blocks)
     candidates = (UnifiedBucket(*values) for values in product(queries, shared, unique, (0, 1)))
-    return tuple(bucket for bucket in candidates if bucket.query > 0 and _possible(bucket, limits))
+    return tuple(bucket for bucket in candidates if bucket.query > 0 and _is_possible(bucket, limits))
 
 
-def _possible(bucket: UnifiedBucket, limits: Limits) -> bool:
+def _is_possible(bucket: UnifiedBucket, limits: Limits) -> bool:
     """Return True if such a batch can occur while no sequence references more than its model length."""
     query, shared, unique, causal = bucket
     tokens = shared * limits.block_size
@@ -106,7 +106,7 @@ def _possible(bucket: UnifiedBucket, limits: Limits) -> bool:
     return shared == 0 or (query > 1 and tokens // (query // 2) <= limits.max_model_len)
 
 
-def unified_alpha(minimum: int, turning: int, maximum: int) -> list[int]:
+def unified_values(minimum: int, turning: int, maximum: int) -> list[int]:
     """Return the values of unified buckets in old releases, and 0 if `minimum` is 0.
 
     The values are a quarter, a half and the whole of `turning` and of `maximum` (log 001).

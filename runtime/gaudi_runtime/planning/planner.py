@@ -16,9 +16,9 @@ from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.bucket_file import read_bucket_file
-from gaudi_runtime.planning.coverage import levels_of, steps_up_to
+from gaudi_runtime.planning.coverage import count_steps_up_to, coverage_levels
 from gaudi_runtime.planning.ranges import LONG_MODEL_LEN, Dimensions, ignored_settings, next_multiple, plan_values
-from gaudi_runtime.planning.speculative import with_verify_steps
+from gaudi_runtime.planning.speculative import add_verification_buckets
 
 # The optimal search takes at least as long as a plan with this many candidates, whatever number of buckets it finds.
 OPTIMAL_CANDIDATES = 20_000
@@ -34,11 +34,11 @@ def make_plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPla
 
 def plan_of_device(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> BucketPlan:
     """Plan the buckets for the actual KV blocks of an engine, whose size may differ from the limits."""
-    plan = _plan(policy, blocks.limits(limits), blocks)
+    plan = _plan_by_strategy(policy, blocks.limits(limits), blocks)
     if blocks.decode_size == blocks.size:
-        return with_verify_steps(plan, blocks.limits(limits), policy, MAX_BUCKETS)
+        return add_verification_buckets(plan, blocks.limits(limits), policy, MAX_BUCKETS)
     # Prompt and decode are planned separately here. So a budget of strategy `Optimal` applies to each phase separately.
-    decode = _plan(policy, limits.model_copy(update={"block_size": blocks.decode_size}), blocks)
+    decode = _plan_by_strategy(policy, limits.model_copy(update={"block_size": blocks.decode_size}), blocks)
     dropped = (
         *(each for each in plan.dropped if each.phase is BucketPhase.PROMPT),
         *(each for each in decode.dropped if each.phase is BucketPhase.DECODE),
@@ -46,7 +46,7 @@ def plan_of_device(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -
     return BucketPlan(prompt=plan.prompt, decode=decode.decode, warnings=plan.warnings, dropped=dropped)
 
 
-def _plan(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> BucketPlan:
+def _plan_by_strategy(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> BucketPlan:
     if blocks.count < 1:
         raise PlanImpossible("the device has no memory for a KV block. Use more device memory or a smaller model")
     warnings = list(ignored_settings(policy, limits))
@@ -78,24 +78,24 @@ def _optimal_plan(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks, wa
     # The import is here, because most plans need no optimizer. Commands start faster without this import.
     from gaudi_runtime.planning.optimal.strategy import optimal_buckets
 
-    def exponential() -> BucketPlan:
+    def make_exponential_plan() -> BucketPlan:
         return plan_of_ranges(BucketPolicy(strategy=Strategy.EXPONENTIAL), limits, blocks)
 
-    buckets, more = optimal_buckets(policy, limits, blocks.count, exponential)
-    prompt, decode = Sieve(BucketPhase.PROMPT), Sieve(BucketPhase.DECODE)
+    buckets, more = optimal_buckets(policy, limits, blocks.count, make_exponential_plan)
+    prompt, decode = BucketFilter(BucketPhase.PROMPT), BucketFilter(BucketPhase.DECODE)
     for sieve, phase in ((prompt, BucketPhase.PROMPT), (decode, BucketPhase.DECODE)):
         for bucket in buckets[phase]:
-            sieve.keep(_in_steps(bucket, blocks.query_step) if phase is BucketPhase.PROMPT else bucket)
-    return plan_of(prompt, decode, [*warnings, *more])
+            sieve.keep(_round_query_up(bucket, blocks.query_step) if phase is BucketPhase.PROMPT else bucket)
+    return plan_from_filters(prompt, decode, [*warnings, *more])
 
 
-def _in_steps(bucket: Bucket, step: int) -> Bucket:
+def _round_query_up(bucket: Bucket, step: int) -> Bucket:
     return bucket._replace(query_len=next_multiple(bucket.query_len, step))
 
 
-def prompt_rule(limits: Limits, batch_size: int, query_len: int, num_blocks: int) -> Rule | None:
+def violated_prompt_rule(limits: Limits, batch_size: int, query_len: int, num_blocks: int) -> Rule | None:
     """Return the planner's rule that forbids a prompt bucket, or None if the bucket is allowed."""
-    rule = query_rule(limits, batch_size, query_len)
+    rule = violated_query_rule(limits, batch_size, query_len)
     if rule is not None:
         return rule
     if num_blocks > most_context_blocks(limits):
@@ -103,7 +103,7 @@ def prompt_rule(limits: Limits, batch_size: int, query_len: int, num_blocks: int
     return Rule.NOT_WHOLE_SLICES if num_blocks == 0 and _splits_a_slice(limits, query_len) else None
 
 
-def query_rule(limits: Limits, batch_size: int, query_len: int) -> Rule | None:
+def violated_query_rule(limits: Limits, batch_size: int, query_len: int) -> Rule | None:
     """Return the rule that forbids prompt buckets of this query for every context, or None if no rule does."""
     if not limits.steps_by_tokens and query_len > limits.max_model_len:
         return Rule.QUERY_TOO_LONG
@@ -117,7 +117,7 @@ def _splits_a_slice(limits: Limits, query_len: int) -> bool:
     return slices is not None and query_len >= slices.from_tokens and query_len % slices.tokens != 0
 
 
-def decode_rule(limits: Limits, batch_size: int, num_blocks: int) -> Rule | None:
+def violated_decode_rule(limits: Limits, batch_size: int, num_blocks: int) -> Rule | None:
     """Return the planner's rule that forbids a decode bucket, or None if the bucket is allowed."""
     # With contiguous attention, `num_blocks` counts all blocks up to the highest block in use, so it does not limit the
     # sequences.
@@ -135,7 +135,7 @@ MAX_CANDIDATES = 5_000_000
 _EXAMPLES = {BucketPhase.PROMPT: "(1, 128, 0)", BucketPhase.DECODE: "(1, 1, 128)"}
 
 
-def check_candidates(phase: BucketPhase, *dimensions: Sized) -> None:
+def check_candidate_count(phase: BucketPhase, *dimensions: Sized) -> None:
     """Raise PlanImpossible if the ranges have more combinations than can be warmed up."""
     candidates = prod(len(values) for values in dimensions)
     if candidates > MAX_CANDIDATES:
@@ -145,7 +145,7 @@ def check_candidates(phase: BucketPhase, *dimensions: Sized) -> None:
         )
 
 
-class Sieve:
+class BucketFilter:
     """A filter of one phase, which collects buckets and counts the dropped buckets by rule."""
 
     def __init__(self, phase: BucketPhase) -> None:
@@ -173,7 +173,7 @@ class Sieve:
             raise PlanImpossible(self._why_empty())
         return tuple(sorted(self._kept))
 
-    def dropped(self) -> tuple[Dropped, ...]:
+    def dropped_by_rule(self) -> tuple[Dropped, ...]:
         """Return the number of dropped buckets for each rule, largest number first."""
         return tuple(Dropped(self._phase, rule, count) for rule, count in self._dropped.most_common())
 
@@ -195,53 +195,55 @@ def plan_of_ranges(
     policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks, warnings: Sequence[str] = ()
 ) -> BucketPlan:
     """Plan the buckets of ranges: all combinations of their values that no rule drops. Raises PlanImpossible."""
-    prompt, decode = Sieve(BucketPhase.PROMPT), Sieve(BucketPhase.DECODE)
+    prompt, decode = BucketFilter(BucketPhase.PROMPT), BucketFilter(BucketPhase.DECODE)
     values = plan_values(policy, limits, blocks)
-    _take_prompt(prompt, values, limits, policy.prompt.context.max)
-    _take_decode(decode, values, limits)
-    return plan_of(prompt, decode, warnings)
+    _filter_prompt_ranges(prompt, values, limits, policy.prompt.context.max)
+    _filter_decode_ranges(decode, values, limits)
+    return plan_from_filters(prompt, decode, warnings)
 
 
 def plan_of_file(text: str, limits: Limits, warnings: Sequence[str] = ()) -> BucketPlan:
     """Plan the buckets of a bucket file, with warnings about dropped buckets. Raises PlanImpossible."""
-    prompt, decode = Sieve(BucketPhase.PROMPT), Sieve(BucketPhase.DECODE)
-    plan = plan_of(prompt, decode, [*warnings, *_take_file(prompt, decode, text, limits)])
-    _check_steps(plan, limits)
+    prompt, decode = BucketFilter(BucketPhase.PROMPT), BucketFilter(BucketPhase.DECODE)
+    plan = plan_from_filters(prompt, decode, [*warnings, *_filter_file(prompt, decode, text, limits)])
+    _check_step_count(plan, limits)
     return plan
 
 
-def plan_of(prompt: Sieve, decode: Sieve, warnings: Sequence[str] = ()) -> BucketPlan:
+def plan_from_filters(prompt: BucketFilter, decode: BucketFilter, warnings: Sequence[str] = ()) -> BucketPlan:
     """Make a plan from the buckets of both sieves. Raises PlanImpossible if a phase is empty."""
     return BucketPlan(
         prompt=prompt.buckets(),
         decode=decode.buckets(),
         warnings=tuple(warnings),
-        dropped=prompt.dropped() + decode.dropped(),
+        dropped=prompt.dropped_by_rule() + decode.dropped_by_rule(),
     )
 
 
-def _take_prompt(sieve: Sieve, values: Dimensions[list[int]], limits: Limits, context_cap: int | None) -> None:
-    check_candidates(BucketPhase.PROMPT, values.prompt_batch, values.prompt_query, values.prompt_context)
+def _filter_prompt_ranges(
+    sieve: BucketFilter, values: Dimensions[list[int]], limits: Limits, context_cap: int | None
+) -> None:
+    check_candidate_count(BucketPhase.PROMPT, values.prompt_batch, values.prompt_query, values.prompt_context)
     for batch_size in values.prompt_batch:
         contexts, shorter = values.prompt_context, 0
         for query in values.prompt_query:
             if limits.gapless:
-                contexts = _contexts_above(values.prompt_context, shorter, limits, context_cap)
+                contexts = _gapless_contexts(values.prompt_context, shorter, limits, context_cap)
             else:
                 # If the largest context cannot be reduced for this query, `_fit_context` keeps the contexts of the
                 # previous query.
                 contexts = _fit_context(contexts, query, limits, context_cap)
             shorter = query
-            rule = query_rule(limits, batch_size, query)
+            rule = violated_query_rule(limits, batch_size, query)
             # Count all contexts with one call, because this rule may drop millions of combinations.
             if rule:
                 sieve.drop(rule, len(contexts))
                 continue
             for context in contexts:
-                _sift_prompt(sieve, Bucket(batch_size, query, context), limits)
+                _filter_prompt_bucket(sieve, Bucket(batch_size, query, context), limits)
 
 
-def _contexts_above(values: list[int], shorter: int, limits: Limits, cap: int | None) -> list[int]:
+def _gapless_contexts(values: list[int], shorter: int, limits: Limits, cap: int | None) -> list[int]:
     """Return the contexts of a query above `shorter` tokens: smaller values, then the most context of such a query."""
     # The plugin's own rule counts only the whole blocks that remain after the padded query. With that rule, the
     # shortest queries of a bucket would have no bucket for their longest contexts.
@@ -262,8 +264,8 @@ def _fit_context(contexts: list[int], query: int, limits: Limits, cap: int | Non
     return [*contexts[:-1], edge]
 
 
-def _sift_prompt(sieve: Sieve, bucket: Bucket, limits: Limits) -> Rule | None:
-    rule = prompt_rule(limits, *bucket)
+def _filter_prompt_bucket(sieve: BucketFilter, bucket: Bucket, limits: Limits) -> Rule | None:
+    rule = violated_prompt_rule(limits, *bucket)
     if rule:
         sieve.drop(rule)
     else:
@@ -271,13 +273,15 @@ def _sift_prompt(sieve: Sieve, bucket: Bucket, limits: Limits) -> Rule | None:
     return rule
 
 
-def _take_decode(sieve: Sieve, values: Dimensions[list[int]], limits: Limits) -> None:
-    check_candidates(BucketPhase.DECODE, values.decode_batch, values.decode_blocks)
+def _filter_decode_ranges(sieve: BucketFilter, values: Dimensions[list[int]], limits: Limits) -> None:
+    check_candidate_count(BucketPhase.DECODE, values.decode_batch, values.decode_blocks)
     ascending = values.decode_blocks
     for batch_size in values.decode_batch:
         # All dropped combinations are counted in one step. Blocks are ascending, so the first blocks break the rule and
         # the last blocks are clamped.
-        first = bisect_left(ascending, True, key=lambda blocks: decode_rule(limits, batch_size, blocks) is None)
+        first = bisect_left(
+            ascending, True, key=lambda blocks: violated_decode_rule(limits, batch_size, blocks) is None
+        )
         if first:
             sieve.drop(Rule.FEWER_BLOCKS_THAN_SEQUENCES, first)
         clamped = bisect_left(ascending, True, key=lambda blocks: clamp_blocks(limits, batch_size, blocks) < blocks)
@@ -285,8 +289,8 @@ def _take_decode(sieve: Sieve, values: Dimensions[list[int]], limits: Limits) ->
             sieve.keep(Bucket(batch_size, 1, clamp_blocks(limits, batch_size, blocks)))
 
 
-def _sift_decode(sieve: Sieve, bucket: Bucket, limits: Limits) -> Rule | None:
-    rule = decode_rule(limits, bucket.batch_size, bucket.num_blocks)
+def _filter_decode_bucket(sieve: BucketFilter, bucket: Bucket, limits: Limits) -> Rule | None:
+    rule = violated_decode_rule(limits, bucket.batch_size, bucket.num_blocks)
     if rule:
         sieve.drop(rule)
     else:
@@ -295,13 +299,17 @@ def _sift_decode(sieve: Sieve, bucket: Bucket, limits: Limits) -> Rule | None:
     return rule
 
 
-def _take_file(prompt: Sieve, decode: Sieve, text: str, limits: Limits) -> list[str]:
+def _filter_file(prompt: BucketFilter, decode: BucketFilter, text: str, limits: Limits) -> list[str]:
     """Filter the buckets of a file. Report every dropped bucket with its line and rule."""
     reports: list[str] = []
     dropped = 0
     for line, bucket in read_bucket_file(text):
         is_decode = bucket.query_len == 1
-        rule = _sift_decode(decode, bucket, limits) if is_decode else _sift_prompt(prompt, bucket, limits)
+        rule = (
+            _filter_decode_bucket(decode, bucket, limits)
+            if is_decode
+            else _filter_prompt_bucket(prompt, bucket, limits)
+        )
         if rule:
             dropped += 1
             if dropped <= MAX_FILE_WARNINGS:
@@ -311,12 +319,12 @@ def _take_file(prompt: Sieve, decode: Sieve, text: str, limits: Limits) -> list[
     return reports
 
 
-def _check_steps(plan: BucketPlan, limits: Limits) -> None:
+def _check_step_count(plan: BucketPlan, limits: Limits) -> None:
     """Raise PlanImpossible if the gaps of a file's plan would need far more work than its buckets."""
     # Only bucket files need this check. The other strategies use the same values for every batch size, so they have no
     # more steps than buckets.
-    levels = levels_of(plan.prompt, limits.max_num_prefill_seqs)
-    if steps_up_to(MAX_STEPS, levels) > MAX_STEPS:
+    levels = coverage_levels(plan.prompt, limits.max_num_prefill_seqs)
+    if count_steps_up_to(MAX_STEPS, levels) > MAX_STEPS:
         sizes = len({bucket.batch_size for bucket in plan.prompt})
         raise PlanImpossible(
             f"the search for gaps between the buckets of {sizes} prompt batch sizes needs more than {MAX_STEPS} "

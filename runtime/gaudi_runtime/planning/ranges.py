@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from gaudi_runtime.buckets.kv_blocks import SHARED_BLOCKS, DeviceBlocks, most_decode_blocks
-from gaudi_runtime.contract.base import as_in_spec
+from gaudi_runtime.contract.base import spec_spelling
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, RangeSettings, Strategy
 from gaudi_runtime.errors import PlanImpossible
 
@@ -95,7 +95,7 @@ def linear_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Dimen
         prompt_query=query,
         prompt_context=Range(0, 1, max(0, (length - query.min) // block)).override(policy.prompt.context),
         decode_batch=Range(1, 32, seqs).override(policy.decode.batch_size),
-        decode_blocks=_fit(Range(1, block, blocks).override(policy.decode.blocks), limits, kv_blocks),
+        decode_blocks=_fit_decode_blocks(Range(1, block, blocks).override(policy.decode.blocks), limits, kv_blocks),
     )
 
 
@@ -103,29 +103,29 @@ def padding_aware_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int) -
     """Return the ranges of strategy `PaddingAware`, which limit the padding. `policy` overrides every setting."""
     block, length, seqs = limits.block_size, limits.max_model_len, limits.max_num_seqs
     tokens, prefills = limits.max_num_batched_tokens, limits.max_num_prefill_seqs
-    query = _padded(block, block, tokens).override(policy.prompt.query)
+    query = _padded_range(block, block, tokens).override(policy.prompt.query)
     context = max(0, math.ceil((length - query.min) / block))
     most = kv_blocks if limits.contiguous_paged_attention else max(math.ceil(length * seqs / block), block)
-    blocks = _padded(block, block, most).override(policy.decode.blocks)
+    blocks = _padded_range(block, block, most).override(policy.decode.blocks)
     if blocks.min > kv_blocks:
         # The minimum is derived from the blocks of the device, even if the maximum of the range is larger.
         blocks = replace(blocks, min=max(1, kv_blocks - blocks.step))
     return Dimensions(
-        prompt_batch=_padded(1, 1, prefills).override(policy.prompt.batch_size),
+        prompt_batch=_padded_range(1, 1, prefills).override(policy.prompt.batch_size),
         prompt_query=query,
         prompt_context=Range(0, 2, context, pad_max=math.ceil(tokens / block), pad_percent=25).override(
             policy.prompt.context
         ),
-        decode_batch=_padded(1, 2, seqs).override(policy.decode.batch_size),
-        decode_blocks=_fit(blocks, limits, kv_blocks),
+        decode_batch=_padded_range(1, 2, seqs).override(policy.decode.batch_size),
+        decode_blocks=_fit_decode_blocks(blocks, limits, kv_blocks),
     )
 
 
-def _padded(minimum: int, step: int, maximum: int) -> Range:
+def _padded_range(minimum: int, step: int, maximum: int) -> Range:
     return Range(minimum, step, maximum, pad_max=math.ceil(maximum / 4), pad_percent=25)
 
 
-def _fit(blocks: Range, limits: Limits, kv_blocks: int) -> Range:
+def _fit_decode_blocks(blocks: Range, limits: Limits, kv_blocks: int) -> Range:
     """Limit a range of decode blocks to the blocks of the device, and keep its minimum below its maximum."""
     if limits.contiguous_paged_attention and blocks.max > kv_blocks:
         blocks = replace(blocks, max=kv_blocks)
@@ -142,8 +142,8 @@ _READ_BY = {
 
 def ignored_settings(policy: BucketPolicy, limits: Limits) -> Iterator[str]:
     """Yield a sentence for each range setting that a strategy ignores, with the name that users write."""
-    strategy = as_in_spec(policy.strategy)
-    for dimension, settings in _dimensions(policy):
+    strategy = spec_spelling(policy.strategy)
+    for dimension, settings in _range_settings(policy):
         without_context = dimension == "prompt.context" and not limits.has_context
         for name in settings.model_dump(by_alias=True, exclude_none=True):
             if limits.steps_by_tokens and dimension in ("prompt.batchSize", "prompt.context"):
@@ -156,7 +156,7 @@ def ignored_settings(policy: BucketPolicy, limits: Limits) -> Iterator[str]:
                     f"bucketing.{dimension}.{name} is ignored: without prefix caching or split prompts, prompts have "
                     "no context"
                 )
-            elif name not in _read(policy.strategy, dimension, limits):
+            elif name not in _used_settings(policy.strategy, dimension, limits):
                 yield f"bucketing.{dimension}.{name} is ignored by the {strategy} strategy"
     if policy.file is not None and policy.strategy is not Strategy.FILE:
         yield f"bucketing.file is ignored by the {strategy} strategy"
@@ -164,7 +164,7 @@ def ignored_settings(policy: BucketPolicy, limits: Limits) -> Iterator[str]:
         yield f"bucketing.optimal is ignored by the {strategy} strategy"
 
 
-def _dimensions(policy: BucketPolicy) -> Iterator[tuple[str, RangeSettings]]:
+def _range_settings(policy: BucketPolicy) -> Iterator[tuple[str, RangeSettings]]:
     yield "prompt.batchSize", policy.prompt.batch_size
     yield "prompt.query", policy.prompt.query
     yield "prompt.context", policy.prompt.context
@@ -172,7 +172,7 @@ def _dimensions(policy: BucketPolicy) -> Iterator[tuple[str, RangeSettings]]:
     yield "decode.blocks", policy.decode.blocks
 
 
-def _read(strategy: Strategy, dimension: str, limits: Limits) -> set[str]:
+def _used_settings(strategy: Strategy, dimension: str, limits: Limits) -> set[str]:
     """Return the settings that have an effect in a strategy."""
     # Every ranged strategy limits the context by `max` if the model is long or the plan is gapless.
     caps = dimension == "prompt.context" and (limits.max_model_len >= LONG_MODEL_LEN or bool(limits.gapless))
@@ -278,25 +278,27 @@ def plan_values(policy: BucketPolicy, limits: Limits, device: DeviceBlocks) -> D
 
     Raises PlanImpossible that names the dimension with contradictory settings.
     """
-    chosen, values_of = _strategy(policy, limits, device)
-    query = _values("prompt.query", chosen.prompt_query, values_of)
-    batch = _values("decode.batchSize", chosen.decode_batch, values_of)
+    chosen, values_of = _ranges_of_strategy(policy, limits, device)
+    query = _range_values("prompt.query", chosen.prompt_query, values_of)
+    batch = _range_values("decode.batchSize", chosen.decode_batch, values_of)
     context = [0]
     if limits.has_context:
-        context = _values("prompt.context", chosen.prompt_context, values_of)
-    blocks = _values("decode.blocks", chosen.decode_blocks, values_of)
+        context = _range_values("prompt.context", chosen.prompt_context, values_of)
+    blocks = _range_values("decode.blocks", chosen.decode_blocks, values_of)
     # With contiguous attention, a batch reads all blocks up to the highest block in use. So at least one bucket must
     # have all blocks.
     if limits.contiguous_paged_attention and max(blocks, default=0) < device.count:
         blocks = [*blocks, device.count]
     if limits.gapless:
         sequences = min(limits.max_num_seqs, device.count)
-        query, batch = _ending_with(limits.longest_query, query), _ending_with(sequences, batch)
+        query, batch = _end_values_at(limits.longest_query, query), _end_values_at(sequences, batch)
         most = _most_blocks(sequences, limits, device)
         # Values larger than the limit are kept, as in the plugin's own plan.
         blocks = blocks if max(blocks, default=0) >= most else [*blocks, most]
     return Dimensions(
-        prompt_batch=[1] if limits.steps_by_tokens else _values("prompt.batchSize", chosen.prompt_batch, values_of),
+        prompt_batch=[1]
+        if limits.steps_by_tokens
+        else _range_values("prompt.batchSize", chosen.prompt_batch, values_of),
         prompt_query=sorted({next_multiple(each, device.query_step) for each in query}),
         prompt_context=context,
         decode_batch=batch,
@@ -304,7 +306,7 @@ def plan_values(policy: BucketPolicy, limits: Limits, device: DeviceBlocks) -> D
     )
 
 
-def _ending_with(most: int, values: list[int]) -> list[int]:
+def _end_values_at(most: int, values: list[int]) -> list[int]:
     """Return the values below `most`, followed by `most`."""
     return [*(each for each in values if each < most), most]
 
@@ -316,7 +318,9 @@ def _most_blocks(sequences: int, limits: Limits, device: DeviceBlocks) -> int:
     return sequences * math.ceil(limits.max_model_len / limits.block_size)
 
 
-def _strategy(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> tuple[Dimensions[Range], ValuesOf]:
+def _ranges_of_strategy(
+    policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks
+) -> tuple[Dimensions[Range], ValuesOf]:
     match policy.strategy:
         case Strategy.LINEAR:
             return linear_ranges(policy, limits, blocks.count), lambda r: linear_values(r.min, r.step, r.max)
@@ -330,15 +334,15 @@ def _strategy(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> tup
                 exponential_ranges(limits, blocks.count, bounded=blocks.bounded),
                 lambda r: exponential_values(r.min, r.step, r.max, r.limit),
             )
-    *most, last = (as_in_spec(each) for each in Strategy if each is not Strategy.UNIFIED)
+    *most, last = (spec_spelling(each) for each in Strategy if each is not Strategy.UNIFIED)
     raise PlanImpossible(
-        f"strategy {as_in_spec(policy.strategy)} cannot plan separate buckets for prompt and decode. "
+        f"strategy {spec_spelling(policy.strategy)} cannot plan separate buckets for prompt and decode. "
         f"Choose {', '.join(most)} or {last}",
         "bucketing.strategy",
     )
 
 
-def _values(dimension: str, r: Range, values_of: ValuesOf) -> list[int]:
+def _range_values(dimension: str, r: Range, values_of: ValuesOf) -> list[int]:
     try:
         # Only the context of a prompt may be 0.
         if r.min < 1 and dimension != "prompt.context":

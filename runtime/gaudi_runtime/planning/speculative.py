@@ -14,7 +14,7 @@ from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettin
 from gaudi_runtime.errors import PlanImpossible
 
 
-def with_verify_steps(plan: BucketPlan, limits: Limits, policy: BucketPolicy, most: int) -> BucketPlan:
+def add_verification_buckets(plan: BucketPlan, limits: Limits, policy: BucketPolicy, most: int) -> BucketPlan:
     """Return the plan with additional decode buckets for all steps that verify drafts.
 
     Without speculative decoding, the plan is unchanged. Raises PlanImpossible for more than `most` decode buckets, and
@@ -30,7 +30,7 @@ def with_verify_steps(plan: BucketPlan, limits: Limits, policy: BucketPolicy, mo
         )
     decode = {
         *plan.decode,
-        *(each for seed in plan.decode for each in verify_buckets(seed, limits.draft_tokens, limits)),
+        *(each for seed in plan.decode for each in verification_buckets(seed, limits.draft_tokens, limits)),
     }
     if len(decode) > most:
         raise PlanImpossible(
@@ -40,7 +40,7 @@ def with_verify_steps(plan: BucketPlan, limits: Limits, policy: BucketPolicy, mo
     return replace(plan, decode=tuple(sorted(decode)), seeds=plan.decode)
 
 
-def verify_buckets(seed: Bucket, drafts: int, limits: Limits) -> list[Bucket]:
+def verification_buckets(seed: Bucket, drafts: int, limits: Limits) -> list[Bucket]:
     """Return the buckets in which a batch of `seed` verifies `drafts` drafts per sequence, as in the plugin."""
     rows = seed.batch_size * (1 + drafts)
     # Attention reads the blocks of a sequence once for each token. If a batch has few blocks, a smaller bucket needs

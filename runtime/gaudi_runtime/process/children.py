@@ -14,7 +14,7 @@ def measure_activity() -> tuple[int, int]:
     """
     # Count memory and reads too, because a process that loads weights may use very little processor time.
     work, count = 0, 0
-    for child in children():
+    for child in descendants():
         with contextlib.suppress(psutil.Error):
             times, memory, moved = child.cpu_times(), child.memory_info(), child.io_counters()
             work += int(times.user + times.system) + (memory.rss + moved.read_chars) // 2**20
@@ -22,7 +22,7 @@ def measure_activity() -> tuple[int, int]:
     return count, work
 
 
-def children() -> list[psutil.Process]:
+def descendants() -> list[psutil.Process]:
     """Return all descendants of this process."""
     return psutil.Process().children(recursive=True)
 
@@ -30,7 +30,7 @@ def children() -> list[psutil.Process]:
 def end_children() -> None:
     """Kill all descendants of this process and wait until they have ended."""
     # Kill all descendants. If only vLLM's core is killed, its workers keep running and keep their memory allocated.
-    doomed = children()
+    doomed = descendants()
     for child in doomed:
         with contextlib.suppress(psutil.Error):
             child.kill()

@@ -31,7 +31,7 @@ def exit_at_once() -> NoReturn:
     _exit(0)
 
 
-def exit_broken(error: RuntimeStartError) -> NoReturn:
+def exit_with_error(error: RuntimeStartError) -> NoReturn:
     """Write the reason to the termination message and exit with code 1, so that the kubelet restarts the container."""
     log.error("This process cannot continue (%s): %s", error.reason, error)
     with contextlib.suppress(OSError):  # the file exists only in a pod
@@ -40,7 +40,7 @@ def exit_broken(error: RuntimeStartError) -> NoReturn:
 
 
 @contextlib.asynccontextmanager
-async def ended_when_lost(until_lost: UntilLost | None, board: ReportBoard) -> AsyncIterator[None]:
+async def watch_for_loss(until_lost: UntilLost | None, board: ReportBoard) -> AsyncIterator[None]:
     """Exit this process if `until_lost` returns an error while the block runs. None disables the watch."""
     watching = asyncio.create_task(exit_when_lost(until_lost, board)) if until_lost else None
     try:
@@ -54,7 +54,7 @@ async def exit_when_lost(until_lost: UntilLost, board: ReportBoard) -> None:
     """Wait until the engine or a rank is lost, report the error, and exit this process."""
     error = await until_lost()
     board.fail(RuntimeFailure(reason=error.reason, message=str(error)[:MOST_CHARACTERS]))
-    exit_broken(error)
+    exit_with_error(error)
 
 
 def _exit(code: int) -> NoReturn:

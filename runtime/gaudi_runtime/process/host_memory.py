@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 
 import psutil
 
-from gaudi_runtime.units import size
+from gaudi_runtime.units import format_bytes
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ def host_memory() -> int:
 
 def stage_cost_line(stage: str, seconds: float, taken: int) -> str:
     """Return the log line for a stage. `taken` is the host memory in bytes, negative if the stage freed memory."""
-    return f"{stage} took {seconds:.1f} secs and {size(taken)} of host memory"
+    return f"{stage} took {seconds:.1f} secs and {format_bytes(taken)} of host memory"
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from gaudi_runtime.contract.text import on_one_line
+from gaudi_runtime.contract.text import make_one_line
 
 
 class JsonFormatter(logging.Formatter):
@@ -28,9 +28,9 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        # json.dumps escapes only the control characters of ASCII. `on_one_line` escapes the other line breaks of
+        # json.dumps escapes only the control characters of ASCII. `make_one_line` escapes the other line breaks of
         # Unicode.
-        return on_one_line(json.dumps(line, ensure_ascii=False))
+        return make_one_line(json.dumps(line, ensure_ascii=False))
 
 
 def set_up_logging() -> None:

@@ -3,7 +3,7 @@
 import resource
 
 
-def allow_open_files(most: int = 65_536) -> None:
+def raise_open_file_limit(most: int = 65_536) -> None:
     """Raise the limit of open files and connections of this process, at most to its hard limit."""
     # Many container runtimes set a limit of 1024. When the limit is reached, the process accepts no connection,
     # including the kubelet's probes.

@@ -30,15 +30,15 @@ class Signals:
         # The event loop runs these handlers between its callbacks, so they may change objects of the loop. Handlers of
         # `signal.signal` may not.
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGUSR1, self.ask_to_close)
+        loop.add_signal_handler(signal.SIGUSR1, self.request_close)
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.ask_to_stop)
+            loop.add_signal_handler(number, self.request_stop)
 
-    def ask_to_close(self) -> None:
+    def request_close(self) -> None:
         """Set `closing`, as SIGUSR1 does."""
         self.closing = True
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """Set `closing` and `stop`, as SIGTERM does."""
         self.closing = True
         self.stop_between_buckets.set()

@@ -9,17 +9,17 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def in_daemon_thread(work: Callable[[], T], name: str) -> Future[T]:
+def start_in_daemon_thread(work: Callable[[], T], name: str) -> Future[T]:
     """Start blocking work in a daemon thread and return a future for its result. The work cannot be cancelled."""
     outcome: Future[T] = Future()
     outcome.set_running_or_notify_cancel()
     # Use a daemon thread, because the interpreter joins the threads of a pool at exit. A compile or a start cannot be
     # interrupted and may take longer than the pod's grace period.
-    threading.Thread(target=lambda: settle(outcome, work), name=name, daemon=True).start()
+    threading.Thread(target=lambda: run_into_future(outcome, work), name=name, daemon=True).start()
     return outcome
 
 
-def settle(outcome: Future[T], work: Callable[[], T]) -> None:
+def run_into_future(outcome: Future[T], work: Callable[[], T]) -> None:
     """Run the work in this thread and store its result or exception in the future `outcome`."""
     try:
         outcome.set_result(work())
@@ -27,12 +27,12 @@ def settle(outcome: Future[T], work: Callable[[], T]) -> None:
         outcome.set_exception(error)
 
 
-async def in_worker_thread(work: Callable[[], T]) -> T:
+async def run_in_worker_thread(work: Callable[[], T]) -> T:
     """Run blocking work in a daemon thread, wait for it without blocking the loop, and return its result."""
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[T] = loop.create_future()
 
-    def hand_on(done: Future[T]) -> None:
+    def copy_outcome(done: Future[T]) -> None:
         if outcome.cancelled():
             return
         if error := done.exception():
@@ -42,5 +42,7 @@ async def in_worker_thread(work: Callable[[], T]) -> T:
 
     # Hand on the exception ourselves, because asyncio's wrapper for futures would replace some exceptions, such as
     # CancelledError.
-    in_daemon_thread(work, "start-up").add_done_callback(lambda done: loop.call_soon_threadsafe(hand_on, done))
+    start_in_daemon_thread(work, "start-up").add_done_callback(
+        lambda done: loop.call_soon_threadsafe(copy_outcome, done)
+    )
     return await outcome

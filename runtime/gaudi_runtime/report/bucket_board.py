@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucket_table import MOST_ROWS, BucketRow, BucketState, BucketTable
-from gaudi_runtime.contract.report import MOST_COUNT, BucketPhase, Skipped
+from gaudi_runtime.contract.report import MOST_COUNT, BucketPhase, SkippedBucket
 from gaudi_runtime.traffic.serving_histogram import Key, Tally
 
 NO_BATCH = Tally()
@@ -24,7 +24,7 @@ class BucketBoard:
         self._states: dict[Key, BucketState] = {}
         self._reasons: dict[Key, str] = {}
 
-    def plan(self, plan: BucketPlan) -> None:
+    def set_plan(self, plan: BucketPlan) -> None:
         """Set the planned buckets."""
         with self._lock:
             self._states = {
@@ -32,12 +32,12 @@ class BucketBoard:
             }
             self._reasons = {}
 
-    def put(self, phase: BucketPhase, bucket: Bucket, state: BucketState) -> None:
+    def set_state(self, phase: BucketPhase, bucket: Bucket, state: BucketState) -> None:
         """Set the state of one bucket."""
         with self._lock:
             self._states[phase, bucket] = state
 
-    def leave_out(self, skipped: Iterable[Skipped]) -> None:
+    def record_skipped(self, skipped: Iterable[SkippedBucket]) -> None:
         """Record that these buckets were left out. They stay cold or without a graph."""
         with self._lock:
             for each in skipped:

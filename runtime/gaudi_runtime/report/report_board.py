@@ -48,7 +48,7 @@ class ReportBoard:
         self._waiters = 0
         self._closed = False
 
-    def touch(self) -> None:
+    def restart_stall_clock(self) -> None:
         """Restart the stall clock after progress that is not visible in the report. Thread-safe."""
         self._moved = self._clock()
 
@@ -69,12 +69,12 @@ class ReportBoard:
         # Updates come from the worker thread, but only the event loop may use the event and its timer.
         self._loop.call_soon_threadsafe(self._announce_soon, urgent)
 
-    def refresh(self, **figures: Any) -> None:
+    def update_silently(self, **figures: Any) -> None:
         """Update figures without waking the long polls."""
         with self._lock:
             self._report = self._report.model_copy(update={**figures, **self._kept})
 
-    def keep(self, **fields: Any) -> None:
+    def pin_fields(self, **fields: Any) -> None:
         """Fix fields of the report to these values. Later updates do not change these fields."""
         self._kept = fields
         self.update()
@@ -98,7 +98,7 @@ class ReportBoard:
                 }
             )
 
-    async def wait_beyond(self, after: int, seconds: float) -> WarmupReport:
+    async def wait_for_update(self, after: int, seconds: float) -> WarmupReport:
         """Wait until the announced sequence is above `after`, and return the report.
 
         The wait ends after `seconds` or MAX_WAIT_SECONDS. Raises TooManyWaiters if MAX_WAITERS other calls wait.

@@ -12,9 +12,9 @@ from gaudi_runtime.contract.report import (
     BucketPhase,
     ColdShape,
     CompileTimes,
-    Served,
     ServedBucket,
     ServedPhase,
+    ServedTraffic,
     ServedVision,
 )
 from gaudi_runtime.traffic.padding import Padding
@@ -23,34 +23,34 @@ from gaudi_runtime.traffic.serving_histogram import SERVING, Key, ServingHistogr
 Item = tuple[Key, Tally]
 
 
-def summarize_served(histogram: ServingHistogram) -> Served:
+def summarize_served(histogram: ServingHistogram) -> ServedTraffic:
     """Summarize the served batches for the report: totals of each phase, and the most frequent shapes."""
     items = list(histogram.tallies.items())
     most = nlargest(MAX_SERVED_BUCKETS, items, key=lambda item: item[1].batches)
-    return Served(
-        prompt=_phase(BucketPhase.PROMPT, items, histogram.padding),
-        decode=_phase(BucketPhase.DECODE, items, histogram.padding),
-        vision=_vision(histogram.vision) if histogram.vision else None,
-        buckets=tuple(_bucket(item) for item in most if item[1].batches),
-        small_compiles=min(sum(map(_small, histogram.compile_times.values())), MOST_COUNT),
+    return ServedTraffic(
+        prompt=_served_phase(BucketPhase.PROMPT, items, histogram.padding),
+        decode=_served_phase(BucketPhase.DECODE, items, histogram.padding),
+        vision=_served_vision(histogram.vision) if histogram.vision else None,
+        buckets=tuple(_served_bucket(item) for item in most if item[1].batches),
+        small_compiles=min(sum(map(_count_small_compiles, histogram.compile_times.values())), MOST_COUNT),
         compile_times=tuple(histogram.compile_times.values()),
     )
 
 
-def _small(times: CompileTimes) -> int:
+def _count_small_compiles(times: CompileTimes) -> int:
     """Count the batches whose compilations were too short to count as a recompilation."""
     counted = zip(COMPILE_BOUNDS, times.counts, strict=False)
     return sum(count for bound, count in counted if times.stage == SERVING and bound <= RECOMPILATION_SECONDS)
 
 
-def coldest(histogram: ServingHistogram) -> tuple[ColdShape, ...]:
+def coldest_shapes(histogram: ServingHistogram) -> tuple[ColdShape, ...]:
     """Return the served shapes with the most cold batches, for the report."""
     cold = [item for item in histogram.tallies.items() if item[1].misses]
     most = nlargest(MAX_COLD_SHAPES, cold, key=lambda item: item[1].misses)
-    return tuple(_cold(item) for item in most)
+    return tuple(_cold_shape(item) for item in most)
 
 
-def _cold(item: Item) -> ColdShape:
+def _cold_shape(item: Item) -> ColdShape:
     (phase, bucket), tally = item
     return ColdShape(
         phase=phase,
@@ -61,7 +61,7 @@ def _cold(item: Item) -> ColdShape:
     )
 
 
-def _phase(phase: BucketPhase, items: Iterable[Item], paddings: Mapping[BucketPhase, Padding]) -> ServedPhase:
+def _served_phase(phase: BucketPhase, items: Iterable[Item], paddings: Mapping[BucketPhase, Padding]) -> ServedPhase:
     padding = paddings.get(phase)
     mine = [(bucket, tally) for (of, bucket), tally in items if of is phase]
     return ServedPhase(
@@ -77,12 +77,12 @@ def _phase(phase: BucketPhase, items: Iterable[Item], paddings: Mapping[BucketPh
     )
 
 
-def _vision(tally: VisionTally) -> ServedVision:
+def _served_vision(tally: VisionTally) -> ServedVision:
     recompiles = min(tally.compiles, MOST_COUNT)
     return ServedVision(hits=tally.hits, misses=tally.misses, recompiles=recompiles, cold=tally.cold)
 
 
-def _bucket(item: Item) -> ServedBucket:
+def _served_bucket(item: Item) -> ServedBucket:
     (phase, bucket), tally = item
     return ServedBucket(
         phase=phase,

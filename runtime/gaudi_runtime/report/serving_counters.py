@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import NoReturn
 
-from gaudi_runtime.contract.report import FEWEST_PROMPTS, MOST_COUNT, RECENT_SECONDS, Requests
+from gaudi_runtime.contract.report import FEWEST_PROMPTS, MOST_COUNT, RECENT_SECONDS, RequestCounts
 from gaudi_runtime.report.report_board import ReportBoard
-from gaudi_runtime.report.served import coldest, summarize_served
+from gaudi_runtime.report.served import coldest_shapes, summarize_served
 from gaudi_runtime.traffic.serving_histogram import Key, ServingHistogram
 
 LOOK_SECONDS = 1.0
@@ -18,7 +18,7 @@ log = logging.getLogger("gaudi_runtime.warmup")
 
 
 async def publish_counters(
-    counters: Callable[[], ServingHistogram], requests: Callable[[], Requests], board: ReportBoard
+    counters: Callable[[], ServingHistogram], requests: Callable[[], RequestCounts], board: ReportBoard
 ) -> NoReturn:
     """Publish the counters of serving in the report once a second."""
     publisher = CounterPublisher(board)
@@ -40,18 +40,18 @@ class CounterPublisher:
         self._recent = RecentRecompiles()
         self._known: tuple[frozenset[Key], int, int, int, int, int] = (frozenset(), 0, 0, 0, 0, 0)
 
-    def publish(self, counters: ServingHistogram, requests: Requests, now: float) -> None:
+    def publish(self, counters: ServingHistogram, requests: RequestCounts, now: float) -> None:
         """Publish the counters at `now`, in monotonic seconds, and log every cold shape once."""
         total = min(counters.recompiles, MOST_COUNT)
         images = counters.vision.cold if counters.vision else ()
         failures = requests.failed.bit_length()
         served = summarize_served(counters)
         prompts = (served.prompt.hits + served.prompt.misses) // FEWEST_PROMPTS if counters.padding else 0
-        recent = self._recent.count(total, now)
-        found = (frozenset(counters.cold), total, recent, failures, prompts.bit_length(), len(images))
-        figures = {"served": served, "cold_shapes": coldest(counters), "requests": requests}
+        recent = self._recent.count_recent(total, now)
+        found = (frozenset(counters.cold_batches), total, recent, failures, prompts.bit_length(), len(images))
+        figures = {"served": served, "cold_shapes": coldest_shapes(counters), "requests": requests}
         if found == self._known:
-            self._board.refresh(**figures)  # growing counts do not wake long polls
+            self._board.update_silently(**figures)  # growing counts do not wake long polls
             return
         for phase, bucket in sorted(found[0] - self._known[0]):
             log.warning("Configuration: (%s, %d, %d, %d) was not warmed-up!", phase, *bucket)
@@ -70,7 +70,7 @@ class RecentRecompiles:
         self._steps: deque[tuple[float, int]] = deque()
         self._old = self._total = 0
 
-    def count(self, total: int, now: float) -> int:
+    def count_recent(self, total: int, now: float) -> int:
         """Record `total` recompilations at `now` (monotonic seconds), and return the number of recent ones."""
         if total != self._total:
             self._steps.append((now, total))

@@ -16,12 +16,12 @@ class Collector(NamedTuple):
     protocol: str
 
     @property
-    def is_understood(self) -> bool:
+    def is_supported(self) -> bool:
         """Return whether this runtime supports the protocol."""
         return self.protocol in (HTTP, GRPC)
 
 
-def collector(environment: Mapping[str, str]) -> Collector | None:
+def read_collector(environment: Mapping[str, str]) -> Collector | None:
     """Return the trace collector from the environment; None if no collector is set or traces are disabled.
 
     An unsupported protocol is returned unchanged.
@@ -34,11 +34,11 @@ def collector(environment: Mapping[str, str]) -> Collector | None:
     if endpoint := environment.get(ENDPOINT_VARIABLE):
         return Collector(endpoint, protocol)
     if base := environment.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
-        return Collector(whole_address(base, protocol), protocol)
+        return Collector(traces_endpoint(base, protocol), protocol)
     return None
 
 
-def whole_address(base: str, protocol: str) -> str:
+def traces_endpoint(base: str, protocol: str) -> str:
     """Return the address for traces. `base` is the receiver's address for all signals."""
     plain = base.rstrip("/")
     return base if protocol == GRPC or plain.endswith("/v1/traces") else f"{plain}/v1/traces"

@@ -20,8 +20,8 @@ from starlette.types import ASGIApp
 
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import WarmupReport
-from gaudi_runtime.http.openai_api.paths import makes_work
-from gaudi_runtime.process.worker import in_worker_thread
+from gaudi_runtime.http.openai_api.paths import uses_engine
+from gaudi_runtime.process.worker import run_in_worker_thread
 from gaudi_runtime.tracing.collector import GRPC, Collector
 from gaudi_runtime.tracing.requests import CONTEXT, RequestSpans
 from gaudi_runtime.tracing.start import OtlpStartSpans
@@ -41,12 +41,12 @@ class OtlpTracing:
 
     def __init__(self, collector: Collector, config: RuntimeConfig, report: WarmupReport) -> None:
         """Import the exporter, which takes half a second. Raises the exporter's error about invalid variables."""
-        logging.getLogger("opentelemetry").addHandler(_SeldomLogged())
+        logging.getLogger("opentelemetry").addHandler(_RateLimitedHandler())
         logging.getLogger("opentelemetry").propagate = False
         self._closed = False
-        self._exporter = _Watched(_exporter(collector))
+        self._exporter = _WatchedExporter(_make_exporter(collector))
         self._processor = BatchSpanProcessor(self._exporter)
-        _name_service(config)
+        _set_service_name(config)
         self._resource = Resource.create({"service.instance.id": report.instance})
         attributes = {
             "gaudi.model": config.model.served_names[0],
@@ -54,15 +54,15 @@ class OtlpTracing:
             "gaudi.execution_mode": str(config.engine.execution_mode),
             "gaudi.plan_hash": report.plan_hash,
         }
-        self.start = OtlpStartSpans(self._tracer(ALWAYS_ON), report, attributes)
+        self.start = OtlpStartSpans(self._make_tracer(ALWAYS_ON), report, attributes)
         # OpenTelemetry passes the parent span to child processes in environment variables. With these variables, vLLM's
         # start-up spans become children of our span.
-        CONTEXT.inject(_Variables(), trace.set_span_in_context(self.start.root))
-        self._requests = self._tracer(None)
+        CONTEXT.inject(_EnvironmentCarrier(), trace.set_span_in_context(self.start.root))
+        self._requests = self._make_tracer(None)
 
-    def around(self, app: ASGIApp, counters: Callable[[], ServingHistogram] | None = None) -> ASGIApp:
+    def wrap_app(self, app: ASGIApp, counters: Callable[[], ServingHistogram] | None = None) -> ASGIApp:
         """Return `app`, wrapped in a middleware that records a span for each request that runs the model."""
-        return RequestSpans(app, self._requests, makes_work, counters)
+        return RequestSpans(app, self._requests, uses_engine, counters)
 
     async def close(self) -> None:
         """Send the waiting spans within one second. If the collector does not answer, drop them."""
@@ -72,7 +72,7 @@ class OtlpTracing:
         self._closed = True
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
-                await in_worker_thread(self._shut_down)
+                await run_in_worker_thread(self._shut_down)
 
     def _shut_down(self) -> None:
         # vLLM creates a tracer provider for the whole process. The shutdown of this provider waits half a minute for a
@@ -85,13 +85,13 @@ class OtlpTracing:
             if isinstance(theirs, TracerProvider):
                 theirs.shutdown()
 
-    def _tracer(self, sampler: Sampler | None) -> trace.Tracer:
+    def _make_tracer(self, sampler: Sampler | None) -> trace.Tracer:
         provider = TracerProvider(sampler, self._resource, shutdown_on_exit=False)
         provider.add_span_processor(self._processor)
         return provider.get_tracer(NAME)
 
 
-class _Watched(SpanExporter):
+class _WatchedExporter(SpanExporter):
     """An exporter that records whether the collector accepted the last batch."""
 
     def __init__(self, inner: SpanExporter) -> None:
@@ -113,7 +113,7 @@ class _Watched(SpanExporter):
         return self._inner.force_flush(timeout_millis)
 
 
-def _exporter(collector: Collector) -> SpanExporter:
+def _make_exporter(collector: Collector) -> SpanExporter:
     # The exporters read other options, such as headers and certificates, directly from the environment.
     if collector.protocol == GRPC:
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as OverGrpc
@@ -124,20 +124,20 @@ def _exporter(collector: Collector) -> SpanExporter:
     return OverHttp(endpoint=collector.endpoint)
 
 
-def _name_service(config: RuntimeConfig) -> None:
+def _set_service_name(config: RuntimeConfig) -> None:
     """Set the service name of all spans, including vLLM's, to the model name, unless a service name is set."""
     if "service.name=" not in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
         os.environ.setdefault("OTEL_SERVICE_NAME", config.model.served_names[0])
 
 
-class _Variables(dict[str, str]):
+class _EnvironmentCarrier(dict[str, str]):
     """A mapping that sets environment variables for child processes. It converts names to capital letters."""
 
     def __setitem__(self, name: str, value: str) -> None:
         os.environ[name.upper()] = value
 
 
-class _SeldomLogged(logging.Handler):
+class _RateLimitedHandler(logging.Handler):
     """A handler for OpenTelemetry's log records. It logs equal records at most once every ten minutes."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -40,27 +40,27 @@ class RequestSpans:
         if not self._works(scope):
             await self._app(scope, receive, send)
             return
-        span = self._begun(scope)
+        span = self._begin_span(scope)
         # Give each request its own state. The application writes to this state, and `_usage` reads it.
-        inner = {**scope, "headers": _with_context(scope, span), "state": dict(scope.get("state") or {})}
-        before = self._met() if span.is_recording() else (0, 0)
+        inner = {**scope, "headers": _headers_with_context(scope, span), "state": dict(scope.get("state") or {})}
+        before = self._read_counters() if span.is_recording() else (0, 0)
 
-        async def seen_send(message: Message) -> None:
+        async def send_and_record(message: Message) -> None:
             if message["type"] == "http.response.start":
-                _answered(span, message["status"])
+                _record_status(span, message["status"])
             await send(message)
 
         try:
-            await self._app(inner, receive, seen_send)
+            await self._app(inner, receive, send_and_record)
         except BaseException as error:
-            _broke_off(span, type(error).__name__)
+            _record_error(span, type(error).__name__)
             raise
         finally:
             if span.is_recording():
-                self._finish(span, inner["state"], before)
+                self._record_result(span, inner["state"], before)
             span.end()
 
-    def _begun(self, scope: Scope) -> Span:
+    def _begin_span(self, scope: Scope) -> Span:
         path = scope["path"]
         attributes = {
             "http.request.method": scope["method"],
@@ -70,51 +70,51 @@ class RequestSpans:
             **({"gen_ai.operation.name": OPERATIONS[path]} if path in OPERATIONS else {}),
         }
         return self._tracer.start_span(
-            f"{scope['method']} {path}", _context(scope), kind=SpanKind.SERVER, attributes=attributes
+            f"{scope['method']} {path}", _parent_context(scope), kind=SpanKind.SERVER, attributes=attributes
         )
 
-    def _finish(self, span: Span, state: dict[str, Any], before: tuple[int, int]) -> None:
-        span.set_attributes(_usage(state))
+    def _record_result(self, span: Span, state: dict[str, Any], before: tuple[int, int]) -> None:
+        span.set_attributes(_usage_attributes(state))
         if getattr(state.get("generation"), "is_broken", False):
-            _broke_off(span, "broke_off")
+            _record_error(span, "broke_off")
         if self._counters:
-            cold, compiles = self._met()
+            cold, compiles = self._read_counters()
             # The engine runs one batch at a time. If a batch compiles, all current requests wait, so each of their
             # spans counts the compile.
             span.set_attributes({"gaudi.cold_batches": cold - before[0], "gaudi.recompiles": compiles - before[1]})
 
-    def _met(self) -> tuple[int, int]:
+    def _read_counters(self) -> tuple[int, int]:
         counters = self._counters() if self._counters else None
-        return (sum(counters.cold.values()), counters.recompiles) if counters else (0, 0)
+        return (sum(counters.cold_batches.values()), counters.recompiles) if counters else (0, 0)
 
 
-def _context(scope: Scope) -> Context:
+def _parent_context(scope: Scope) -> Context:
     headers = Headers(scope=scope)
     return CONTEXT.extract(
         {name: headers[name] for name in ("traceparent", "tracestate") if name in headers}, Context()
     )
 
 
-def _with_context(scope: Scope, span: Span) -> list[tuple[bytes, bytes]]:
+def _headers_with_context(scope: Scope, span: Span) -> list[tuple[bytes, bytes]]:
     carrier = dict[str, str]()
     CONTEXT.inject(carrier, set_span_in_context(span, Context()))
     kept = [each for each in scope["headers"] if each[0] not in CONTEXT_HEADERS]
     return [*kept, *((name.encode(), value.encode()) for name, value in carrier.items())]
 
 
-def _answered(span: Span, status: int) -> None:
+def _record_status(span: Span, status: int) -> None:
     span.set_attribute("http.response.status_code", status)
     if status >= 500:
-        _broke_off(span, str(status))
+        _record_error(span, str(status))
 
 
-def _broke_off(span: Span, kind: str) -> None:
+def _record_error(span: Span, kind: str) -> None:
     # Do not record the error message, because it may contain text of the request.
     span.set_attribute("error.type", kind)
     span.set_status(Status(StatusCode.ERROR))
 
 
-def _usage(state: dict[str, Any]) -> dict[str, str | int]:
+def _usage_attributes(state: dict[str, Any]) -> dict[str, str | int]:
     """Return the model and the token counts from the request's state, as our application or vLLM's writes them."""
     ours, theirs = state.get("generation"), state.get("request_metadata")
     usage = ours.usage if ours else getattr(theirs, "final_usage_info", None)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from opentelemetry.trace import Span, Status, StatusCode, Tracer, set_span_in_context
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.contract.report import MAX_SKIPPED, Phase, Skipped, VisionBucket, WarmupReport
+from gaudi_runtime.contract.report import MAX_SKIPPED, Phase, SkippedBucket, VisionBucket, WarmupReport
 from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, ShapeRefused
 from gaudi_runtime.process.signals import Stopped
 from gaudi_runtime.warmup.estimate import Step, StepKind
@@ -30,19 +30,19 @@ class OtlpStartSpans:
         self.root = tracer.start_span("start", start_time=now, attributes=dict(attributes))
         self._phase, self._over = report.phase, False
         self._tried, self._named = set[tuple[str, Bucket]](), 0
-        self._stage = self._begun(report.phase, now)
+        self._stage = self._begin_phase_span(report.phase, now)
 
-    def reported(self, report: WarmupReport) -> None:
+    def record_phase(self, report: WarmupReport) -> None:
         """End the span of the last stage and begin a span for the phase of the report."""
         with self._lock:
             if self._over or report.phase is self._phase:
                 return
             now = time.time_ns()
             if report.phase.is_settled:
-                self._end(report, now)
+                self._end_root_span(report, now)
             else:
                 self._stage.end(now)
-                self._phase, self._stage = report.phase, self._begun(report.phase, now)
+                self._phase, self._stage = report.phase, self._begin_phase_span(report.phase, now)
 
     def close(self) -> None:
         """End all open spans with the outcome "stopped", because the process stops before it serves."""
@@ -54,19 +54,19 @@ class OtlpStartSpans:
                     span.end()
 
     @contextmanager
-    def step(self, step: Step, forecast: float | None, free_bytes: int) -> Iterator[Figures]:
+    def step_span(self, step: Step, forecast: float | None, free_bytes: int) -> Iterator[Figures]:
         """Record a span for a step: compile, load or capture."""
         kind, phase, bucket = step
-        attributes: dict[str, Attribute] = {**_bucket(phase, bucket), "gaudi.memory.free_bytes": free_bytes}
+        attributes: dict[str, Attribute] = {**_bucket_attributes(phase, bucket), "gaudi.memory.free_bytes": free_bytes}
         if forecast is not None:
             attributes["gaudi.forecast_seconds"] = forecast
         self._tried.add((phase, bucket))
-        with self._measured(str(kind), attributes, OUTCOMES[kind]) as figures:
+        with self._outcome_span(str(kind), attributes, OUTCOMES[kind]) as figures:
             yield figures
         self._tried.discard((phase, bucket))
 
     @contextmanager
-    def vision_step(self, bucket: VisionBucket, free_bytes: int) -> Iterator[Figures]:
+    def vision_span(self, bucket: VisionBucket, free_bytes: int) -> Iterator[Figures]:
         """Record a span for a run of the vision tower."""
         attributes: dict[str, Attribute] = {
             "gaudi.vision.modality": bucket.modality,
@@ -75,28 +75,28 @@ class OtlpStartSpans:
             "gaudi.vision.items": bucket.items,
             "gaudi.memory.free_bytes": free_bytes,
         }
-        with self._measured("vision", attributes, OUTCOMES[StepKind.COMPILE]) as figures:
+        with self._outcome_span("vision", attributes, OUTCOMES[StepKind.COMPILE]) as figures:
             yield figures
 
-    def left_out(self, skipped: Sequence[Skipped]) -> None:
+    def record_skipped(self, skipped: Sequence[SkippedBucket]) -> None:
         """Record an event named "skip" for each bucket that was not tried, at most as many as the report lists."""
         untried = [each for each in skipped if (each.phase, Bucket(*each.bucket)) not in self._tried]
         for each in untried[: max(0, MAX_SKIPPED - self._named)]:
             self._named += 1
             attributes = {
-                **_bucket(each.phase, Bucket(*each.bucket)),
+                **_bucket_attributes(each.phase, Bucket(*each.bucket)),
                 "gaudi.outcome": "skipped",
                 "gaudi.reason": each.reason[:MOST_TEXT],
             }
-            self._child("skip", attributes).end()
+            self._begin_child_span("skip", attributes).end()
 
     @contextmanager
-    def _measured(self, name: str, attributes: Mapping[str, Attribute], outcome: str) -> Iterator[Figures]:
-        span, figures = self._child(name, attributes), Figures()
+    def _outcome_span(self, name: str, attributes: Mapping[str, Attribute], outcome: str) -> Iterator[Figures]:
+        span, figures = self._begin_child_span(name, attributes), Figures()
         try:
             yield figures
         except BaseException as error:
-            _fail(span, error)
+            _record_error(span, error)
             raise
         else:
             span.set_attribute("gaudi.outcome", outcome)
@@ -104,15 +104,15 @@ class OtlpStartSpans:
             span.set_attributes({f"gaudi.{key}": value for key, value in figures.items()})
             span.end()
 
-    def _child(self, name: str, attributes: Mapping[str, Attribute]) -> Span:
+    def _begin_child_span(self, name: str, attributes: Mapping[str, Attribute]) -> Span:
         return self._tracer.start_span(name, set_span_in_context(self._stage), attributes=dict(attributes))
 
-    def _begun(self, phase: Phase, now: int) -> Span:
+    def _begin_phase_span(self, phase: Phase, now: int) -> Span:
         return self._tracer.start_span(str(phase), set_span_in_context(self.root), start_time=now)
 
-    def _end(self, report: WarmupReport, now: int) -> None:
+    def _end_root_span(self, report: WarmupReport, now: int) -> None:
         self._over = True
-        self.root.set_attributes(_figures(report))
+        self.root.set_attributes(_report_attributes(report))
         if report.failure:
             reason = report.failure.message[:MOST_TEXT]
             for span in (self._stage, self.root):
@@ -122,7 +122,7 @@ class OtlpStartSpans:
         self.root.end(now)
 
 
-def _bucket(phase: str, bucket: Bucket) -> dict[str, Attribute]:
+def _bucket_attributes(phase: str, bucket: Bucket) -> dict[str, Attribute]:
     return {
         "gaudi.phase": str(phase),
         "gaudi.bucket.batch_size": bucket.batch_size,
@@ -131,7 +131,7 @@ def _bucket(phase: str, bucket: Bucket) -> dict[str, Attribute]:
     }
 
 
-def _fail(span: Span, error: BaseException) -> None:
+def _record_error(span: Span, error: BaseException) -> None:
     """Record an error on a span. If the engine cannot run or capture the shape, record "skipped" and not "failed"."""
     if isinstance(error, Stopped):
         span.set_attribute("gaudi.outcome", "stopped")
@@ -143,7 +143,7 @@ def _fail(span: Span, error: BaseException) -> None:
         span.set_status(Status(StatusCode.ERROR, str(error)[:MOST_TEXT]))
 
 
-def _figures(report: WarmupReport) -> dict[str, Attribute]:
+def _report_attributes(report: WarmupReport) -> dict[str, Attribute]:
     """Return the values of a start from its last report."""
     counts: dict[str, Attribute] = {
         f"gaudi.{name}.{what}": getattr(progress, what)

@@ -10,8 +10,8 @@ from starlette.types import ASGIApp
 
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import WarmupReport
-from gaudi_runtime.process.worker import in_worker_thread
-from gaudi_runtime.tracing.collector import GRPC, HTTP, Collector, collector
+from gaudi_runtime.process.worker import run_in_worker_thread
+from gaudi_runtime.tracing.collector import GRPC, HTTP, Collector, read_collector
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram
 from gaudi_runtime.warmup.spans import NoSpans, WarmupSpans
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 class StartSpans(WarmupSpans, Protocol):
     """The tracing interface for the spans of this process's start. All methods are thread-safe."""
 
-    def reported(self, report: WarmupReport) -> None:
+    def record_phase(self, report: WarmupReport) -> None:
         """Begin a span for the phase of this report, and end the span of the phase before it."""
 
 
@@ -35,7 +35,7 @@ class Tracing(Protocol):
     def start(self) -> StartSpans:
         """The spans of the start of this process."""
 
-    def around(self, app: ASGIApp, counters: Callable[[], ServingHistogram] | None = None) -> ASGIApp:
+    def wrap_app(self, app: ASGIApp, counters: Callable[[], ServingHistogram] | None = None) -> ASGIApp:
         """Return `app` with a span for each request that runs the model. `counters` returns the observed shapes."""
 
     async def close(self) -> None:
@@ -43,14 +43,14 @@ class Tracing(Protocol):
 
 
 class _NoStartSpans(NoSpans):
-    def reported(self, report: WarmupReport) -> None:
+    def record_phase(self, report: WarmupReport) -> None:
         """Do nothing."""
 
 
 class _NoTracing:
     start: StartSpans = _NoStartSpans()
 
-    def around(self, app: ASGIApp, counters: Callable[[], ServingHistogram] | None = None) -> ASGIApp:
+    def wrap_app(self, app: ASGIApp, counters: Callable[[], ServingHistogram] | None = None) -> ASGIApp:
         """Return `app` unchanged."""
         return app
 
@@ -62,23 +62,23 @@ NO_TRACING: Tracing = _NoTracing()
 
 
 @asynccontextmanager
-async def tracing(
+async def open_tracing(
     config: RuntimeConfig, report: WarmupReport, environment: Mapping[str, str] = os.environ
 ) -> AsyncIterator[Tracing]:
     """Yield the tracing of this process. After the block, send the last spans within one second.
 
     `report` is the first report of the process.
     """
-    found = collector(environment)
+    found = read_collector(environment)
     if found is None:
         yield NO_TRACING
         return
-    if not found.is_understood:
+    if not found.is_supported:
         log.warning("Traces are not sent: the OTLP protocol is %s, but must be %s or %s.", found.protocol, HTTP, GRPC)
         yield NO_TRACING
         return
     try:
-        made = await in_worker_thread(lambda: _made(found, config, report))
+        made = await run_in_worker_thread(lambda: _make_tracing(found, config, report))
     except Exception as error:  # missing packages or an unreadable header must not prevent serving
         log.warning("Traces are not sent to %s: %s", found.endpoint, error)
         yield NO_TRACING
@@ -90,7 +90,7 @@ async def tracing(
         await made.close()
 
 
-def _made(found: Collector, config: RuntimeConfig, report: WarmupReport) -> "OtlpTracing":
+def _make_tracing(found: Collector, config: RuntimeConfig, report: WarmupReport) -> "OtlpTracing":
     # Import the module only if there is a collector, because the import takes half a second and some megabytes.
     from gaudi_runtime.tracing.otlp import OtlpTracing
 

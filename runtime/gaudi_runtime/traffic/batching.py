@@ -20,14 +20,14 @@ from gaudi_runtime.traffic.trace import Request
 
 
 @dataclass(frozen=True)
-class Pace:
+class ServerPace:
     """The speed of the simulated server. The default is about the speed of an 8-billion-parameter model on one card."""
 
     prompt_tokens_per_second: float = 15_000.0
     decode_step_seconds: float = 0.025
 
 
-DEFAULT_PACE = Pace()
+DEFAULT_PACE = ServerPace()
 
 MOST_STEPS = 2_000_000
 """The number of simulated steps after which the batches are known well enough. They take seconds."""
@@ -45,7 +45,7 @@ def simulate_decode_steps(
     requests: Iterable[Request],
     limits: Limits,
     kv_blocks: int,
-    pace: Pace = DEFAULT_PACE,
+    pace: ServerPace = DEFAULT_PACE,
     most_steps: int = MOST_STEPS,
 ) -> Weights:
     """Simulate a server with continuous batching for a trace, and return the weighted decode shapes.
@@ -55,16 +55,16 @@ def simulate_decode_steps(
     """
     # The server does one addition per step instead of one per sequence. The start of a request already determines the
     # steps at which its sequence ends or needs one more block.
-    server = _Server(limits, kv_blocks, pace, most_steps)
+    server = _SimulatedServer(limits, kv_blocks, pace, most_steps)
     for request in requests:
         if is_servable(request, limits):
-            server.arrive(request)
+            server.simulate_arrival(request)
     server.finish()
     return server.steps.weights()
 
 
-class _Server:
-    def __init__(self, limits: Limits, kv_blocks: int, pace: Pace, most_steps: int) -> None:
+class _SimulatedServer:
+    def __init__(self, limits: Limits, kv_blocks: int, pace: ServerPace, most_steps: int) -> None:
         self.steps = ShapeCounts()
         self._limits = limits
         self._pace = pace
@@ -80,23 +80,23 @@ class _Server:
         self._ending: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self._waiting: deque[Request] = deque()
 
-    def arrive(self, request: Request) -> None:
+    def simulate_arrival(self, request: Request) -> None:
         """Run steps until the request arrives, then queue it."""
-        self._work(until=request.arrival)
+        self._run_steps(until=request.arrival)
         if not self._batch and not self._waiting:
             self._now = max(self._now, request.arrival)
         self._waiting.append(request)
 
     def finish(self) -> None:
         """Run steps until all requests are answered."""
-        self._work(until=float("inf"))
+        self._run_steps(until=float("inf"))
 
-    def _work(self, until: float) -> None:
+    def _run_steps(self, until: float) -> None:
         while (self._batch or self._waiting) and self._now < until and self._step < self._most_steps:
             while self._waiting and self._admit():
                 pass
             if self._batch:
-                self._decode()
+                self._run_decode_step()
 
     def _admit(self) -> bool:
         """Run the prompt of the first waiting request if it fits now. Drop the request if it can never fit."""
@@ -114,10 +114,10 @@ class _Server:
         self._waiting.popleft()
         self._now += request.context / self._pace.prompt_tokens_per_second
         if steps > 0:
-            self._start(request.context, steps, most)
+            self._start_sequence(request.context, steps, most)
         return True
 
-    def _start(self, context: int, steps: int, most: int) -> None:
+    def _start_sequence(self, context: int, steps: int, most: int) -> None:
         block = self._limits.block_size
         self._batch += 1
         self._free -= most
@@ -128,7 +128,7 @@ class _Server:
         self._growing[grows_at] += 1
         self._ending[self._step + steps].append((most, grows_at))
 
-    def _decode(self) -> None:
+    def _run_decode_step(self) -> None:
         self._blocks += self._growing[self._step % self._limits.block_size]
         self.steps.add(Bucket(self._batch, 1, self._blocks))
         self._step += 1
@@ -144,7 +144,7 @@ def read_traffic_of_trace(
     requests: Iterable[Request],
     limits: Limits,
     kv_blocks: int,
-    pace: Pace = DEFAULT_PACE,
+    pace: ServerPace = DEFAULT_PACE,
     most_simulated: int = MOST_SIMULATED,
 ) -> Traffic:
     """Convert the requests of a trace to Traffic in one pass: its prompts, and simulated decode steps.
@@ -154,14 +154,14 @@ def read_traffic_of_trace(
     """
     prompts = ShapeCounts()
 
-    def counted() -> Iterator[Request]:
+    def count_prompts() -> Iterator[Request]:
         for request in requests:
             # Each prompt is counted as a batch of one without context, because a trace contains neither batches nor
             # shared prefixes.
             prompts.add(Bucket(1, request.context, 0))
             yield request
 
-    rest = counted()
+    rest = count_prompts()
     decode = simulate_decode_steps(islice(rest, most_simulated), limits, kv_blocks, pace)
     for _ in rest:
         pass

@@ -10,7 +10,7 @@ from math import isfinite
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import MOST_TEXT
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.contract.text import quoted
+from gaudi_runtime.contract.text import safe_excerpt
 from gaudi_runtime.errors import PlanImpossible
 
 Weights = Mapping[Bucket, float]
@@ -38,7 +38,7 @@ class Traffic:
         return self.prompt if phase is BucketPhase.PROMPT else self.decode
 
 
-def read_traffic(text: str, name: str = "bucketing.optimal.traffic") -> Traffic:
+def parse_traffic(text: str, name: str = "bucketing.optimal.traffic") -> Traffic:
     """Parse a histogram of traffic. Raises PlanImpossible with `name` and the number and text of a wrong line."""
     shapes: dict[BucketPhase, dict[Bucket, float]] = {phase: {} for phase in BucketPhase}
     for number, line in enumerate(text.splitlines(), start=1):
@@ -46,14 +46,14 @@ def read_traffic(text: str, name: str = "bucketing.optimal.traffic") -> Traffic:
         if not content:
             continue
         try:
-            phase, shape, weight = _read_line(content)
+            phase, shape, weight = _parse_line(content)
         except ValueError as error:
             raise PlanImpossible(f"line {number}: {error}: {line[:200]!r}. A line has {FORM}", name) from error
         shapes[phase][shape] = shapes[phase].get(shape, 0.0) + weight
     return Traffic(shapes[BucketPhase.PROMPT], shapes[BucketPhase.DECODE])
 
 
-def write_traffic(traffic: Traffic) -> str:
+def format_traffic(traffic: Traffic) -> str:
     """Write traffic as a text histogram of at most 1500 lines per phase and 64 KiB.
 
     A larger histogram is shortened: sizes are rounded up to fewer binary digits. No size is rounded above the largest
@@ -61,17 +61,17 @@ def write_traffic(traffic: Traffic) -> str:
     """
     most = MOST_LINES
     # The length of the text is known only after the text is formatted. So each try uses a quarter fewer shapes.
-    while len(text := _text(traffic, most)) > MOST_TEXT and most:
+    while len(text := _format_merged(traffic, most)) > MOST_TEXT and most:
         most = most * 3 // 4
     return text
 
 
-def _text(traffic: Traffic, most: int) -> str:
+def _format_merged(traffic: Traffic, most: int) -> str:
     lines = []
     for phase in BucketPhase:
         weights = traffic.shapes_of(phase)
         for (batch, query, blocks), weight in sorted(
-            shapes_within(merge_shapes(weights, most)[0], largest_sizes(weights)).items()
+            cap_sizes(merge_shapes(weights, most)[0], largest_sizes(weights)).items()
         ):
             lines.append(f"{phase} {batch} {query} {blocks} {min(weight, MOST_WEIGHT):.12g}\n")
     return "".join(lines)
@@ -82,31 +82,31 @@ def total_weight(weights: Weights) -> float:
     return sum(weights.values())
 
 
-def _read_line(content: list[str]) -> tuple[BucketPhase, Bucket, float]:
+def _parse_line(content: list[str]) -> tuple[BucketPhase, Bucket, float]:
     if len(content) != 5:
         raise ValueError(f"the line has {len(content)} fields instead of 5")
     if content[0] not in list(BucketPhase):
-        raise ValueError(f"the phase {quoted(content[0])} is neither prompt nor decode")
+        raise ValueError(f"the phase {safe_excerpt(content[0])} is neither prompt nor decode")
     phase = BucketPhase(content[0])
-    batch, query, blocks = (_whole(word) for word in content[1:4])
+    batch, query, blocks = (_parse_size(word) for word in content[1:4])
     if not batch or not query or (phase is BucketPhase.DECODE and (query != 1 or not blocks)):
         raise ValueError("batch size and query must be above 0, and a decode shape needs query 1 and blocks above 0")
-    return phase, Bucket(batch, query, blocks), _weight(content[4])
+    return phase, Bucket(batch, query, blocks), _parse_weight(content[4])
 
 
-def _whole(word: str) -> int:
+def _parse_size(word: str) -> int:
     if not (word.isascii() and word.isdigit() and len(word) <= 8 and int(word) <= MAX_VALUE):
-        raise ValueError(f"{quoted(word)} is not a whole number from 0 to {MAX_VALUE}")
+        raise ValueError(f"{safe_excerpt(word)} is not a whole number from 0 to {MAX_VALUE}")
     return int(word)
 
 
-def _weight(word: str) -> float:
+def _parse_weight(word: str) -> float:
     try:
         weight = float(word)
     except ValueError:
-        raise ValueError(f"weight {quoted(word)} is not a number") from None
+        raise ValueError(f"weight {safe_excerpt(word)} is not a number") from None
     if not (isfinite(weight) and 0 < weight <= MOST_WEIGHT):
-        raise ValueError(f"weight {quoted(word)} must be above 0 and at most {MOST_WEIGHT:g}")
+        raise ValueError(f"weight {safe_excerpt(word)} must be above 0 and at most {MOST_WEIGHT:g}")
     return weight
 
 
@@ -119,7 +119,7 @@ def merge_shapes(weights: Weights, most: int, digits: int = MOST_DIGITS) -> tupl
     kept = dict(weights)
     while len(kept) > most and digits > 1:
         digits -= 1
-        kept = _merged((round_sizes_up(shape, digits), weight) for shape, weight in kept.items())
+        kept = _sum_by_shape((round_sizes_up(shape, digits), weight) for shape, weight in kept.items())
     return kept, digits
 
 
@@ -145,7 +145,7 @@ class ShapeCounts:
 
     def weights(self) -> dict[Bucket, float]:
         """Return all counted shapes with their counts. No size exceeds the largest counted size."""
-        return self._counts if self._digits is None else shapes_within(self._counts, self._largest)
+        return self._counts if self._digits is None else cap_sizes(self._counts, self._largest)
 
 
 def largest_sizes(shapes: Iterable[Bucket]) -> Bucket:
@@ -153,9 +153,9 @@ def largest_sizes(shapes: Iterable[Bucket]) -> Bucket:
     return Bucket(*(max(sizes) for sizes in zip(Bucket(0, 0, 0), *shapes, strict=True)))
 
 
-def shapes_within(weights: Weights, most: Bucket) -> dict[Bucket, float]:
+def cap_sizes(weights: Weights, most: Bucket) -> dict[Bucket, float]:
     """Return the shapes of a histogram with each size capped at the size of `most`."""
-    return _merged((Bucket(*map(min, shape, most)), weight) for shape, weight in weights.items())
+    return _sum_by_shape((Bucket(*map(min, shape, most)), weight) for shape, weight in weights.items())
 
 
 def round_sizes_up(shape: Bucket, digits: int) -> Bucket:
@@ -164,7 +164,7 @@ def round_sizes_up(shape: Bucket, digits: int) -> Bucket:
     return Bucket(_round_up(batch, digits), _round_up(query, digits), _round_up(blocks, digits))
 
 
-def _merged(items: Iterable[tuple[Bucket, float]]) -> dict[Bucket, float]:
+def _sum_by_shape(items: Iterable[tuple[Bucket, float]]) -> dict[Bucket, float]:
     merged: dict[Bucket, float] = {}
     for shape, weight in items:
         merged[shape] = merged.get(shape, 0.0) + weight

@@ -31,7 +31,7 @@ class Padding:
     padded: float = 0.0
     expected: float = 0.0
 
-    def count(self, phase: BucketPhase, real: Bucket, ran: Bucket, batches: int) -> None:
+    def count_batches(self, phase: BucketPhase, real: Bucket, ran: Bucket, batches: int) -> None:
         """Count `batches` batches of the shape `real` that ran with the shape `ran`."""
         compute = batches * self.cost(phase, real)
         self.real += compute

@@ -20,7 +20,7 @@ from gaudi_runtime.contract.report import (
     BucketPhase,
     CompileTimes,
 )
-from gaudi_runtime.traffic.histogram import MOST_LINES, Traffic, merge_shapes, round_sizes_up, shapes_within
+from gaudi_runtime.traffic.histogram import MOST_LINES, Traffic, cap_sizes, merge_shapes, round_sizes_up
 from gaudi_runtime.traffic.padding import Padding
 
 # The significant binary digits of real sizes. Sizes up to 128 are exact, and larger sizes are at most 1.6 % too large.
@@ -43,22 +43,22 @@ if the plan determines it.
 """
 
 
-class Padded(NamedTuple):
+class PaddedShape(NamedTuple):
     """The padded shape under which the serving histogram counts a batch, and whether this shape is warm."""
 
     bucket: Bucket
     warm: bool
 
 
-Pad = Callable[[BucketPhase, Bucket], Padded]
+Pad = Callable[[BucketPhase, Bucket], PaddedShape]
 
 
-def pad_by(plan: BucketPlan, limits: Limits, is_warm: Callable[[BucketPhase, Bucket], bool]) -> Pad:
+def make_padder(plan: BucketPlan, limits: Limits, is_warm: Callable[[BucketPhase, Bucket], bool]) -> Pad:
     """Return a function that pads served batches to a bucket of the plan, or to a fallback shape."""
 
-    def pad(phase: BucketPhase, real: Bucket) -> Padded:
+    def pad(phase: BucketPhase, real: Bucket) -> PaddedShape:
         bucket = plan.find(phase, *real) or plan.fallback(phase, limits, *real)
-        return Padded(bucket, is_warm(phase, bucket))
+        return PaddedShape(bucket, is_warm(phase, bucket))
 
     return pad
 
@@ -96,18 +96,18 @@ class VisionTally:
     compiles: int = 0
     cold: tuple[str, ...] = ()
 
-    def absorb(self, rows: Iterable[Row]) -> None:
+    def add_rows(self, rows: Iterable[Row]) -> None:
         """Add rows of [inputs, warm, runs, compiles] from another process. Raises ValueError for any other form."""
         for row in rows:
             try:
                 inputs, warm, runs, compiles = row
             except (TypeError, ValueError) as error:
                 raise ValueError(f"{row} is not a row with inputs, warm, runs and compiles") from error
-            self.compiles += _count(compiles)
+            self.compiles += _parse_count(compiles)
             if warm:
-                self.hits += _count(runs)
+                self.hits += _parse_count(runs)
                 continue
-            self.misses += _count(runs)
+            self.misses += _parse_count(runs)
             if len(self.cold) < MAX_NAMED_VISION and inputs not in self.cold:
                 self.cold = (*self.cold, str(inputs))
 
@@ -137,12 +137,12 @@ class ServingHistogram:
         self.observe(phase, real, padded)
         return padded.bucket
 
-    def observe(self, phase: BucketPhase, real: Bucket, padded: Padded, batches: int = 1) -> None:
+    def observe(self, phase: BucketPhase, real: Bucket, padded: PaddedShape, batches: int = 1) -> None:
         """Count `batches` batches of the shape `real` that ran as `padded`, in constant time.
 
         `real` is a Bucket. For a prompt batch, it has the longest query and the most cached blocks of the sequences.
         """
-        tally = self._tally(phase, padded.bucket)
+        tally = self._tally_of(phase, padded.bucket)
         if padded.warm:
             tally.hits += batches
         else:
@@ -151,14 +151,14 @@ class ServingHistogram:
         tally.tokens += batches * real[0] * real[1]
         tally.blocks += batches * blocks_of(phase, real)
         if padding := self.padding.get(phase):
-            padding.count(phase, real, padded.bucket, batches)
-        self._remember(phase, real, batches)
+            padding.count_batches(phase, real, padded.bucket, batches)
+        self._add_real_shape(phase, real, batches)
 
-    def compiled(self, phase: BucketPhase, bucket: Bucket, compiles: int = 1) -> None:
+    def count_compiles(self, phase: BucketPhase, bucket: Bucket, compiles: int = 1) -> None:
         """Count compilations that delayed a batch of this padded shape."""
-        self._tally(phase, bucket).compiles += compiles
+        self._tally_of(phase, bucket).compiles += compiles
 
-    def absorb(
+    def add_rows(
         self, rows: Iterable[Row], vision: Iterable[Row] | None = None, compile_times: Iterable[Row] = ()
     ) -> None:
         """Add the batches that another process observed since its last answer.
@@ -167,17 +167,17 @@ class ServingHistogram:
         counts]. Raises ValueError for any other form.
         """
         for row in rows:
-            phase, real, ran, batches, compiles = _read(row)
+            phase, real, ran, batches, compiles = _parse_row(row)
             padded = ran or self._pad(phase, real)
             self.observe(phase, real, padded, batches)
             if compiles:
-                self.compiled(phase, padded.bucket, compiles)
+                self.count_compiles(phase, padded.bucket, compiles)
         if vision is not None:
             self.vision = self.vision or VisionTally()
-            self.vision.absorb(vision)
-        for times in map(_compile_times, compile_times):
+            self.vision.add_rows(vision)
+        for times in map(_parse_compile_times, compile_times):
             known = self.compile_times.get(times.stage)
-            self.compile_times[times.stage] = _sum(known, times) if known else times
+            self.compile_times[times.stage] = _sum_compile_times(known, times) if known else times
 
     @property
     def hits(self) -> int:
@@ -190,19 +190,19 @@ class ServingHistogram:
         return sum(tally.compiles for tally in self.tallies.values()) + (self.vision.compiles if self.vision else 0)
 
     @property
-    def cold(self) -> dict[Key, int]:
+    def cold_batches(self) -> dict[Key, int]:
         """The number of cold batches for each padded shape."""
         return {key: tally.misses for key, tally in self.tallies.items() if tally.misses}
 
     def traffic(self) -> Traffic:
         """Return the real shapes with their numbers of batches as weights, so that a plan can be learned from them."""
-        return Traffic(self._remembered(BucketPhase.PROMPT), self._remembered(BucketPhase.DECODE))
+        return Traffic(self._real_shapes(BucketPhase.PROMPT), self._real_shapes(BucketPhase.DECODE))
 
-    def _remembered(self, phase: BucketPhase) -> dict[Bucket, float]:
+    def _real_shapes(self, phase: BucketPhase) -> dict[Bucket, float]:
         # No size is rounded to more than the largest observed size, because the limits may not admit a larger size.
-        return shapes_within(self._shapes[phase], self._largest[phase])
+        return cap_sizes(self._shapes[phase], self._largest[phase])
 
-    def _tally(self, phase: BucketPhase, bucket: Bucket) -> Tally:
+    def _tally_of(self, phase: BucketPhase, bucket: Bucket) -> Tally:
         tally = self.tallies.get((phase, bucket))
         if tally is None:
             if len(self.tallies) >= self._most_buckets:
@@ -210,7 +210,7 @@ class ServingHistogram:
             tally = self.tallies.setdefault((phase, bucket), Tally())
         return tally
 
-    def _remember(self, phase: BucketPhase, real: Bucket, batches: int) -> None:
+    def _add_real_shape(self, phase: BucketPhase, real: Bucket, batches: int) -> None:
         shapes, largest = self._shapes[phase], self._largest[phase]
         # This code runs for every batch, but a larger size is rare. So the comparison comes first, and a new shape is
         # created only if needed.
@@ -222,16 +222,16 @@ class ServingHistogram:
             self._shapes[phase], self._digits[phase] = merge_shapes(shapes, MOST_LINES, self._digits[phase])
 
 
-def _read(row: Row) -> tuple[BucketPhase, Bucket, Padded | None, int, int]:
+def _parse_row(row: Row) -> tuple[BucketPhase, Bucket, PaddedShape | None, int, int]:
     try:
         phase, real, ran, batches, compiles = row
-        padded = None if ran is None else Padded(_shape(*ran[:3]), bool(ran[3]))
-        return BucketPhase(phase), _shape(*real), padded, _count(batches), _count(compiles)
+        padded = None if ran is None else PaddedShape(_parse_shape(*ran[:3]), bool(ran[3]))
+        return BucketPhase(phase), _parse_shape(*real), padded, _parse_count(batches), _parse_count(compiles)
     except (TypeError, IndexError, ValueError) as error:
         raise ValueError(f"{list(row)} is not a row with phase, shape, padded shape, batches and compiles") from error
 
 
-def _sum(first: CompileTimes, second: CompileTimes) -> CompileTimes:
+def _sum_compile_times(first: CompileTimes, second: CompileTimes) -> CompileTimes:
     counts = (min(sum(each), MOST_COUNT) for each in zip(first.counts, second.counts, strict=True))
     return CompileTimes(
         stage=first.stage,
@@ -241,22 +241,22 @@ def _sum(first: CompileTimes, second: CompileTimes) -> CompileTimes:
     )
 
 
-def _compile_times(row: Row) -> CompileTimes:
+def _parse_compile_times(row: Row) -> CompileTimes:
     try:
         stage, recipes, seconds, counts = row
         if len(counts) != len(COMPILE_BOUNDS) + 1:
             raise ValueError(f"{len(counts)} counts")
-        bounded = tuple(min(_count(each), MOST_COUNT) for each in counts)
+        bounded = tuple(min(_parse_count(each), MOST_COUNT) for each in counts)
         return CompileTimes(stage=stage, recipes=recipes, seconds=seconds, counts=bounded)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{list(row)} is not a row with stage, recipes, seconds and counts") from error
 
 
-def _shape(size: Any, query: Any, blocks: Any) -> Bucket:
-    return Bucket(_count(size), _count(query), _count(blocks))
+def _parse_shape(size: Any, query: Any, blocks: Any) -> Bucket:
+    return Bucket(_parse_count(size), _parse_count(query), _parse_count(blocks))
 
 
-def _count(number: Any) -> int:
+def _parse_count(number: Any) -> int:
     if not isinstance(number, int) or number < 0:
         raise ValueError(f"{number} is not a count")
     return number

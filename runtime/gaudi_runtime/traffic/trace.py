@@ -80,7 +80,7 @@ def read_trace(lines: Iterable[bytes], names: ColumnNames = FOUND_BY_NAME) -> It
     `lines` are lines of a binary file. Raises TraceUnreadable with a clause that names the line: not UTF-8, no header,
     a missing column, a row with too few cells, a wrong number, a request without context tokens, or no request at all.
     """
-    rows = csv.reader(_decoded(lines), strict=True)
+    rows = csv.reader(_decode_lines(lines), strict=True)
     try:
         header = next(rows, None)
         if header is None:
@@ -90,41 +90,43 @@ def read_trace(lines: Iterable[bytes], names: ColumnNames = FOUND_BY_NAME) -> It
         for row in rows:
             if row:
                 empty = False
-                yield _request(row, columns, rows.line_num)
+                yield _parse_request(row, columns, rows.line_num)
         if empty:
             raise TraceUnreadable("has a header but no requests")
     except csv.Error as error:
-        raise _at(rows.line_num, f"is not valid CSV: {error}") from error
+        raise _line_error(rows.line_num, f"is not valid CSV: {error}") from error
 
 
-def _decoded(lines: Iterable[bytes]) -> Iterator[str]:
+def _decode_lines(lines: Iterable[bytes]) -> Iterator[str]:
     for number, line in enumerate(lines, start=1):
         if len(line) > MAX_LINE:
-            raise _at(number, f"is longer than {MAX_LINE} bytes")
+            raise _line_error(number, f"is longer than {MAX_LINE} bytes")
         try:
             # A file that a spreadsheet program exported may begin with a byte order mark.
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            raise _at(number, f"is not UTF-8 text: {error.reason}") from error
+            raise _line_error(number, f"is not UTF-8 text: {error.reason}") from error
 
 
-def _request(row: list[str], columns: Columns, line: int) -> Request:
+def _parse_request(row: list[str], columns: Columns, line: int) -> Request:
     if len(row) < columns.count:
-        raise _at(line, f"has {len(row)} cells, but the header has {columns.count}")
-    context = _tokens(row[columns.context], line, "context")
+        raise _line_error(line, f"has {len(row)} cells, but the header has {columns.count}")
+    context = _parse_tokens(row[columns.context], line, "context")
     if context == 0:
-        raise _at(line, "has 0 context tokens, but a request needs at least 1")
-    return Request(_seconds(row[columns.arrival], line), context, _tokens(row[columns.generated], line, "generated"))
+        raise _line_error(line, "has 0 context tokens, but a request needs at least 1")
+    return Request(
+        _parse_seconds(row[columns.arrival], line), context, _parse_tokens(row[columns.generated], line, "generated")
+    )
 
 
-def _tokens(cell: str, line: int, what: str) -> int:
+def _parse_tokens(cell: str, line: int, what: str) -> int:
     text = cell.strip()
     if not (text.isascii() and text.isdigit() and len(text) <= 8 and int(text) <= MAX_TOKENS):
-        raise _at(line, f"has {cell[:40]!r} {what} tokens, but must have a whole number from 0 to {MAX_TOKENS}")
+        raise _line_error(line, f"has {cell[:40]!r} {what} tokens, but must have a whole number from 0 to {MAX_TOKENS}")
     return int(text)
 
 
-def _seconds(cell: str, line: int) -> float:
+def _parse_seconds(cell: str, line: int) -> float:
     """Return the seconds of a cell, which is a number or a date with time."""
     try:
         seconds = float(cell)
@@ -132,33 +134,33 @@ def _seconds(cell: str, line: int) -> float:
         try:
             moment = datetime.fromisoformat(cell.strip())
         except ValueError:
-            raise _at(
+            raise _line_error(
                 line, f"has the arrival time {cell[:40]!r}, which is neither seconds nor a date with time"
             ) from None
         # A time without a time zone is read as UTC. The zone does not matter, because only differences are used.
         seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     if not isfinite(seconds):
-        raise _at(line, f"has the arrival time {cell[:40]!r}, which is not a finite number")
+        raise _line_error(line, f"has the arrival time {cell[:40]!r}, which is not a finite number")
     return seconds
 
 
-def _at(line: int, problem: str) -> TraceUnreadable:
+def _line_error(line: int, problem: str) -> TraceUnreadable:
     return TraceUnreadable(f"line {line} {problem}")
 
 
 def find_columns(header: Sequence[str], names: ColumnNames) -> Columns:
     """Find the columns in a trace's header. Raises TraceUnreadable with the missing and the existing columns."""
     return Columns(
-        arrival=_find(header, names.arrival, ARRIVAL, "the arrival time", "--arrival-column"),
-        context=_find(header, names.context, CONTEXT, "the context tokens", "--context-column"),
-        generated=_find(header, names.generated, GENERATED, "the generated tokens", "--generated-column"),
+        arrival=_find_column(header, names.arrival, ARRIVAL, "the arrival time", "--arrival-column"),
+        context=_find_column(header, names.context, CONTEXT, "the context tokens", "--context-column"),
+        generated=_find_column(header, names.generated, GENERATED, "the generated tokens", "--generated-column"),
         count=len(header),
     )
 
 
-def _find(header: Sequence[str], given: str | None, known: Sequence[str], what: str, flag: str) -> int:
-    plain = [_plain(each) for each in header]
-    for name in [_plain(given)] if given is not None else known:
+def _find_column(header: Sequence[str], given: str | None, known: Sequence[str], what: str, flag: str) -> int:
+    plain = [_normalize_name(each) for each in header]
+    for name in [_normalize_name(given)] if given is not None else known:
         if name in plain:
             return plain.index(name)
     missing = f"has no column {given!r}" if given is not None else f"has no column for {what}"
@@ -166,7 +168,7 @@ def _find(header: Sequence[str], given: str | None, known: Sequence[str], what: 
     raise TraceUnreadable(f"{missing}. Choose one of its columns with {flag}: {there}")
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     """Return a column name in lower case, without spaces and punctuation: ContextTokens equals Context_Tokens."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 

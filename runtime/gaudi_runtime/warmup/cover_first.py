@@ -50,7 +50,7 @@ def cover_first(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks:
 
     Equal plans have equal orders.
     """
-    search = _Search(phase, limits.block_size, _needs(plan, phase, limits, kv_blocks))
+    search = _OrderSearch(phase, limits.block_size, _needs(plan, phase, limits, kv_blocks))
     # The largest buckets come first, so that the memory peak occurs at the start of warm-up.
     search.take_largest_first(covering_set(plan, phase, limits, kv_blocks))
     covering = len(search.taken)
@@ -85,39 +85,39 @@ def _needs(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int)
         tops = [max(row, key=attrgetter("num_blocks")) for row in rows.values()]
         for at, row in enumerate(rows.values()):
             needs.update({each: [tops[at]] for each in row if each is not tops[at]})
-            needs[tops[at]] = _higher(tops[: at + 1], kv_blocks)
+            needs[tops[at]] = _higher_buckets(tops[: at + 1], kv_blocks)
     for seed in plan.seeds:
-        needs[seed] += _verifying(plan, seed, limits)
-    verifying = {seed.batch_size * _tokens(limits) for seed in plan.seeds}
+        needs[seed] += _verification_buckets(plan, seed, limits)
+    verifying = {seed.batch_size * _tokens_per_sequence(limits) for seed in plan.seeds}
     for smaller, larger in pairwise(each for each in plan.decode if each.batch_size in verifying):
         # A batch that verifies drafts is padded to `smaller` and never to `larger` while `smaller` is in the plan. So
         # `larger` is not warmed for such batches (engines/vllm/workers/speculative.py).
-        if smaller.batch_size == larger.batch_size and _most_verified(larger, limits) <= smaller.num_blocks:
+        if smaller.batch_size == larger.batch_size and _most_verified_blocks(larger, limits) <= smaller.num_blocks:
             needs[larger].append(smaller)
     return needs
 
 
-def _verifying(plan: BucketPlan, seed: Bucket, limits: Limits) -> list[Bucket]:
+def _verification_buckets(plan: BucketPlan, seed: Bucket, limits: Limits) -> list[Bucket]:
     """Return a list with the bucket in which the largest batch of a seed verifies its drafts; empty if none fits."""
-    rows = seed.batch_size * _tokens(limits)
-    blocks = _most_verified(Bucket(rows, 1, seed.num_blocks * _tokens(limits)), limits)
+    rows = seed.batch_size * _tokens_per_sequence(limits)
+    blocks = _most_verified_blocks(Bucket(rows, 1, seed.num_blocks * _tokens_per_sequence(limits)), limits)
     found = plan.find(BucketPhase.DECODE, rows, 1, blocks)
     return [found] if found else []
 
 
-def _most_verified(bucket: Bucket, limits: Limits) -> int:
+def _most_verified_blocks(bucket: Bucket, limits: Limits) -> int:
     """Return the most blocks, counted per token, that full sequences with drafts can have in this bucket."""
-    tokens = _tokens(limits)
+    tokens = _tokens_per_sequence(limits)
     sequences = ceil((limits.max_model_len - tokens + 1) / limits.block_size) * (bucket.batch_size // tokens)
     return min(bucket.num_blocks // tokens, sequences) * tokens
 
 
-def _tokens(limits: Limits) -> int:
+def _tokens_per_sequence(limits: Limits) -> int:
     """Return the tokens of each sequence in a step that verifies drafts."""
     return 1 + (limits.draft_tokens or 0)
 
 
-def _higher(tops: Sequence[Bucket], kv_blocks: int) -> list[Bucket]:
+def _higher_buckets(tops: Sequence[Bucket], kv_blocks: int) -> list[Bucket]:
     """Return the buckets before the last one that have more blocks than all buckets after them.
 
     Only a bucket file can plan more blocks for fewer sequences.
@@ -131,7 +131,7 @@ def _higher(tops: Sequence[Bucket], kv_blocks: int) -> list[Bucket]:
     return found
 
 
-class _Search:
+class _OrderSearch:
     """The search for the warm-up order: the taken buckets, and groups of other buckets that pad to a taken bucket."""
 
     def __init__(self, phase: BucketPhase, block_size: int, needs: Needs) -> None:
@@ -172,7 +172,9 @@ class _Search:
         Buckets whose shape is not in the covering set's coverage come last.
         """
         for bucket, shape in shapes.items():
-            paid = [(paid, each) for each in self.taken if shape and (paid := self._paid(shape, each, alone=True))]
+            paid = [
+                (paid, each) for each in self.taken if shape and (paid := self._padded_cost(shape, each, alone=True))
+            ]
             if shape and paid:
                 self._shapes[bucket], self._padded[bucket] = shape, min(paid)[1]
                 self._groups.setdefault(self._padded[bucket], []).append(bucket)
@@ -192,7 +194,7 @@ class _Search:
         if group is None:
             return
         self._groups[group].remove(taken)
-        moved = [each for each in self._groups[group] if self._saved(self._shapes[each], taken, group)]
+        moved = [each for each in self._groups[group] if self._saved_cost(self._shapes[each], taken, group)]
         self._padded.update(dict.fromkeys(moved, taken))
         gone = set(moved)
         self._groups[group] = [each for each in self._groups[group] if each not in gone]
@@ -207,17 +209,17 @@ class _Search:
             return
         some = members[:: -(-len(members) // MOST_COMPARED)]
         shapes, share = [self._shapes[each] for each in some], len(members) / len(some)
-        savings = ((share * sum(self._saved(shape, each, group) for shape in shapes), each) for each in some)
+        savings = ((share * sum(self._saved_cost(shape, each, group) for shape in shapes), each) for each in some)
         saved, bucket = max(savings, key=lambda each: (each[0], each[1]))
         heappush(self._queue, (-saved, bucket, group, len(members)))
 
-    def _saved(self, shape: Bucket, bucket: Bucket, group: Bucket) -> float:
+    def _saved_cost(self, shape: Bucket, bucket: Bucket, group: Bucket) -> float:
         """Return the compute that a batch of this shape saves by a move from `group` to `bucket`; 0 if it stays."""
         alone = self._splits and shape.batch_size > group.batch_size
-        paid = self._paid(shape, bucket, alone=alone)
-        return max(0.0, (self._paid(shape, group, alone=alone) or 0.0) - paid) if paid else 0.0
+        paid = self._padded_cost(shape, bucket, alone=alone)
+        return max(0.0, (self._padded_cost(shape, group, alone=alone) or 0.0) - paid) if paid else 0.0
 
-    def _paid(self, shape: Bucket, bucket: Bucket, *, alone: bool) -> float | None:
+    def _padded_cost(self, shape: Bucket, bucket: Bucket, *, alone: bool) -> float | None:
         """Return the cost of a batch of this shape in `bucket`; None if the shape does not fit.
 
         If `alone` is True, the batch is too large for the bucket, so its prompts run one by one.
@@ -239,14 +241,14 @@ def plan_without_cold(plan: BucketPlan, limits: Limits, cold: Collection[Key]) -
         for phase in BucketPhase
     )
     if limits.contiguous_paged_attention:
-        decode = _without_low_rows(plan.decode, set(decode))
+        decode = _drop_low_rows(plan.decode, set(decode))
     warm = set(decode)
-    seeds = tuple(each for each in plan.seeds if {each, *_verifying(plan, each, limits)} <= warm)
+    seeds = tuple(each for each in plan.seeds if {each, *_verification_buckets(plan, each, limits)} <= warm)
     most = max((each.num_blocks for each in plan.decode), default=0)
     return replace(plan, prompt=prompt, decode=decode, seeds=seeds or plan.seeds, most_blocks=most)
 
 
-def _without_low_rows(decode: Sequence[Bucket], warm: Collection[Bucket]) -> tuple[Bucket, ...]:
+def _drop_low_rows(decode: Sequence[Bucket], warm: Collection[Bucket]) -> tuple[Bucket, ...]:
     """Return the warm buckets. Skip a batch size whose largest bucket is cold if larger sizes hold more blocks."""
     # The plugin looks up the batch size first. In a batch size without a large bucket, the plugin would not find the
     # highest block.

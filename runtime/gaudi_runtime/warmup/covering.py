@@ -24,21 +24,21 @@ def covering_set(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks
     from this set.
     """
     if phase is BucketPhase.PROMPT:
-        return tuple(_prompts(plan.prompt, limits))
+        return tuple(_cover_prompts(plan.prompt, limits))
     decode = plan.seeds or plan.decode
     if limits.contiguous_paged_attention:
-        return tuple(_rows(decode, limits, kv_blocks))
-    return tuple(_decodes(decode, limits, kv_blocks))
+        return tuple(_cover_rows(decode, limits, kv_blocks))
+    return tuple(_cover_decodes(decode, limits, kv_blocks))
 
 
-def _prompts(buckets: Sequence[Bucket], limits: Limits) -> Iterator[Bucket]:
+def _cover_prompts(buckets: Sequence[Bucket], limits: Limits) -> Iterator[Bucket]:
     """Yield the fewest prompt buckets that hold all queries. A longer query allows less context."""
     rows: dict[int, list[Bucket]] = defaultdict(list)
     for bucket in buckets:
         rows[bucket.query_len].append(bucket)
     queries = sorted(rows)
     most = [max(each.num_blocks for each in rows[query]) for query in queries]
-    held = _most_from(most)
+    held = _suffix_maxima(most)
     longest, query = min(limits.longest_query, max(queries, default=0)), 1
     while query <= longest:
         needed = min(most_context_of(limits, query), held[bisect_left(queries, query)])
@@ -49,11 +49,11 @@ def _prompts(buckets: Sequence[Bucket], limits: Limits) -> Iterator[Bucket]:
         query = bucket.query_len + 1
 
 
-def _decodes(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> Iterator[Bucket]:
+def _cover_decodes(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> Iterator[Bucket]:
     """Yield the fewest decode buckets that hold all batch sizes, without contiguous attention."""
-    rows = _tops(buckets)
+    rows = _largest_by_size(buckets)
     sizes, most = [row.batch_size for row in rows], [row.num_blocks for row in rows]
-    held = _most_from(most)
+    held = _suffix_maxima(most)
     largest = min(limits.max_num_seqs, kv_blocks, sizes[-1] if sizes else 0)
     needed = [
         min(most_decode_blocks(size, limits, kv_blocks), held[bisect_left(sizes, size)])
@@ -82,13 +82,13 @@ def _peaks(needed: Sequence[int]) -> list[int]:
     return peaks[::-1]
 
 
-def _rows(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> Iterator[Bucket]:
+def _cover_rows(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> Iterator[Bucket]:
     """Yield the largest buckets of the fewest batch sizes, for contiguous attention.
 
     The plugin looks up the smallest batch size that holds the sequences, and only then the blocks. So each batch size
     that the plugin may look up needs a bucket that holds the highest block (coverage.py).
     """
-    tops = _tops(buckets)
+    tops = _largest_by_size(buckets)
     most, capacity, end, least = min(limits.max_num_seqs, kv_blocks), 0, len(tops), -1
     rows: list[int] = []
     for at, top in enumerate(tops):
@@ -103,11 +103,11 @@ def _rows(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> Iterator
             yield tops[end]
 
 
-def _tops(buckets: Sequence[Bucket]) -> list[Bucket]:
+def _largest_by_size(buckets: Sequence[Bucket]) -> list[Bucket]:
     """Return the bucket with the most blocks for each decode batch size, in ascending order."""
     return [max(row, key=attrgetter("num_blocks")) for _, row in groupby(buckets, key=attrgetter("batch_size"))]
 
 
-def _most_from(values: Sequence[int]) -> list[int]:
+def _suffix_maxima(values: Sequence[int]) -> list[int]:
     """Return the largest value from each position to the end."""
     return list(accumulate(reversed(values), max))[::-1]

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from gaudi_runtime.buckets.bucket import Bucket, weight
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.contract.base import Wire
+from gaudi_runtime.contract.base import WireModel
 from gaudi_runtime.contract.report import BucketPhase
 
 
@@ -47,7 +47,7 @@ class Samples:
         self.weight_squared += weight * weight
         self.weight_seconds += weight * seconds
 
-    def line(self) -> tuple[float, float]:
+    def fit_line(self) -> tuple[float, float]:
         """Fit (fixed seconds, seconds per weight) by least squares. Both results are at least 0. Needs a sample."""
         mean_weight, mean_seconds = self.weight / self.count, self.seconds / self.count
         spread = self.weight_squared - self.weight * mean_weight
@@ -83,15 +83,15 @@ def eta_seconds(kinds: Iterable[Work]) -> float | None:
         return None
     # If no step of a kind was measured, its steps are assumed to take the mean time of all measured steps.
     mean = sum(kind.done.seconds for kind in kinds) / measured
-    return sum(_left_seconds(kind) if kind.done.count else mean * kind.left for kind in kinds)
+    return sum(_remaining_seconds(kind) if kind.done.count else mean * kind.left for kind in kinds)
 
 
-def _left_seconds(kind: Work) -> float:
-    fixed, per_weight = kind.done.line()
+def _remaining_seconds(kind: Work) -> float:
+    fixed, per_weight = kind.done.fit_line()
     return fixed * kind.left + per_weight * kind.left_weight
 
 
-class StepPace(Wire):
+class StepPace(WireModel):
     """The estimated time of a bucket's warm-up step: fixed seconds, and seconds per unit of the bucket's weight."""
 
     fixed: float
@@ -102,7 +102,7 @@ class StepPace(Wire):
         return StepPace(fixed=self.fixed + other.fixed, per_weight=self.per_weight + other.per_weight)
 
 
-class Pace(Wire):
+class Pace(WireModel):
     """The time of this warm-up without cached recipes, and the pace of one bucket of each phase.
 
     `other_seconds` is the time outside the steps of buckets.
@@ -133,11 +133,11 @@ class Estimate:
         self._block_size = block_size
         self._work = {(kind, phase): Work(Samples()) for kind in StepKind for phase in BucketPhase}
 
-    def plan(self, steps: Iterable[Step]) -> None:
+    def add_steps(self, steps: Iterable[Step]) -> None:
         """Add these steps to the remaining steps."""
-        self._count(steps, 1)
+        self._change_remaining(steps, 1)
 
-    def measured(self, step: Step, seconds: float) -> None:
+    def record_seconds(self, step: Step, seconds: float) -> None:
         """Add the measured time of a step from this warm-up or an earlier warm-up.
 
         The remaining steps do not change.
@@ -145,11 +145,11 @@ class Estimate:
         kind, phase, bucket = step
         self._work[kind, phase].done.add(self._weigh(phase, bucket), seconds)
 
-    def over(self, steps: Iterable[Step]) -> None:
+    def remove_steps(self, steps: Iterable[Step]) -> None:
         """Remove these steps from the remaining steps, because they are done or were left out."""
-        self._count(steps, -1)
+        self._change_remaining(steps, -1)
 
-    def expect(self, kind: StepKind, phase: BucketPhase, count: int, weight: float) -> None:
+    def set_remaining(self, kind: StepKind, phase: BucketPhase, count: int, weight: float) -> None:
         """Set the remaining steps of one kind: `count` steps with `weight` in total."""
         work = self._work[kind, phase]
         work.left, work.left_weight = count, weight
@@ -170,7 +170,7 @@ class Estimate:
         done = self._work[kind, phase].done
         if done.count < FEWEST_LIKE:
             return None
-        fixed, per_weight = done.line()
+        fixed, per_weight = done.fit_line()
         return fixed + per_weight * self._weigh(phase, bucket)
 
     def pace(self, kinds: Iterable[StepKind], seconds: float, other_seconds: float) -> Pace | None:
@@ -188,12 +188,12 @@ class Estimate:
         for kind in kinds:
             for phase, pace in paces.items():
                 done = self._work[kind, phase].done
-                fixed, per_weight = done.line() if done.count else (mean, 0.0)
+                fixed, per_weight = done.fit_line() if done.count else (mean, 0.0)
                 paces[phase] = pace.plus(StepPace(fixed=fixed, per_weight=per_weight))
         prompt, decode = (paces[phase] for phase in (BucketPhase.PROMPT, BucketPhase.DECODE))
         return Pace(seconds=max(0.0, seconds), other_seconds=max(0.0, other_seconds), prompt=prompt, decode=decode)
 
-    def _count(self, steps: Iterable[Step], sign: int) -> None:
+    def _change_remaining(self, steps: Iterable[Step], sign: int) -> None:
         for kind, phase, bucket in steps:
             work = self._work[kind, phase]
             work.left += sign

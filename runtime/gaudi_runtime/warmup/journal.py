@@ -36,15 +36,15 @@ class Recipes:
 
     seconds: Mapping[Step, float]
 
-    def compiled(self, phase: BucketPhase, bucket: Bucket) -> bool:
+    def has_recipe(self, phase: BucketPhase, bucket: Bucket) -> bool:
         """Return True if the cache has the recipe of this shape."""
         return (StepKind.COMPILE, phase, bucket) in self.seconds
 
-    def kind(self, phase: BucketPhase, bucket: Bucket) -> StepKind:
+    def step_kind(self, phase: BucketPhase, bucket: Bucket) -> StepKind:
         """Return the kind of the shape's warm-up step: load its recipe or compile it."""
-        return StepKind.LOAD if self.compiled(phase, bucket) else StepKind.COMPILE
+        return StepKind.LOAD if self.has_recipe(phase, bucket) else StepKind.COMPILE
 
-    def saved(self, step: Step, seconds: float) -> float:
+    def saved_seconds(self, step: Step, seconds: float) -> float:
         """Return the compile seconds that loading a recipe saved, if the step took `seconds`.
 
         Return 0 for other kinds of steps. The compile time comes from the journal, so another pod may have measured it.
@@ -52,7 +52,7 @@ class Recipes:
         kind, phase, bucket = step
         return self.seconds[StepKind.COMPILE, phase, bucket] - seconds if kind is StepKind.LOAD else 0.0
 
-    def and_those_of(self, other: "Recipes") -> "Recipes":
+    def merge_with(self, other: "Recipes") -> "Recipes":
         """Return the steps of `self` and `other`. For a common step, use the seconds of `self`."""
         return Recipes({**other.seconds, **self.seconds})
 
@@ -69,13 +69,13 @@ def format_header(key: RecipeKey) -> str:
     """Format the first line of the journal of a recipe key."""
     # The header contains what a recipe depends on. It does not contain the plan, because a new bucket would then
     # discard all recipes.
-    return _canonical({"format": FORMAT, "key": asdict(key)}) + "\n"
+    return _format_json({"format": FORMAT, "key": asdict(key)}) + "\n"
 
 
 def format_step(step: Step, seconds: float) -> str:
     """Format a warm-up step as a line of the journal."""
     kind, phase, bucket = step
-    return _canonical({"step": kind, "phase": phase, "bucket": list(bucket), "seconds": round(seconds, 6)}) + "\n"
+    return _format_json({"step": kind, "phase": phase, "bucket": list(bucket), "seconds": round(seconds, 6)}) + "\n"
 
 
 def parse_journal(text: str, key: RecipeKey) -> Recipes:
@@ -84,7 +84,7 @@ def parse_journal(text: str, key: RecipeKey) -> Recipes:
     first, *lines = text.split("\n")[:-1] or [""]
     if first + "\n" != format_header(key):
         raise JournalUnusable("the first line does not match this software, card, model, dtype and parallelism")
-    return Recipes(dict(_step(number, each) for number, each in enumerate(lines, start=2)))
+    return Recipes(dict(_parse_step(number, each) for number, each in enumerate(lines, start=2)))
 
 
 def format_journal(recipes: Recipes, key: RecipeKey) -> str:
@@ -92,10 +92,10 @@ def format_journal(recipes: Recipes, key: RecipeKey) -> str:
     return format_header(key) + "".join(format_step(step, seconds) for step, seconds in recipes.seconds.items())
 
 
-def _step(number: int, text: str) -> tuple[Step, float]:
+def _parse_step(number: int, text: str) -> tuple[Step, float]:
     try:
         row = json.loads(text)
-        step = (StepKind(row["step"]), BucketPhase(row["phase"]), _bucket(row["bucket"]))
+        step = (StepKind(row["step"]), BucketPhase(row["phase"]), _parse_bucket(row["bucket"]))
         seconds = float(row["seconds"])
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise JournalUnusable(f"line {number} is not a step of a warm-up: {text[:80]!r}") from error
@@ -104,14 +104,14 @@ def _step(number: int, text: str) -> tuple[Step, float]:
     return step, seconds
 
 
-def _bucket(numbers: list[int]) -> Bucket:
+def _parse_bucket(numbers: list[int]) -> Bucket:
     batch_size, query_len, num_blocks = numbers
     if not all(type(number) is int and number >= 0 for number in numbers):
         raise ValueError(numbers)
     return Bucket(batch_size, query_len, num_blocks)
 
 
-def _canonical(value: object) -> str:
+def _format_json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), sort_keys=True)
 
 
@@ -131,7 +131,7 @@ class Journal:
             self._open(Path(folder) / journal_name(key), key)
 
     @property
-    def kept(self) -> bool:
+    def is_open(self) -> bool:
         """Whether steps are written to the journal file."""
         return self._file is not None
 
@@ -177,12 +177,12 @@ class Journal:
         except FileNotFoundError:
             return NOTHING_KNOWN
         except UnicodeDecodeError:
-            self._ignore(path, "the file is not UTF-8 text")
+            self._warn_ignored(path, "the file is not UTF-8 text")
         except JournalUnusable as reason:
-            self._ignore(path, str(reason))
+            self._warn_ignored(path, str(reason))
         return NOTHING_KNOWN
 
-    def _ignore(self, path: Path, reason: str) -> None:
+    def _warn_ignored(self, path: Path, reason: str) -> None:
         self._warn(f"The warm-up journal {path} is ignored and replaced: {reason}.")
 
     def _warn(self, sentence: str) -> None:

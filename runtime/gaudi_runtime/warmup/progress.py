@@ -16,14 +16,14 @@ from gaudi_runtime.contract.report import (
     MAX_WARNINGS,
     BucketPhase,
     PhaseProgress,
-    Skipped,
-    SkippedVision,
+    SkippedBucket,
+    SkippedVisionBucket,
     VisionBucket,
     VisionProgress,
 )
-from gaudi_runtime.memory_split import GraphPool, Split
+from gaudi_runtime.memory_split import DeviceMemorySplit, GraphPool
 from gaudi_runtime.report.report_board import ReportBoard
-from gaudi_runtime.units import size
+from gaudi_runtime.units import format_bytes
 from gaudi_runtime.warmup.spans import NO_SPANS, WarmupSpans
 
 log = logging.getLogger("gaudi_runtime.warmup")
@@ -31,13 +31,13 @@ log = logging.getLogger("gaudi_runtime.warmup")
 _IDLE: dict[str, Any] = {"current": None, "forecast_seconds": None}
 
 
-def split_line(split: Split, kv_blocks: int, utilization: float, graph_share: float) -> str:
+def memory_split_line(split: DeviceMemorySplit, kv_blocks: int, utilization: float, graph_share: float) -> str:
     """Format the progress log line about the memory split after the profile run."""
     return (
-        f"Free device memory: {size(split.free)}, "
-        f"{size(split.usable)} usable (deviceMemoryUtilization={utilization:g}), "
-        f"{size(split.graphs)} reserved for graphs (graphMemoryShare={graph_share:g}), "
-        f"{size(split.kv_cache)} reserved for KV cache: {kv_blocks} blocks"
+        f"Free device memory: {format_bytes(split.free)}, "
+        f"{format_bytes(split.usable)} usable (deviceMemoryUtilization={utilization:g}), "
+        f"{format_bytes(split.graphs)} reserved for graphs (graphMemoryShare={graph_share:g}), "
+        f"{format_bytes(split.kv_cache)} reserved for KV cache: {kv_blocks} blocks"
     )
 
 
@@ -45,7 +45,7 @@ def step_line(stage: str, bucket: Bucket, position: int, planned: int, free: int
     """Format the progress log line about the next bucket to compile or capture. `free` is in bytes."""
     return (
         f"[Warmup][{stage}][{position}/{planned}] batch_size:{bucket.batch_size} query_len:{bucket.query_len} "
-        f"num_blocks:{bucket.num_blocks} free_mem:{size(free)}"
+        f"num_blocks:{bucket.num_blocks} free_mem:{format_bytes(free)}"
     )
 
 
@@ -53,15 +53,16 @@ def vision_line(bucket: VisionBucket, position: int, planned: int, free: int) ->
     """Format the progress log line about the next vision bucket to run. `free` is in bytes."""
     return (
         f"[Warmup][Vision][{position}/{planned}] modality:{bucket.modality} width:{bucket.width} "
-        f"height:{bucket.height} items:{bucket.items} free_mem:{size(free)}"
+        f"height:{bucket.height} items:{bucket.items} free_mem:{format_bytes(free)}"
     )
 
 
 def graph_shares_line(pool: GraphPool, free: int, prompt_ratio: float) -> str:
     """Format the progress log line about the memory for graphs."""
     return (
-        f"Using {size(pool.total)}/{size(free)} of free device memory for graphs, {size(pool.prompt)} for prompt and "
-        f"{size(pool.decode)} for decode (promptRatio={prompt_ratio:g})"
+        f"Using {format_bytes(pool.total)}/{format_bytes(free)} of free device memory for graphs, "
+        f"{format_bytes(pool.prompt)} for prompt and "
+        f"{format_bytes(pool.decode)} for decode (promptRatio={prompt_ratio:g})"
     )
 
 
@@ -71,14 +72,14 @@ def captured_line(phase: BucketPhase, buckets: Sequence[Bucket], planned: int, g
     # captured.
     share = len(buckets) * 1000 // planned / 10 if planned else 100.0
     return (
-        f"Graph/{str(phase).capitalize()} captured:{len(buckets)} ({share:.1f}%) used_mem:{size(graph_bytes)} "
+        f"Graph/{str(phase).capitalize()} captured:{len(buckets)} ({share:.1f}%) used_mem:{format_bytes(graph_bytes)} "
         f"buckets:{[list(each) for each in sorted(buckets)]}"
     )
 
 
 def finished_line(seconds: float, taken: int) -> str:
     """Format the log line of a finished warm-up. `taken` is the device memory of its graphs, in bytes."""
-    return f"Warmup finished in {seconds:.0f} secs, allocated {size(taken)} of device memory"
+    return f"Warmup finished in {seconds:.0f} secs, allocated {format_bytes(taken)} of device memory"
 
 
 class Progress:
@@ -93,14 +94,14 @@ class Progress:
             phase: PhaseProgress(planned=len(plan.buckets_of(phase)), capture_applies=captures) for phase in BucketPhase
         }
         self._vision = VisionProgress()
-        self._skipped: list[Skipped] = []
+        self._skipped: list[SkippedBucket] = []
         # The time to copy the recipes is subtracted from the time that the recipes save.
         shared = board.report().shared_recipes
         self._saved = -shared.seconds if shared else 0.0
 
-    def planned(self, cached: dict[BucketPhase, int], warnings: Sequence[str], eta: float | None) -> None:
+    def publish_plan(self, cached: dict[BucketPhase, int], warnings: Sequence[str], eta: float | None) -> None:
         """Publish the plan. `cached` counts buckets with a cached recipe; `eta` is in seconds."""
-        self._board.buckets.plan(self._plan)
+        self._board.buckets.set_plan(self._plan)
         for phase in BucketPhase:
             buckets = [list(each) for each in self._plan.buckets_of(phase)]
             log.info("Generated %d %s buckets [bs, query, num_blocks]: %s", len(buckets), phase, buckets)
@@ -113,36 +114,36 @@ class Progress:
             decode=self._phases[BucketPhase.DECODE],
         )
 
-    def warming(
+    def publish_compiling(
         self, phase: BucketPhase, bucket: Bucket, position: int, free_bytes: int, forecast: float | None
     ) -> None:
         """Publish that compilation of `bucket` begins, with a forecast of `forecast` seconds."""
-        self._board.buckets.put(phase, bucket, BucketState.COMPILING)
-        self._begin(str(phase).capitalize(), phase, bucket, position, free_bytes, forecast)
+        self._board.buckets.set_state(phase, bucket, BucketState.COMPILING)
+        self._begin_step(str(phase).capitalize(), phase, bucket, position, free_bytes, forecast)
 
-    def warmed(self, phase: BucketPhase, bucket: Bucket, eta: float | None, saved: float) -> None:
+    def publish_warm(self, phase: BucketPhase, bucket: Bucket, eta: float | None, saved: float) -> None:
         """Publish that `bucket` is compiled. A cached recipe saved `saved` seconds. `eta` is in seconds."""
         self._saved += saved
-        self._board.buckets.put(phase, bucket, BucketState.WARM)
-        self._change(phase, eta, warmed=self._phases[phase].warmed + 1, **_IDLE)
+        self._board.buckets.set_state(phase, bucket, BucketState.WARM)
+        self._change_phase(phase, eta, warmed=self._phases[phase].warmed + 1, **_IDLE)
 
-    def capturing(
+    def publish_capturing(
         self, phase: BucketPhase, bucket: Bucket, position: int, free_bytes: int, forecast: float | None
     ) -> None:
         """Publish that capture of the graph of `bucket` begins, with a forecast of `forecast` seconds."""
-        self._board.buckets.put(phase, bucket, BucketState.CAPTURING)
-        self._begin(f"Graph/{str(phase).capitalize()}", phase, bucket, position, free_bytes, forecast)
+        self._board.buckets.set_state(phase, bucket, BucketState.CAPTURING)
+        self._begin_step(f"Graph/{str(phase).capitalize()}", phase, bucket, position, free_bytes, forecast)
 
-    def captured(self, phase: BucketPhase, bucket: Bucket, graph_bytes: int, eta: float | None) -> None:
+    def publish_captured(self, phase: BucketPhase, bucket: Bucket, graph_bytes: int, eta: float | None) -> None:
         """Publish that `bucket` has a graph. `graph_bytes` is the total of the phase."""
-        self._board.buckets.put(phase, bucket, BucketState.CAPTURED)
+        self._board.buckets.set_state(phase, bucket, BucketState.CAPTURED)
         counted = self._phases[phase].captured + 1
-        self._change(phase, eta, captured=counted, graph_bytes=graph_bytes, **_IDLE)
+        self._change_phase(phase, eta, captured=counted, graph_bytes=graph_bytes, **_IDLE)
 
-    def skipped(self, buckets: Sequence[Skipped]) -> None:
+    def publish_skipped(self, buckets: Sequence[SkippedBucket]) -> None:
         """Publish that these buckets are left out. They are cold, or compiled without a graph."""
-        self._board.buckets.leave_out(buckets)
-        self._spans.left_out(buckets)
+        self._board.buckets.record_skipped(buckets)
+        self._spans.record_skipped(buckets)
         for skipped in buckets[: max(0, MAX_SKIPPED - len(self._skipped))]:
             log.warning("%s bucket %s was left out: %s", skipped.phase, list(skipped.bucket), skipped.reason)
         self._skipped += buckets
@@ -156,43 +157,43 @@ class Progress:
             **self._phases,
         )
 
-    def capture_over(self, phase: BucketPhase, buckets: Sequence[Bucket], graph_bytes: int) -> None:
+    def publish_capture_end(self, phase: BucketPhase, buckets: Sequence[Bucket], graph_bytes: int) -> None:
         """Publish that the capture of a phase has ended."""
         log.info("%s", captured_line(phase, buckets, self._phases[phase].planned, graph_bytes))
 
-    def vision_planned(self, buckets: Sequence[VisionBucket]) -> None:
+    def publish_vision_plan(self, buckets: Sequence[VisionBucket]) -> None:
         """Publish the planned buckets of the vision tower."""
         log.info("Generated %d vision buckets [modality WxHxitems]: %s", len(buckets), list(map(str, buckets)))
         self._change_vision(planned=len(buckets))
 
-    def warming_vision(self, bucket: VisionBucket, position: int, free_bytes: int) -> None:
+    def publish_vision_running(self, bucket: VisionBucket, position: int, free_bytes: int) -> None:
         """Publish that the run of the vision tower with this bucket begins."""
         log.info("%s", vision_line(bucket, position, self._vision.planned, free_bytes))
         self._change_vision(current=bucket)
 
-    def warmed_vision(self, device_bytes: int) -> None:
+    def publish_vision_warm(self, device_bytes: int) -> None:
         """Publish that the run with the current vision bucket has ended and used `device_bytes` of memory."""
         found = self._vision
         self._change_vision(warmed=found.warmed + 1, device_bytes=found.device_bytes + device_bytes, current=None)
 
-    def skipped_vision(self, buckets: Sequence[VisionBucket], reason: str) -> None:
+    def publish_vision_skipped(self, buckets: Sequence[VisionBucket], reason: str) -> None:
         """Publish that these vision buckets stay cold."""
         for each in buckets[:MAX_NAMED_VISION]:
             log.warning("Vision bucket %s was left out: %s", each, reason)
-        left = (SkippedVision(bucket=each, reason=reason[:512]) for each in buckets)
+        left = (SkippedVisionBucket(bucket=each, reason=reason[:512]) for each in buckets)
         self._change_vision(skipped=(*self._vision.skipped, *left)[:MAX_NAMED_VISION], current=None)
 
     def _change_vision(self, **changes: object) -> None:
         self._vision = self._vision.model_copy(update=changes)
         self._board.update(vision=self._vision)
 
-    def _begin(
+    def _begin_step(
         self, stage: str, phase: BucketPhase, bucket: Bucket, position: int, free_bytes: int, forecast: float | None
     ) -> None:
         log.info("%s", step_line(stage, bucket, position, self._phases[phase].planned, free_bytes))
-        self._change(phase, current=bucket, forecast_seconds=forecast)
+        self._change_phase(phase, current=bucket, forecast_seconds=forecast)
 
-    def _change(self, phase: BucketPhase, eta: float | None = None, **changes: object) -> None:
+    def _change_phase(self, phase: BucketPhase, eta: float | None = None, **changes: object) -> None:
         self._phases[phase] = self._phases[phase].model_copy(update=changes)
         compiles = sum(progress.warmed for progress in self._phases.values())
         timing = {} if eta is None else {"eta_seconds": eta}

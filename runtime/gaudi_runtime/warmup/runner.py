@@ -14,10 +14,10 @@ from typing import cast
 from gaudi_runtime.buckets.bucket import Bucket, weight
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.config import CaptureOrder, ExecutionMode, RuntimeConfig
-from gaudi_runtime.contract.report import BucketPhase, Phase, Skipped, VisionBucket
-from gaudi_runtime.engine_protocol.engine import Engine, SeesImages
+from gaudi_runtime.contract.report import BucketPhase, Phase, SkippedBucket, VisionBucket
+from gaudi_runtime.engine_protocol.engine import Engine, SupportsVision
 from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, ShapeRefused
-from gaudi_runtime.memory_split import Split, graph_pool
+from gaudi_runtime.memory_split import DeviceMemorySplit, graph_pool
 from gaudi_runtime.process.signals import raise_if_stopped
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.warmup.cover_first import plan_without_cold
@@ -50,7 +50,7 @@ Cold = frozenset[tuple[BucketPhase, Bucket]]
 
 
 @dataclass
-class Spent:
+class SpentSeconds:
     """The seconds of the executed steps, and the compile seconds that cached recipes saved."""
 
     steps: float = 0.0
@@ -72,18 +72,18 @@ class Job:
     estimate: Estimate
     progress: Progress
     spans: WarmupSpans
-    spent: Spent = field(default_factory=Spent)
+    spent: SpentSeconds = field(default_factory=SpentSeconds)
 
-    def moved(self) -> None:
+    def record_progress(self) -> None:
         """Restart the stall clock. Raises Stopped after a SIGTERM."""
         raise_if_stopped(self.stop)
-        self.board.touch()
+        self.board.restart_stall_clock()
 
-    def measured(self, step: Step, seconds: float) -> None:
+    def record_seconds(self, step: Step, seconds: float) -> None:
         """Record the seconds of a step."""
         self.spent.steps += seconds
-        self.spent.spared += self.journal.recipes.saved(step, seconds)
-        self.estimate.measured(step, seconds)
+        self.spent.spared += self.journal.recipes.saved_seconds(step, seconds)
+        self.estimate.record_seconds(step, seconds)
         self.journal.write(step, seconds)
 
 
@@ -91,7 +91,7 @@ def warm_up(
     config: RuntimeConfig,
     engine: Engine,
     plan: BucketPlan,
-    split: Split,
+    split: DeviceMemorySplit,
     kv_blocks: int,
     board: ReportBoard,
     stop: threading.Event,
@@ -123,12 +123,12 @@ def warm_up(
     finally:
         job.journal.close()
     kinds = (StepKind.COMPILE, StepKind.CAPTURE) if captures else (StepKind.COMPILE,)
-    seconds = job.time_budget.elapsed()
+    seconds = job.time_budget.elapsed_seconds()
     return job.estimate.pace(kinds, seconds + job.spent.spared, seconds - job.spent.steps)
 
 
-def _run_stages(job: Job, split: Split, kv_blocks: int) -> None:
-    _announce(job)
+def _run_stages(job: Job, split: DeviceMemorySplit, kv_blocks: int) -> None:
+    _publish_plan(job)
     if not job.config.warmup.enabled:
         log.warning("Warm-up is disabled, so the first request of every shape waits for a compile.")
         job.board.update(warmup_skipped=True)
@@ -142,35 +142,37 @@ def _run_stages(job: Job, split: Split, kv_blocks: int) -> None:
     _warm_defragmenter(job, kv_blocks)
     if job.engine.captures_graphs:
         _capture_graphs(job, split.margin, cold, {(each.phase, each.bucket) for each in steps if each.covering})
-    log.info("%s", finished_line(job.time_budget.elapsed(), free - job.engine.memory().free))
+    log.info("%s", finished_line(job.time_budget.elapsed_seconds(), free - job.engine.memory().free))
 
 
-def _announce(job: Job) -> None:
+def _publish_plan(job: Job) -> None:
     """Publish the plan, and an estimate from the steps in the journal."""
     recipes = job.journal.recipes
     for step, seconds in recipes.seconds.items():
-        job.estimate.measured(step, seconds)
+        job.estimate.record_seconds(step, seconds)
     if job.config.warmup.enabled:
-        job.estimate.plan(_planned_steps(job))
-    cached = {phase: sum(recipes.compiled(phase, each) for each in job.plan.buckets_of(phase)) for phase in BucketPhase}
-    if job.journal.kept:
+        job.estimate.add_steps(_planned_steps(job))
+    cached = {
+        phase: sum(recipes.has_recipe(phase, each) for each in job.plan.buckets_of(phase)) for phase in BucketPhase
+    }
+    if job.journal.is_open:
         planned = len(job.plan.prompt) + len(job.plan.decode)
         log.info("Recipe cache: %d of %d buckets have a recipe from an earlier start", sum(cached.values()), planned)
     warnings = (*job.engine.notes(), *((job.journal.warning,) if job.journal.warning else ()))
-    job.progress.planned(cached, warnings, job.estimate.eta_seconds())
+    job.progress.publish_plan(cached, warnings, job.estimate.eta_seconds())
     if vision := _vision_buckets(job):
-        job.progress.vision_planned(vision)
+        job.progress.publish_vision_plan(vision)
 
 
 def _planned_steps(job: Job) -> list[Step]:
     """Return all steps of the plan. Each bucket is compiled or loaded from the recipe cache, and then captured."""
     buckets = [(phase, bucket) for phase in BucketPhase for bucket in job.plan.buckets_of(phase)]
-    steps: list[Step] = [(job.journal.recipes.kind(*each), *each) for each in buckets]
+    steps: list[Step] = [(job.journal.recipes.step_kind(*each), *each) for each in buckets]
     return steps + [(StepKind.CAPTURE, *each) for each in buckets] if job.engine.captures_graphs else steps
 
 
 def _vision_buckets(job: Job) -> tuple[VisionBucket, ...]:
-    return job.engine.vision_buckets() if isinstance(job.engine, SeesImages) else ()
+    return job.engine.vision_buckets() if isinstance(job.engine, SupportsVision) else ()
 
 
 def _warm_vision(job: Job) -> None:
@@ -185,37 +187,37 @@ def _warm_vision(job: Job) -> None:
     warmed: list[VisionBucket] = []
     for position, bucket in enumerate(buckets, start=1):
         raise_if_stopped(job.stop)
-        if job.time_budget.spent():
-            job.progress.skipped_vision(buckets[position - 1 :], job.time_budget.reason)
+        if job.time_budget.is_spent():
+            job.progress.publish_vision_skipped(buckets[position - 1 :], job.time_budget.reason)
             return
         free = job.engine.memory().free
-        job.progress.warming_vision(bucket, position, free)
+        job.progress.publish_vision_running(bucket, position, free)
         try:
-            with job.spans.vision_step(bucket, free) as figures:
-                figures["device_bytes"] = cast("SeesImages", job.engine).warm_vision(bucket)
-            job.progress.warmed_vision(figures["device_bytes"])
+            with job.spans.vision_span(bucket, free) as figures:
+                figures["device_bytes"] = cast("SupportsVision", job.engine).warm_vision(bucket)
+            job.progress.publish_vision_warm(figures["device_bytes"])
             warmed.append(bucket)
         except ShapeRefused as error:
-            job.progress.skipped_vision([bucket], str(error))
+            job.progress.publish_vision_skipped([bucket], str(error))
         except DeviceOutOfMemory as error:
             # The remaining buckets are skipped as well: most buckets are ordered from smallest to largest, so the
             # remaining buckets would also fail.
-            job.progress.skipped_vision(buckets[position - 1 :], f"the device ran out of memory: {error}")
+            job.progress.publish_vision_skipped(buckets[position - 1 :], f"the device ran out of memory: {error}")
             return
     if job.config.engine.execution_mode is ExecutionMode.TORCH_COMPILE:
-        _warm_vision_again(job, warmed)
+        _repeat_vision_runs(job, warmed)
 
 
-def _warm_vision_again(job: Job, buckets: Sequence[VisionBucket]) -> None:
+def _repeat_vision_runs(job: Job, buckets: Sequence[VisionBucket]) -> None:
     """Run the vision tower a second time with each of these buckets.
 
     torch.compile first generates code for the sizes of the first bucket only, and then code for all sizes. Requests run
     the code for all sizes, for which the bridge does not yet have a recipe in the sizes of the first bucket.
     """
     for bucket in buckets:
-        job.moved()
+        job.record_progress()
         try:
-            cast("SeesImages", job.engine).warm_vision(bucket)
+            cast("SupportsVision", job.engine).warm_vision(bucket)
         except (ShapeRefused, DeviceOutOfMemory) as error:
             log.warning(
                 "The second run of vision bucket %s failed, so a request may wait for a compile: %s", bucket, error
@@ -226,17 +228,17 @@ def _warm_vision_again(job: Job, buckets: Sequence[VisionBucket]) -> None:
 def _compile_buckets(job: Job, steps: Sequence[CompileStep]) -> Cold:
     """Compile the buckets in this order, and return the buckets that stayed cold."""
     job.board.update(phase=Phase.COMPILING)
-    cold: list[Skipped] = []
-    late: list[Skipped] = []
+    cold: list[SkippedBucket] = []
+    late: list[SkippedBucket] = []
     to_capture = dict.fromkeys(BucketPhase, (0, 0.0))
     for step in steps:
         raise_if_stopped(job.stop)
         # The budget is checked between steps, because a compilation cannot be interrupted.
-        if not step.covering and job.time_budget.spent(_reserved(job, to_capture)):
-            late.append(_left_out(step.phase, step.bucket, job.time_budget.reason))
+        if not step.covering and job.time_budget.is_spent(_reserved_seconds(job, to_capture)):
+            late.append(_make_skipped(step.phase, step.bucket, job.time_budget.reason))
         elif skipped := _compile(job, step.phase, step.bucket, step.position):
             cold.append(skipped)
-            job.progress.skipped([skipped])
+            job.progress.publish_skipped([skipped])
         else:
             count, weighed = to_capture[step.phase]
             more = weight(step.phase, step.bucket, job.config.limits.block_size)
@@ -244,11 +246,11 @@ def _compile_buckets(job: Job, steps: Sequence[CompileStep]) -> Cold:
     if late:
         # All buckets are published in one update: there may be thousands of buckets, and each update wakes every long
         # poll.
-        job.progress.skipped(late)
-    return _give_up(job, [*cold, *late])
+        job.progress.publish_skipped(late)
+    return _drop_cold_steps(job, [*cold, *late])
 
 
-def _reserved(job: Job, to_capture: Mapping[BucketPhase, tuple[int, float]]) -> float:
+def _reserved_seconds(job: Job, to_capture: Mapping[BucketPhase, tuple[int, float]]) -> float:
     """Return the seconds of the time budget that are reserved for captures; 0 unless the order is CoverFirst."""
     # Without this reserve, the budget could end during compilation. Then no bucket would get a graph.
     orders = (job.config.warmup.prompt_order, job.config.warmup.decode_order)
@@ -257,36 +259,38 @@ def _reserved(job: Job, to_capture: Mapping[BucketPhase, tuple[int, float]]) -> 
     return job.estimate.seconds_of(StepKind.CAPTURE, to_capture)
 
 
-def _compile(job: Job, phase: BucketPhase, bucket: Bucket, position: int) -> Skipped | None:
+def _compile(job: Job, phase: BucketPhase, bucket: Bucket, position: int) -> SkippedBucket | None:
     """Compile one bucket. Return the reason if it stays cold, otherwise None."""
-    step = (job.journal.recipes.kind(phase, bucket), phase, bucket)
+    step = (job.journal.recipes.step_kind(phase, bucket), phase, bucket)
     free, forecast = job.engine.memory().free, job.estimate.forecast(step)
-    job.progress.warming(phase, bucket, position, free, forecast)
+    job.progress.publish_compiling(phase, bucket, position, free, forecast)
     started = job.clock()
     try:
-        with job.spans.step(step, forecast, free):
+        with job.spans.step_span(step, forecast, free):
             job.engine.warm(phase, bucket)
     except DeviceOutOfMemory as error:
         # The next bucket is still tried, because it may be smaller and fit into the memory.
-        return _left_out(phase, bucket, f"the device ran out of memory while this bucket was compiled: {error}")
+        return _make_skipped(phase, bucket, f"the device ran out of memory while this bucket was compiled: {error}")
     except ShapeRefused as error:
-        return _left_out(phase, bucket, str(error))
+        return _make_skipped(phase, bucket, str(error))
     seconds = job.clock() - started
-    job.estimate.over([step])
-    job.measured(step, seconds)
-    job.progress.warmed(phase, bucket, job.estimate.eta_seconds(), job.journal.recipes.saved(step, seconds))
+    job.estimate.remove_steps([step])
+    job.record_seconds(step, seconds)
+    job.progress.publish_warm(
+        phase, bucket, job.estimate.eta_seconds(), job.journal.recipes.saved_seconds(step, seconds)
+    )
     return None
 
 
-def _left_out(phase: BucketPhase, bucket: Bucket, reason: str) -> Skipped:
-    return Skipped(phase=phase, bucket=bucket, reason=reason[:MAX_REASON])
+def _make_skipped(phase: BucketPhase, bucket: Bucket, reason: str) -> SkippedBucket:
+    return SkippedBucket(phase=phase, bucket=bucket, reason=reason[:MAX_REASON])
 
 
-def _give_up(job: Job, cold: list[Skipped]) -> Cold:
+def _drop_cold_steps(job: Job, cold: list[SkippedBucket]) -> Cold:
     """Remove the compilations of cold buckets from the estimate, and return these buckets."""
     buckets = frozenset((skipped.phase, Bucket(*skipped.bucket)) for skipped in cold)
     # Only the compilations are removed. `_capture` counts the remaining captures after each graph.
-    job.estimate.over((job.journal.recipes.kind(*bucket), *bucket) for bucket in buckets)
+    job.estimate.remove_steps((job.journal.recipes.step_kind(*bucket), *bucket) for bucket in buckets)
     return buckets
 
 
@@ -295,12 +299,12 @@ def _pad_to_warm(job: Job, cold: Cold) -> Cold:
     if not cold:
         return cold
     warm = plan_without_cold(job.plan, job.config.limits, cold)
-    job.engine.use_warm(warm)
+    job.engine.use_warm_buckets(warm)
     planned, used = (
         [(phase, each) for phase in BucketPhase for each in plan.buckets_of(phase)] for plan in (job.plan, warm)
     )
     unused = sorted(set(planned) - cold - set(used))
-    job.progress.skipped([_left_out(*each, COLD_ROW) for each in unused])
+    job.progress.publish_skipped([_make_skipped(*each, COLD_ROW) for each in unused])
     padded = "Requests are padded to larger warm buckets."
     log.warning("%d of %d buckets stayed cold. %s", len(cold), len(planned), padded)
     return cold.union(unused)
@@ -312,9 +316,9 @@ def _warm_sampler(job: Job) -> None:
     job.board.update(phase=Phase.SAMPLER)
     sizes = sampler_batch_sizes(job.plan.decode)
     for position, batch_size in enumerate(sizes, start=1):
-        job.moved()
+        job.record_progress()
         log.info("[Warmup][Sampler][%d/%d] batch_size:%d", position, len(sizes), batch_size)
-        job.engine.warm_sampler(batch_size, job.moved)
+        job.engine.warm_sampler(batch_size, job.record_progress)
     job.board.update(sampler_done=True)
 
 
@@ -322,9 +326,9 @@ def _warm_defragmenter(job: Job, kv_blocks: int) -> None:
     if kv_blocks < MIN_BLOCKS:
         log.warning("The defragmenter is not warmed up, because %d KV blocks contain no pair to swap.", kv_blocks)
         return
-    job.moved()
+    job.record_progress()
     job.board.update(phase=Phase.DEFRAGMENTER)
-    job.board.update(defragmenter_done=job.engine.warm_defragmenter(job.moved))
+    job.board.update(defragmenter_done=job.engine.warm_defragmenter(job.record_progress))
 
 
 def _capture_graphs(job: Job, margin: int, cold: Cold, covering: Collection[tuple[BucketPhase, Bucket]]) -> None:
@@ -345,16 +349,16 @@ def _capture_graphs(job: Job, margin: int, cold: Cold, covering: Collection[tupl
         decode_order=settings.decode_order,
         cold=cold,
     )
-    while step := budget.next():
+    while step := budget.next_step():
         raise_if_stopped(job.stop)
-        if job.time_budget.spent() and (step.phase, step.bucket) not in covering:
+        if job.time_budget.is_spent() and (step.phase, step.bucket) not in covering:
             budget.end(job.time_budget.reason, but=covering)
         else:
             _capture(job, step, budget)
     for phase in BucketPhase:
         captured = budget.phase_budget(phase)
-        job.progress.capture_over(phase, captured.captured, captured.graph_bytes)
-    job.progress.skipped(budget.skipped())
+        job.progress.publish_capture_end(phase, captured.captured, captured.graph_bytes)
+    job.progress.publish_skipped(budget.skipped_buckets())
 
 
 def _capture(job: Job, step: CaptureStep, budget: CaptureBudget) -> None:
@@ -365,20 +369,20 @@ def _capture(job: Job, step: CaptureStep, budget: CaptureBudget) -> None:
     phase, started = budget.phase_budget(step.phase), job.clock()
     timed = (StepKind.CAPTURE, step.phase, step.bucket)
     free, forecast = job.engine.memory().free, job.estimate.forecast(timed)
-    job.progress.capturing(step.phase, step.bucket, step.position, free, forecast)
+    job.progress.publish_capturing(step.phase, step.bucket, step.position, free, forecast)
     try:
-        with job.spans.step(timed, forecast, free) as figures:
+        with job.spans.step_span(timed, forecast, free) as figures:
             figures["graph_bytes"] = job.engine.capture(step.phase, step.bucket)
-        phase.take(figures["graph_bytes"])
+        phase.record_captured(figures["graph_bytes"])
     except DeviceOutOfMemory as error:
         log.warning("Out of device memory at %s bucket %s: %s", step.phase, list(step.bucket), error)
-        phase.fail(str(error))
+        phase.record_out_of_memory(str(error))
         return
     except GraphRefused as error:
-        phase.refuse(str(error))
+        phase.record_refused(str(error))
         return
-    job.measured(timed, job.clock() - started)
+    job.record_seconds(timed, job.clock() - started)
     for each in map(budget.phase_budget, BucketPhase):
         # `over([step])` would give a wrong estimate, because the budget may leave out some buckets and retry others.
-        job.estimate.expect(StepKind.CAPTURE, each.phase, each.waiting, each.waiting_weight)
-    job.progress.captured(step.phase, step.bucket, phase.graph_bytes, job.estimate.eta_seconds())
+        job.estimate.set_remaining(StepKind.CAPTURE, each.phase, each.waiting_count, each.waiting_weight)
+    job.progress.publish_captured(step.phase, step.bucket, phase.graph_bytes, job.estimate.eta_seconds())

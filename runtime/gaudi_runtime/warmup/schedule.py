@@ -25,9 +25,9 @@ from gaudi_runtime.buckets.bucket import Bucket, weight
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.config import CaptureOrder
-from gaudi_runtime.contract.report import BucketPhase, Skipped
+from gaudi_runtime.contract.report import BucketPhase, SkippedBucket
 from gaudi_runtime.memory_split import GraphPool
-from gaudi_runtime.units import size
+from gaudi_runtime.units import format_bytes
 from gaudi_runtime.warmup.cover_first import cover_first
 
 Order = tuple[Bucket, ...]
@@ -79,7 +79,7 @@ def compile_order(plan: BucketPlan, phase: BucketPhase) -> Order:
     """Return the buckets of a phase in compile order, largest first. cover_first() orders them for `CoverFirst`."""
     # The largest bucket comes first: the memory peak occurs at the start, and smaller shapes reuse the workspace of the
     # largest one.
-    return _fewest_tokens_first(plan.buckets_of(phase), phase)[::-1]
+    return _sort_by_tokens(plan.buckets_of(phase), phase)[::-1]
 
 
 GRAPHS_FIRST = {BucketPhase.PROMPT: CaptureOrder.MIN_TOKENS, BucketPhase.DECODE: CaptureOrder.MAX_BS}
@@ -91,13 +91,13 @@ def capture_order(plan: BucketPlan, phase: BucketPhase, order: CaptureOrder) -> 
     if order is CaptureOrder.COVER_FIRST:
         order = GRAPHS_FIRST[phase]
     if order is CaptureOrder.MIN_TOKENS:
-        return _fewest_tokens_first(plan.buckets_of(phase), phase)
+        return _sort_by_tokens(plan.buckets_of(phase), phase)
     if order is CaptureOrder.LARGEST_FIRST:
         return tuple(sorted(plan.buckets_of(phase), reverse=True))
     return tuple(sorted(plan.buckets_of(phase), key=lambda b: (-b.batch_size, b.query_len, b.num_blocks)))
 
 
-def _fewest_tokens_first(buckets: Iterable[Bucket], phase: BucketPhase) -> Order:
+def _sort_by_tokens(buckets: Iterable[Bucket], phase: BucketPhase) -> Order:
     """Sort by (batch size * length, length, batch size). The length of a decode bucket is its number of blocks."""
     if phase is BucketPhase.DECODE:
         return tuple(sorted(buckets, key=lambda b: (b.batch_size * b.num_blocks, b.num_blocks, b.batch_size)))
@@ -141,7 +141,7 @@ SWAP_SIZES = (8, 16, 32, 64, 128, 256, 512)
 MIN_BLOCKS = 2
 
 
-def warmup_swaps() -> tuple[int, ...]:
+def warmup_swap_sizes() -> tuple[int, ...]:
     """Return the padded sizes of the block swaps (1, 0) in the warm-up schedule, in order."""
     # Each swap exchanges the same two blocks, so an even number of swaps restores the cache. The first size is repeated
     # if the number is odd.
@@ -179,7 +179,7 @@ class PhaseBudget:
         self.waiting_weight = sum(map(self._weigh, queue))
 
     @property
-    def waiting(self) -> int:
+    def waiting_count(self) -> int:
         """The number of buckets in this pass that are neither captured nor left out.
 
         `waiting_weight` is the total weight of these buckets.
@@ -187,23 +187,25 @@ class PhaseBudget:
         return len(self._queue)
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether every bucket that can have a graph has a graph."""
         return len(self.captured) + len(self.refused) == self._planned
 
-    def next(self) -> CaptureStep | None:
+    def next_step(self) -> CaptureStep | None:
         """Return the first bucket of the queue whose estimated bytes are less than the rest of the share."""
         while self._queue and not self.over:
             bucket = self._queue[0]
-            estimate = self._estimate(bucket)
+            estimate = self._estimate_bytes(bucket)
             # The estimate is 0 before the first graph, because the size of a graph is known only after a capture.
             if estimate < self.share:
                 return CaptureStep(self.phase, bucket, len(self.captured) + 1)
-            room = size(max(0, self.share))
-            self._leave(f"this graph needs about {size(estimate)}, but only {room} are left for {self.phase} graphs")
+            room = format_bytes(max(0, self.share))
+            self._skip_first(
+                f"this graph needs about {format_bytes(estimate)}, but only {room} are left for {self.phase} graphs"
+            )
         return None
 
-    def take(self, graph_bytes: int) -> None:
+    def record_captured(self, graph_bytes: int) -> None:
         """Count the bytes of the captured graph.
 
         `graph_bytes` is the largest value among the ranks of a tensor-parallel group.
@@ -214,29 +216,29 @@ class PhaseBudget:
         self.share -= graph_bytes
         self._weight += self._weigh(bucket)
 
-    def fail(self, reason: str) -> None:
+    def record_out_of_memory(self, reason: str) -> None:
         """End the phase, because the graph of the current step did not fit into the device memory."""
         failed = self._queue[0]
-        self._leave(f"the device ran out of memory while this graph was captured ({reason})")
+        self._skip_first(f"the device ran out of memory while this graph was captured ({reason})")
         self.end(f"capture of {self.phase} graphs ended when the device ran out of memory at {tuple(failed)}")
 
-    def refuse(self, reason: str) -> None:
+    def record_refused(self, reason: str) -> None:
         """Record that the engine cannot make a graph of the current step's shape."""
         # The second pass does not retry this shape, because a larger share of memory would not change the result.
         self.refused[self._pop()] = reason
 
     def end(self, reason: str) -> None:
         """Leave out all buckets that were not tried yet, with this reason."""
-        self.leave_all_but((), reason)
+        self.skip_all_except((), reason)
         self.over = True
 
-    def leave_all_but(self, buckets: Collection[Bucket], reason: str) -> None:
+    def skip_all_except(self, buckets: Collection[Bucket], reason: str) -> None:
         """Leave out all buckets that were not tried yet, except `buckets`, with this reason."""
         for _ in range(len(self._queue)):
             if self._queue[0] in buckets:
                 self._queue.rotate(-1)
             else:
-                self._leave(reason)
+                self._skip_first(reason)
 
     def resume(self, share: int) -> None:
         """Queue the left-out buckets a second time, with another share of the memory."""
@@ -245,7 +247,7 @@ class PhaseBudget:
         self.left = {}
         self.share = share
 
-    def _leave(self, reason: str) -> None:
+    def _skip_first(self, reason: str) -> None:
         self.left[self._pop()] = reason
 
     def _pop(self) -> Bucket:
@@ -253,7 +255,7 @@ class PhaseBudget:
         self.waiting_weight -= self._weigh(bucket)
         return bucket
 
-    def _estimate(self, bucket: Bucket) -> int:
+    def _estimate_bytes(self, bucket: Bucket) -> int:
         """Estimate the bytes of a graph from the mean of all captured graphs; 0 before the first graph."""
         return self._weigh(bucket) * self.graph_bytes // self._weight if self._weight else 0
 
@@ -280,20 +282,20 @@ class CaptureBudget:
     ) -> None:
         """Create the budget. `cold` buckets get no graph, because they were not compiled; they are already reported."""
 
-        def budget(phase: BucketPhase, order: CaptureOrder, share: int) -> PhaseBudget:
+        def make_phase_budget(phase: BucketPhase, order: CaptureOrder, share: int) -> PhaseBudget:
             queue = [bucket for bucket in capture_order(plan, phase, order) if (phase, bucket) not in cold]
             return PhaseBudget(phase, queue, share, block_size)
 
         self._pool = pool.total
-        self._prompt = budget(BucketPhase.PROMPT, prompt_order, pool.prompt)
-        self._decode = budget(BucketPhase.DECODE, decode_order, pool.decode)
+        self._prompt = make_phase_budget(BucketPhase.PROMPT, prompt_order, pool.prompt)
+        self._decode = make_phase_budget(BucketPhase.DECODE, decode_order, pool.decode)
         self._passes = deque((self._prompt, self._decode))
         self._second_pass = deque((self._prompt, self._decode))
 
-    def next(self) -> CaptureStep | None:
+    def next_step(self) -> CaptureStep | None:
         """Return the next bucket to capture, or None when capture has ended."""
-        while self._passes or self._give_leftover():
-            step = self._passes[0].next()
+        while self._passes or self._resume_next_phase():
+            step = self._passes[0].next_step()
             if step:
                 return step
             self._passes.popleft()
@@ -306,24 +308,24 @@ class CaptureBudget:
     def end(self, reason: str, but: Collection[tuple[BucketPhase, Bucket]] = ()) -> None:
         """Leave out all buckets with this reason, except the buckets in `but`, which are tried once more."""
         for budget in (self._prompt, self._decode):
-            budget.leave_all_but({bucket for phase, bucket in but if phase is budget.phase}, reason)
+            budget.skip_all_except({bucket for phase, bucket in but if phase is budget.phase}, reason)
         self._second_pass.clear()
 
-    def skipped(self) -> tuple[Skipped, ...]:
+    def skipped_buckets(self) -> tuple[SkippedBucket, ...]:
         """Return the buckets that have no graph so far, with the reasons."""
         return tuple(
-            Skipped(phase=budget.phase, bucket=bucket, reason=reason)
+            SkippedBucket(phase=budget.phase, bucket=bucket, reason=reason)
             for budget in (self._prompt, self._decode)
             for bucket, reason in (*budget.refused.items(), *budget.left.items())
         )
 
-    def _give_leftover(self) -> bool:
+    def _resume_next_phase(self) -> bool:
         """Give all remaining bytes to the next incomplete phase. Return False if no phase is left for a second pass."""
         while self._second_pass:
             budget = self._second_pass.popleft()
             bytes_left = self._pool - self._prompt.graph_bytes - self._decode.graph_bytes
             # A phase that ran out of memory gets no second pass, because it would run out of memory a second time.
-            if not budget.complete and not budget.over and bytes_left > 0:
+            if not budget.is_complete and not budget.over and bytes_left > 0:
                 budget.resume(bytes_left)
                 self._passes.append(budget)
                 return True
@@ -339,14 +341,14 @@ class TimeBudget:
     def __init__(self, seconds: float | None, clock: Callable[[], float]) -> None:
         self._seconds, self._clock, self._started = seconds, clock, clock()
 
-    def spent(self, reserved: float = 0.0) -> bool:
+    def is_spent(self, reserved: float = 0.0) -> bool:
         """Return True if no further bucket may start. A running step is completed.
 
         `reserved` is the number of seconds that later steps need.
         """
-        return self._seconds is not None and self.elapsed() + reserved >= self._seconds
+        return self._seconds is not None and self.elapsed_seconds() + reserved >= self._seconds
 
-    def elapsed(self) -> float:
+    def elapsed_seconds(self) -> float:
         """Return the seconds since warm-up began."""
         return self._clock() - self._started
 

@@ -14,7 +14,7 @@ from zlib import crc32
 import psutil
 import yaml
 
-from gaudi_operator.api.crd import definitions_yaml
+from gaudi_operator.api.crd import crds_yaml
 from localcluster import ControlPlane
 from localcluster.cache import made_once
 from localcluster.programs import build
@@ -183,6 +183,6 @@ def _ray_command(plane: ControlPlane) -> list[str]:
     return [str(kuberay()), *addresses, "--leader-election-namespace=default"]
 
 
-OUR_OPERATOR = Program("ours", "", OURS, lambda _: definitions_yaml(), _ours_command, _ours_environment)
+OUR_OPERATOR = Program("ours", "", OURS, lambda _: crds_yaml(), _ours_command, _ours_environment)
 LWS = Program("lws", build.LEADER_WORKER_SETS, LEADER_WORKER_SETS, _lws_installed, _lws_command)
 RAY = Program("kuberay", "1.5.1", KUBERAY, _ray_installed, _ray_command)

@@ -164,14 +164,14 @@ def test_operator_parses_the_collector_setting_of_the_chart(
     monkeypatch: pytest.MonkeyPatch, said: Object, protocol: str, share: int
 ) -> None:
     set_operator_environment(monkeypatch, monitoring={"tracing": said})
-    tracing = Settings().defaults().tracing
+    tracing = Settings().installation_defaults().tracing
     assert tracing is not None
     assert (tracing.collector.protocol, tracing.sampling_percent) == (protocol, share)
 
 
 def test_operator_has_no_collector_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     set_operator_environment(monkeypatch)
-    assert Settings().defaults().tracing is None
+    assert Settings().installation_defaults().tracing is None
 
 
 def set_operator_environment(monkeypatch: pytest.MonkeyPatch, **values: Any) -> None:
@@ -183,11 +183,11 @@ def set_operator_environment(monkeypatch: pytest.MonkeyPatch, **values: Any) -> 
 
 def test_operator_parses_the_scrape_sources_of_the_chart(monkeypatch: pytest.MonkeyPatch) -> None:
     set_operator_environment(monkeypatch, monitoring={"from": PEERS})
-    (peer,) = Settings().defaults().monitoring_from
+    (peer,) = Settings().installation_defaults().monitoring_from
     assert peer.model_dump(mode="json", by_alias=True, exclude_defaults=True) == PEERS[0]
 
 
 def test_operator_parses_the_gateways_of_the_chart(monkeypatch: pytest.MonkeyPatch) -> None:
     set_operator_environment(monkeypatch, gateways={"from": PEERS})
-    (peer,) = Settings().defaults().gateways_from
+    (peer,) = Settings().installation_defaults().gateways_from
     assert peer.model_dump(mode="json", by_alias=True, exclude_defaults=True) == PEERS[0]

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from gaudi_operator.api.v1alpha1.resource import GaudiInference
-from gaudi_operator.settings import Settings, variables
+from gaudi_operator.settings import Settings, parse_arguments
 from scripts.chart_docs import CHART, NAMESPACE
 from tests.unit.chart.rendering import PREFIX, Object, container_of, environment_of, only, pod_of, render
 
@@ -59,7 +59,7 @@ def test_extra_variables_arguments_and_volumes_are_rendered() -> None:
     container = container_of(objects)
     assert container["env"][-1] == variable
     assert container["args"] == ["run", argument]
-    assert variables(container["args"][1:]) == {"GAUDI_OPERATOR_HTTP_HOST": "::"}
+    assert parse_arguments(container["args"][1:]) == {"GAUDI_OPERATOR_HTTP_HOST": "::"}
     assert (pod_of(objects)["volumes"], container["volumeMounts"]) == ([volume], [mounted])
 
 
@@ -222,7 +222,7 @@ def test_pull_secrets_and_policy_are_passed_to_the_operator(monkeypatch: pytest.
     models = {"imagePullSecrets": [{"name": "registry"}, {"name": "mirror"}], "imagePullPolicy": "Always"}
     for name, value in environment_of(render(models=models)).items():
         monkeypatch.setenv(name, value if value is not None else NAMESPACE)
-    settings = Settings().defaults()
+    settings = Settings().installation_defaults()
     assert settings.image_pull_secrets == ("registry", "mirror")
     assert settings.image_pull_policy == "Always"
 
@@ -230,7 +230,7 @@ def test_pull_secrets_and_policy_are_passed_to_the_operator(monkeypatch: pytest.
 def test_require_class_is_passed_to_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in environment_of(render(requireClass=True)).items():
         monkeypatch.setenv(name, value if value is not None else NAMESPACE)
-    assert Settings().defaults().require_class is True
+    assert Settings().installation_defaults().require_class is True
 
 
 def test_helm_test_pod_matches_no_selector(defaults: list[Object]) -> None:

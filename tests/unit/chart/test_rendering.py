@@ -3,7 +3,7 @@
 import pytest
 
 from gaudi_operator.api import class_policies
-from gaudi_operator.api.crd import class_definition, custom_resource_definition
+from gaudi_operator.api.crd import class_crd, custom_resource_definition
 from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER
 from gaudi_operator.settings import Settings, variable_of
 from scripts.chart_docs import NAMESPACE
@@ -120,7 +120,7 @@ def test_crds_are_the_generated_ones_with_keep_policy(defaults: list[Object]) ->
     labels = [definition["metadata"].pop("labels") for definition in definitions]
     assert labels == [only(defaults, "Deployment")["metadata"]["labels"]] * 2
     assert kept == [{"helm.sh/resource-policy": "keep"}] * 2
-    assert definitions == [custom_resource_definition(), class_definition()]
+    assert definitions == [custom_resource_definition(), class_crd()]
 
 
 def test_crd_is_deleted_with_the_chart_unless_kept() -> None:
@@ -193,7 +193,7 @@ def test_second_release_shares_no_name_with_the_first(defaults: list[Object]) ->
 
 def test_admission_policies_equal_the_generated_ones(defaults: list[Object]) -> None:
     policies = [each for each in defaults if each["kind"].startswith("ValidatingAdmissionPolicy")]
-    made = class_policies.policies("gaudi-operator", DEFAULT_CONTROLLER, [])
+    made = class_policies.admission_policies("gaudi-operator", DEFAULT_CONTROLLER, [])
     assert [each["spec"] for each in policies if not each["metadata"]["name"].endswith("-account")] == [
         each["spec"] for kind in ("Policy", "PolicyBinding") for each in made if each["kind"].endswith(kind)
     ]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.catalog.models.rank_memory import block_bytes, latent_block_bytes
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.memory_split import graph_pool, kv_blocks, split_memory
+from gaudi_runtime.memory_split import count_kv_blocks, graph_pool, split_memory
 
 GIB = 2**30
 SHARE = st.floats(0, 1)
@@ -27,7 +27,7 @@ def test_seed_000_split_leaves_the_logged_gibibytes() -> None:
 def test_seed_000_llama_3_1_8b_has_1519_blocks() -> None:
     split = split_memory(gib(79.16), utilization=0.5, graph_memory_share=0.4)
     llama = block_bytes(block_size=128, kv_heads=8, head_dim=128, dtype_bytes=2, layers=32)
-    assert kv_blocks(split.kv_cache, llama) == 1519
+    assert count_kv_blocks(split.kv_cache, llama) == 1519
 
 
 def test_seed_000_pool_is_split_by_the_prompt_ratio() -> None:
@@ -50,7 +50,7 @@ def test_cache_smaller_than_a_block_is_refused() -> None:
     with pytest.raises(
         PlanImpossible, match="only 1023 bytes are left for the KV cache, but one block takes 1024 bytes"
     ):
-        kv_blocks(1023, 1024)
+        count_kv_blocks(1023, 1024)
 
 
 def test_pool_of_less_memory_than_the_margin_is_empty() -> None:

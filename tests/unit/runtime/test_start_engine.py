@@ -8,7 +8,7 @@ import pytest
 
 from gaudi_runtime.contract.config import RuntimeConfig, WarmupConfig
 from gaudi_runtime.engines.sim.engine import SimEngine
-from gaudi_runtime.learning.comparison import Question
+from gaudi_runtime.learning.comparison import ComparisonInput
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
 from tests.unit.runtime.configs import sim_config
@@ -17,7 +17,7 @@ from tests.unit.runtime.warmup.virtual import VirtualClock
 TIMES = {"compileSeconds": 6.0, "captureSeconds": 1.0}
 
 
-def question_after_start(config: RuntimeConfig) -> Question | None:
+def question_after_start(config: RuntimeConfig) -> ComparisonInput | None:
     """Return the question after a start on a fake clock, which only simulated work advances."""
     clock = VirtualClock()
     board = ReportBoard("0" * 64, clock)
@@ -25,7 +25,7 @@ def question_after_start(config: RuntimeConfig) -> Question | None:
     return start_engine(config, board, threading.Event(), make, clock).question
 
 
-def board_after_start(config: RuntimeConfig) -> Question:
+def board_after_start(config: RuntimeConfig) -> ComparisonInput:
     question = question_after_start(config)
     assert question is not None
     return question

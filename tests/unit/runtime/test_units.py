@@ -2,7 +2,7 @@
 
 import pytest
 
-from gaudi_runtime.units import GIB, MIB, gib, plural, size
+from gaudi_runtime.units import GIB, MIB, format_bytes, format_gib, plural
 
 
 @pytest.mark.parametrize(
@@ -18,11 +18,11 @@ from gaudi_runtime.units import GIB, MIB, gib, plural, size
     ],
 )
 def test_sizes_are_written_as_in_the_logs_of_public_servers(count: int, text: str) -> None:
-    assert size(count) == text
+    assert format_bytes(count) == text
 
 
 def test_gib_always_has_two_decimals() -> None:
-    assert [gib(count) for count in (int(14.032 * GIB), 5 * MIB, -GIB)] == ["14.03 GiB", "0.00 GiB", "-1.00 GiB"]
+    assert [format_gib(count) for count in (int(14.032 * GIB), 5 * MIB, -GIB)] == ["14.03 GiB", "0.00 GiB", "-1.00 GiB"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from functools import cached_property
 from pydantic import BaseModel
 
 from gaudi_operator.api.base import ConfigMapKey, SecretKey
-from gaudi_operator.api.schema import Schema, structural
+from gaudi_operator.api.schema import Schema, structural_schema
 from gaudi_operator.api.v1alpha1.autoscaling import Metric, MetricIdentifier, MetricTarget, ScalingRules
 from gaudi_operator.api.v1alpha1.pods.containers import ContainerResources, EnvVar, SideContainer
 from gaudi_operator.api.v1alpha1.pods.pod import SecretName
@@ -45,10 +45,10 @@ class KubernetesType:
     @cached_property
     def schema(self) -> Schema:
         """The structural schema of the members."""
-        return structural(self.model)
+        return structural_schema(self.model)
 
     @property
-    def address(self) -> str:
+    def reference_url(self) -> str:
         """The address of the type in the Kubernetes API reference."""
         return f"{_KUBERNETES}/{self.page}/#{self.name}"
 
@@ -106,7 +106,7 @@ KUBERNETES_TYPES = (
 """The types in the order of their names."""
 
 
-def kubernetes_type(schema: Schema) -> KubernetesType | None:
+def find_kubernetes_type(schema: Schema) -> KubernetesType | None:
     """Return the Kubernetes type whose members equal the members of an object schema; None if no type matches."""
     members = schema.get("properties")
     if members is None:

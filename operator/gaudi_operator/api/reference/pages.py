@@ -4,8 +4,17 @@ import re
 from collections.abc import Iterator, Mapping
 
 from gaudi_operator.api.reference.kubernetes_types import KUBERNETES_TYPES, KubernetesType
-from gaudi_operator.api.reference.tables import RULES, Row, described, fields, listed, messages, rows, table
-from gaudi_operator.api.schema import Schema, named_field
+from gaudi_operator.api.reference.tables import (
+    RULES,
+    FieldRow,
+    direct_fields,
+    field_description,
+    field_table,
+    nested_fields,
+    rule_list,
+    rule_messages,
+)
+from gaudi_operator.api.schema import Schema, leading_field_path
 
 FOLDER = "docs/reference/gaudi-inference"
 TYPES_PAGE = "kubernetes-types.md"
@@ -86,13 +95,13 @@ cluster-scoped ([classes.md](../how-to/classes.md)). `kubectl explain gic.spec` 
 """
 
 
-def pages(root: Schema) -> Mapping[str, str]:
+def inference_pages(root: Schema) -> Mapping[str, str]:
     """Return the pages of GaudiInference in Markdown, by their path in the checkout."""
     spec, status = root["properties"]["spec"], root["properties"]["status"]
-    found = {"index.md": _index(root)}
-    for row in _sections(spec):
-        found[_file(row.path)] = _section(row, _cross_rules(spec, row.path))
-    found["status.md"] = "\n".join([f"# status\n\n{NOTICE}\n", *_part("status", status, "##", TYPES_PAGE)])
+    found = {"index.md": _index_page(root)}
+    for row in _section_rows(spec):
+        found[_page_file_name(row.path)] = _section_page(row, _cross_section_rules(spec, row.path))
+    found["status.md"] = "\n".join([f"# status\n\n{NOTICE}\n", *_field_tables("status", status, "##", TYPES_PAGE)])
     found[TYPES_PAGE] = "\n".join([TYPES_INTRODUCTION, *map(_type_section, KUBERNETES_TYPES)])
     return {f"{FOLDER}/{name}": text for name, text in found.items()}
 
@@ -100,90 +109,90 @@ def pages(root: Schema) -> Mapping[str, str]:
 def class_page(root: Schema) -> str:
     """Return the page of GaudiInferenceClass in Markdown."""
     spec = root["properties"]["spec"]
-    parts = _part("spec", spec, "###", f"gaudi-inference/{TYPES_PAGE}")
+    parts = _field_tables("spec", spec, "###", f"gaudi-inference/{TYPES_PAGE}")
     return "\n".join([CLASS_INTRODUCTION, "## spec\n", *parts])
 
 
-def _sections(schema: Schema) -> Iterator[Row]:
+def _section_rows(schema: Schema) -> Iterator[FieldRow]:
     """Yield the fields that have a separate page or heading: fields with members that are not Kubernetes types."""
-    return (row for row in fields(schema) if not row.type and any(rows(row.schema)))
+    return (row for row in direct_fields(schema) if not row.type and any(nested_fields(row.schema)))
 
 
-def _file(section: str) -> str:
+def _page_file_name(section: str) -> str:
     return re.sub(r"(?=[A-Z])", "-", section).lower() + ".md"
 
 
-def _index(root: Schema) -> str:
+def _index_page(root: Schema) -> str:
     """Return the first page: the sections, the fields that are in no section, and what they have in common."""
     spec, status = root["properties"]["spec"], root["properties"]["status"]
-    sections = list(_sections(spec))
+    sections = list(_section_rows(spec))
     names = {row.path for row in sections}
     lines = [_section_line(row) for row in sections]
-    others = [row for row in fields(spec) if row.path not in names]
-    rules = [each for each in _own_rules(spec, "spec") if _named_section(each) not in names]
+    others = [row for row in direct_fields(spec) if row.path not in names]
+    rules = [each for each in _top_level_rules(spec, "spec") if _section_of_message(each) not in names]
     parts = [
         INTRODUCTION + "\n".join([*lines, f"| [`status`](status.md) | {status['description']} | |"]) + "\n",
         "## Other fields of spec\n",
-        table(others, TYPES_PAGE),
-        *listed(rules),
+        field_table(others, TYPES_PAGE),
+        *rule_list(rules),
         EXAMPLE,
         "## metadata\n",
-        *listed(_own_rules(root, "")),
+        *rule_list(_top_level_rules(root, "")),
     ]
     return "\n".join(parts)
 
 
-def _section_line(row: Row) -> str:
+def _section_line(row: FieldRow) -> str:
     """Return the line of a section. The description ends with the effect of a change."""
-    text, _, change = described(row).partition(" A change ")
+    text, _, change = field_description(row).partition(" A change ")
     required = ", **required**" if row.required else ""
-    return f"| [`{row.path}`]({_file(row.path)}){required} | {text} | {change.removesuffix('.')} |"
+    return f"| [`{row.path}`]({_page_file_name(row.path)}){required} | {text} | {change.removesuffix('.')} |"
 
 
-def _section(row: Row, cross_rules: list[str]) -> str:
+def _section_page(row: FieldRow, cross_rules: list[str]) -> str:
     path = f"spec.{row.path}"
     parts = [
         f"# {path}\n\n{NOTICE}\n",
-        f"{described(row)} [All sections](index.md)\n",
-        table(rows(row.schema, whole=False), TYPES_PAGE),
-        *listed([*cross_rules, *messages(row.schema, path)]),
+        f"{field_description(row)} [All sections](index.md)\n",
+        field_table(nested_fields(row.schema, whole=False), TYPES_PAGE),
+        *rule_list([*cross_rules, *rule_messages(row.schema, path)]),
     ]
     return "\n".join(parts)
 
 
-def _part(name: str, schema: Schema, heading: str, types_page: str) -> Iterator[str]:
+def _field_tables(name: str, schema: Schema, heading: str, types_page: str) -> Iterator[str]:
     """Yield a table of the fields of `schema`, and a heading with a table for each field that has members."""
     yield f"{schema['description']}\n"
-    yield table(fields(schema), types_page)
-    yield from listed(_own_rules(schema, name))
-    for row in _sections(schema):
-        yield f"{heading} {name}.{row.path}\n\n{described(row)}\n"
-        yield table(rows(row.schema, whole=False), types_page)
-        yield from listed(messages(row.schema, f"{name}.{row.path}"))
+    yield field_table(direct_fields(schema), types_page)
+    yield from rule_list(_top_level_rules(schema, name))
+    for row in _section_rows(schema):
+        yield f"{heading} {name}.{row.path}\n\n{field_description(row)}\n"
+        yield field_table(nested_fields(row.schema, whole=False), types_page)
+        yield from rule_list(rule_messages(row.schema, f"{name}.{row.path}"))
 
 
-def _own_rules(schema: Schema, path: str) -> Iterator[str]:
+def _top_level_rules(schema: Schema, path: str) -> Iterator[str]:
     """Yield the messages of the rules of `schema` itself."""
-    return messages({RULES: schema.get(RULES, ())}, path)
+    return rule_messages({RULES: schema.get(RULES, ())}, path)
 
 
-def _cross_rules(spec: Schema, section: str) -> list[str]:
+def _cross_section_rules(spec: Schema, section: str) -> list[str]:
     """Return the messages of the rules of spec that begin with a field of `section`. They compare several sections."""
-    return [each for each in _own_rules(spec, "spec") if _named_section(each) == section]
+    return [each for each in _top_level_rules(spec, "spec") if _section_of_message(each) == section]
 
 
-def _named_section(message: str) -> str:
-    return named_field(message).partition(".")[2].partition(".")[0]
+def _section_of_message(message: str) -> str:
+    return leading_field_path(message).partition(".")[2].partition(".")[0]
 
 
 def _type_section(kind: KubernetesType) -> str:
-    def difference(row: Row) -> str:
-        return described(row) if row.path in kind.own else ""
+    def describe_difference(row: FieldRow) -> str:
+        return field_description(row) if row.path in kind.own else ""
 
     parts = [
         f"## {kind.name}\n",
-        f"[{kind.name} in the Kubernetes documentation]({kind.address}). {kind.restriction}".strip() + "\n",
-        table(rows(kind.schema, whole=False), "", difference),
-        *listed(messages(kind.schema, kind.name, within=True)),
+        f"[{kind.name} in the Kubernetes documentation]({kind.reference_url}). {kind.restriction}".strip() + "\n",
+        field_table(nested_fields(kind.schema, whole=False), "", describe_difference),
+        *rule_list(rule_messages(kind.schema, kind.name, within=True)),
     ]
     return "\n".join(parts)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gaudi_operator.api.reference.kubernetes_types import KubernetesType, kubernetes_type
-from gaudi_operator.api.schema import INT_OR_STRING, Schema, named_field
+from gaudi_operator.api.reference.kubernetes_types import KubernetesType, find_kubernetes_type
+from gaudi_operator.api.schema import INT_OR_STRING, Schema, leading_field_path
 
 RULES = "x-kubernetes-validations"
 _LOWER = {"integer": "minimum", "number": "minimum", "string": "minLength", "array": "minItems"}
@@ -20,7 +20,7 @@ _UNIT = {"string": "characters", "array": "entries", "object": "entries"}
 
 
 @dataclass(frozen=True)
-class Row:
+class FieldRow:
     """One field. `path` is relative to its section."""
 
     path: str
@@ -30,110 +30,114 @@ class Row:
     @property
     def type(self) -> KubernetesType | None:
         """The Kubernetes type of the field or of the entries of its list."""
-        return kubernetes_type(element(self.schema))
+        return find_kubernetes_type(entry_schema(self.schema))
 
 
-def element(schema: Schema) -> Schema:
+def entry_schema(schema: Schema) -> Schema:
     """Return the schema of the entries of a list, or the schema itself."""
     return schema["items"] if schema.get("type") == "array" else schema
 
 
-def fields(schema: Schema) -> Iterator[Row]:
+def direct_fields(schema: Schema) -> Iterator[FieldRow]:
     """Yield the fields directly inside `schema`."""
     for name, child in schema["properties"].items():
-        yield Row(name, child, name in schema.get("required", []))
+        yield FieldRow(name, child, name in schema.get("required", []))
 
 
-def rows(schema: Schema, prefix: str = "", *, whole: bool = True) -> Iterator[Row]:
+def nested_fields(schema: Schema, prefix: str = "", *, whole: bool = True) -> Iterator[FieldRow]:
     """Yield every field below `schema`, parents before children. In a path, `[]` means an entry of a list.
 
     Without `whole`, the members of Kubernetes types are omitted.
     """
-    inner = element(schema)
+    inner = entry_schema(schema)
     prefix += "[]." if inner is not schema else "." if prefix else ""
     for name, child in inner.get("properties", {}).items():
-        row = Row(prefix + name, child, name in inner.get("required", []))
+        row = FieldRow(prefix + name, child, name in inner.get("required", []))
         yield row
         if whole or not row.type:
-            yield from rows(child, prefix + name, whole=whole)
+            yield from nested_fields(child, prefix + name, whole=whole)
 
 
-def messages(schema: Schema, path: str, *, within: bool = False) -> Iterator[str]:
+def rule_messages(schema: Schema, path: str, *, within: bool = False) -> Iterator[str]:
     """Yield the message of each CEL rule with the path of its field, outermost first.
 
     The rules of a Kubernetes type are omitted, unless `schema` is the type itself (`within`).
     """
-    known = None if within else kubernetes_type(schema)
+    known = None if within else find_kubernetes_type(schema)
     of_type = known.schema.get(RULES, ()) if known else ()
     for rule in schema.get(RULES, ()):
         if rule not in of_type:
             sentence = rule["message"]
-            yield sentence if named_field(sentence) else f"`{path}` {sentence}"
+            yield sentence if leading_field_path(sentence) else f"`{path}` {sentence}"
     if known:
         return
     for name, child in schema.get("properties", {}).items():
-        yield from messages(child, f"{path}.{name}")
+        yield from rule_messages(child, f"{path}.{name}")
     if "items" in schema:
-        yield from messages(schema["items"], f"{path}[]")
+        yield from rule_messages(schema["items"], f"{path}[]")
 
 
-def listed(sentences: Iterable[str]) -> Iterator[str]:
+def rule_list(sentences: Iterable[str]) -> Iterator[str]:
     """Yield a list of the rules, or nothing if there are no rules."""
     if lines := [f"- {sentence}." for sentence in sentences]:
         yield "Rules:\n\n" + "\n".join(lines) + "\n"
 
 
-def described(row: Row) -> str:
+def field_description(row: FieldRow) -> str:
     """Return the description of a field."""
     return str(row.schema.get("description", ""))
 
 
-def table(shown: Iterable[Row], types_page: str, meaning: Callable[[Row], str] = described) -> str:
+def field_table(
+    shown: Iterable[FieldRow], types_page: str, meaning: Callable[[FieldRow], str] = field_description
+) -> str:
     """Return a table of fields. `types_page` is the relative address of the page of the Kubernetes types."""
     lines = [
-        f"| `{row.path}` | {_kind(row.schema)} | {_default(row)} | {_cell(row, types_page, meaning)} |" for row in shown
+        f"| `{row.path}` | {_type_and_bounds(row.schema)} | {_default_cell(row)} | "
+        f"{_meaning_cell(row, types_page, meaning)} |"
+        for row in shown
     ]
     return "\n".join(["| Field | Type | Default | Meaning |", "|---|---|---|---|", *lines]) + "\n"
 
 
-def _cell(row: Row, types_page: str, meaning: Callable[[Row], str]) -> str:
+def _meaning_cell(row: FieldRow, types_page: str, meaning: Callable[[FieldRow], str]) -> str:
     # Escape bars, because a bar ends a table cell.
     text = meaning(row).replace("|", "\\|")
     members = f"[Members]({types_page}#{row.type.name.lower()})." if row.type else ""
     return f"{text} {members}".strip()
 
 
-def _kind(schema: Schema) -> str:
+def _type_and_bounds(schema: Schema) -> str:
     """Return the type and the bounds as text."""
     if "enum" in schema:
         return " or ".join(f"`{value}`" for value in schema["enum"])
     if INT_OR_STRING in schema:
         return "integer or string" + (" like `25%`" if "%" in schema.get("pattern", "") else " (quantity)")
     kind = schema["type"]
-    return _type_name(schema, kind) + _bounds(schema, kind)
+    return _type_name(schema, kind) + _format_bounds(schema, kind)
 
 
 def _type_name(schema: Schema, kind: str) -> str:
     if kind == "array":
-        return f"list of {_plural(schema['items'])}"
+        return f"list of {_plural_type_name(schema['items'])}"
     if "additionalProperties" in schema:
-        return f"map of {_plural(schema['additionalProperties'])}"
-    known = kubernetes_type(schema)
-    return _linked(known) if known else str(kind)
+        return f"map of {_plural_type_name(schema['additionalProperties'])}"
+    known = find_kubernetes_type(schema)
+    return _type_link(known) if known else str(kind)
 
 
-def _plural(schema: Schema) -> str:
-    known = kubernetes_type(schema)
+def _plural_type_name(schema: Schema) -> str:
+    known = find_kubernetes_type(schema)
     if known:
-        return _linked(known)
+        return _type_link(known)
     return "integers or strings" if INT_OR_STRING in schema else f"{schema['type']}s"
 
 
-def _linked(known: KubernetesType) -> str:
-    return f"[{known.name}]({known.address})"
+def _type_link(known: KubernetesType) -> str:
+    return f"[{known.name}]({known.reference_url})"
 
 
-def _bounds(schema: Schema, kind: str) -> str:
+def _format_bounds(schema: Schema, kind: str) -> str:
     lower, upper = schema.get(_LOWER.get(kind, "")), schema.get(_UPPER.get(kind, ""))
     if upper is None:
         return "" if lower is None else f", at least {lower}"
@@ -143,7 +147,7 @@ def _bounds(schema: Schema, kind: str) -> str:
     return f", {lower} to {upper}{unit}" if lower is not None else f", at most {upper}{unit}"
 
 
-def _default(row: Row) -> str:
+def _default_cell(row: FieldRow) -> str:
     if row.required:
         return "**required**"
     default: Any = row.schema.get("default")

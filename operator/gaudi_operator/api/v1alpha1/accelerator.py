@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from gaudi_operator.api.base import ApiModel, ObjectName, Quantity
-from gaudi_operator.api.schema_keywords import Rule, validated_by
+from gaudi_operator.api.schema_keywords import Rule, config_with_rules
 from gaudi_runtime.contract.config import Ranks
 
 CARD_RESOURCE = "habana.ai/gaudi"
@@ -24,7 +24,7 @@ class Generation(StrEnum):
 class Accelerator(ApiModel):
     """Cards and device memory of one pod."""
 
-    model_config = validated_by(
+    model_config = config_with_rules(
         Rule(
             rule="self.generation != 'none' || has(self.deviceMemory)",
             message="spec.accelerator.deviceMemory is required if generation is 'none': set the memory for weights "
@@ -62,7 +62,7 @@ class Accelerator(ApiModel):
 class Parallelism(ApiModel):
     """Distribution of one replica of the model over cards and nodes. A replica has tensor x pipeline x data ranks."""
 
-    model_config = validated_by(
+    model_config = config_with_rules(
         Rule(
             rule="(self.nodes == 1) == (oldSelf.nodes == 1)",
             message="spec.parallelism.nodes cannot change between one node and several nodes, because the pods are "

@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, StringConstraints
 
 from gaudi_operator.api.base import DNS_LABEL, ApiModel, number_as_text
-from gaudi_operator.api.schema_keywords import Rule, validated_by
+from gaudi_operator.api.schema_keywords import Rule, config_with_rules
 from gaudi_operator.api.v1alpha1.scaling import MAX_REPLICAS
 from gaudi_operator.api.v1alpha1.selectors import LabelSelector
 
@@ -48,7 +48,7 @@ class MetricTargetType(StrEnum):
 class MetricTarget(ApiModel):
     """Target of a metric: the value that the autoscaler maintains."""
 
-    model_config = validated_by(
+    model_config = config_with_rules(
         Rule(
             rule="has(self.value) == (self.type == 'Value')"
             " && has(self.averageValue) == (self.type == 'AverageValue')"
@@ -75,7 +75,7 @@ _OF_ONE_OBJECT = Rule(rule="self.target.type != 'Utilization'", message="target.
 class ResourceMetric(ApiModel):
     """CPU or memory usage of the pods, summed over their containers."""
 
-    model_config = validated_by(_OF_REQUESTS)
+    model_config = config_with_rules(_OF_REQUESTS)
     name: ResourceMetricName = Field(description="Name of the resource.")
     target: MetricTarget = Field(description="Target of type Utilization or AverageValue.")
 
@@ -83,7 +83,7 @@ class ResourceMetric(ApiModel):
 class ContainerResourceMetric(ApiModel):
     """CPU or memory usage of one container of the pods."""
 
-    model_config = validated_by(_OF_REQUESTS)
+    model_config = config_with_rules(_OF_REQUESTS)
     container: Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=DNS_LABEL)] = Field(
         description="Name of the container: runtime, or the name of a sidecar."
     )
@@ -103,7 +103,7 @@ class MetricIdentifier(ApiModel):
 class PodsMetric(ApiModel):
     """Metric of each pod. A metrics adapter serves the metric at custom.metrics.k8s.io."""
 
-    model_config = validated_by(
+    model_config = config_with_rules(
         Rule(rule="self.target.type == 'AverageValue'", message="target.type must be AverageValue for a metric of pods")
     )
     metric: MetricIdentifier = Field(description="Metric of the pods.")
@@ -131,7 +131,7 @@ class DescribedObject(ApiModel):
 class ObjectMetric(ApiModel):
     """Metric of one object. A metrics adapter serves the metric at custom.metrics.k8s.io."""
 
-    model_config = validated_by(_OF_ONE_OBJECT)
+    model_config = config_with_rules(_OF_ONE_OBJECT)
     described_object: DescribedObject = Field(description="Object that the metric describes.")
     metric: MetricIdentifier = Field(description="Metric of the object.")
     target: MetricTarget = Field(description="Target of type Value or AverageValue.")
@@ -140,7 +140,7 @@ class ObjectMetric(ApiModel):
 class ExternalMetric(ApiModel):
     """Metric from outside the cluster. A metrics adapter serves the metric at external.metrics.k8s.io."""
 
-    model_config = validated_by(_OF_ONE_OBJECT)
+    model_config = config_with_rules(_OF_ONE_OBJECT)
     metric: MetricIdentifier = Field(description="External metric.")
     target: MetricTarget = Field(description="Target of type Value or AverageValue.")
 
@@ -161,7 +161,7 @@ _SOURCES = ("resource", "containerResource", "pods", "object", "external")
 class Metric(ApiModel):
     """Metric with a target. If metrics require different numbers of replicas, the highest number applies."""
 
-    model_config = validated_by(
+    model_config = config_with_rules(
         Rule(
             rule=" && ".join(f"has(self.{each}) == (self.type == '{each[0].upper()}{each[1:]}')" for each in _SOURCES),
             message=f"must set the field of its type, and no other: {', '.join(_SOURCES[:-1])} or {_SOURCES[-1]}",
@@ -242,7 +242,7 @@ class Behavior(ApiModel):
 class Autoscaling(ApiModel):
     """HorizontalPodAutoscaler that writes replicas through the scale subresource (docs/how-to/scaling.md)."""
 
-    model_config = validated_by(
+    model_config = config_with_rules(
         Rule(
             rule="self.minReplicas <= self.maxReplicas",
             message="spec.autoscaling.minReplicas must be at most maxReplicas",

@@ -9,8 +9,8 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from gaudi_operator.api.base import ApiModel, ConfigMapKey
-from gaudi_operator.api.schema_keywords import Rule, meant_when_left_out, rules, validated_by
-from gaudi_operator.api.spelling import ContractEnum, is_one_of
+from gaudi_operator.api.schema_keywords import Rule, config_with_rules, mark_operator_default, rules_keyword
+from gaudi_operator.api.spelling import ContractEnum, cel_is_one_of
 from gaudi_runtime.contract import bucketing as contract
 from gaudi_runtime.contract.bucketing import Strategy
 
@@ -20,7 +20,7 @@ ServedStrategy = Annotated[Strategy, ContractEnum(without=(Strategy.UNIFIED,))]
 _RANGES = ("prompt.?batchSize", "prompt.?query", "prompt.?context", "decode.?batchSize", "decode.?blocks")
 
 
-def _nowhere(*fields: str) -> str:
+def _cel_none_set(*fields: str) -> str:
     """Return a CEL expression that is true if none of `fields` is set in any range."""
     paths = ", ".join(f"self.?{each}.?{field}" for each in _RANGES for field in fields)
     return f"![{paths}].exists(value, value.hasValue())"
@@ -31,7 +31,7 @@ class RangeSettings(contract.RangeSettings):
 
     model_config = ConfigDict(
         extra="ignore",
-        json_schema_extra=rules(
+        json_schema_extra=rules_keyword(
             Rule(
                 rule="!has(self.min) || !has(self.max) || self.min <= self.max",
                 message="min must be at most max: the range would be empty",
@@ -78,7 +78,7 @@ class OptimalSettings(contract.OptimalSettings):
 
     model_config = ConfigDict(
         extra="ignore",
-        json_schema_extra=rules(
+        json_schema_extra=rules_keyword(
             Rule(
                 rule="[has(self.promptGraphs) || has(self.decodeGraphs), has(self.graphBytes), "
                 "has(self.warmupSeconds)].filter(given, given).size() <= 1",
@@ -101,9 +101,9 @@ class Bucketing(contract.BucketPolicy):
 
     model_config = ConfigDict(
         extra="ignore",
-        **validated_by(
+        **config_with_rules(
             Rule(
-                rule=f"{is_one_of('strategy', Strategy.FILE)} == (has(self.file) || has(self.fileFrom))",
+                rule=f"{cel_is_one_of('strategy', Strategy.FILE)} == (has(self.file) || has(self.fileFrom))",
                 message=(
                     "spec.bucketing must set file or fileFrom with strategy File, and neither of them with "
                     "another strategy"
@@ -114,11 +114,11 @@ class Bucketing(contract.BucketPolicy):
                 message="spec.bucketing must not set both file and fileFrom: remove one",
             ),
             Rule(
-                rule=f"!has(self.optimal) || {is_one_of('strategy', Strategy.OPTIMAL)}",
+                rule=f"!has(self.optimal) || {cel_is_one_of('strategy', Strategy.OPTIMAL)}",
                 message="spec.bucketing.optimal is only for strategy Optimal: remove it, or set that strategy",
             ),
             Rule(
-                rule=f"{is_one_of('strategy', Strategy.PADDING_AWARE)} || {_nowhere('padMax', 'padPercent')}",
+                rule=f"{cel_is_one_of('strategy', Strategy.PADDING_AWARE)} || {_cel_none_set('padMax', 'padPercent')}",
                 message="spec.bucketing: padMax and padPercent are only for strategy PaddingAware: remove them",
             ),
         ),
@@ -126,7 +126,7 @@ class Bucketing(contract.BucketPolicy):
     strategy: ServedStrategy = Field(
         Strategy.EXPONENTIAL,
         description="Method that selects the bucket sizes of each dimension. Default: Exponential.",
-        json_schema_extra=meant_when_left_out,
+        json_schema_extra=mark_operator_default,
     )
     prompt: PromptRanges = Field(PromptRanges(), description="Ranges of prompt (prefill) buckets.")
     decode: DecodeRanges = Field(DecodeRanges(), description="Ranges of decode buckets.")

@@ -5,8 +5,14 @@ from typing import Annotated
 from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
 
 from gaudi_operator.api.base import ApiModel, ShortText, number_as_text
-from gaudi_operator.api.schema_keywords import Rule, list_map, meant_when_left_out, rules, validated_by
-from gaudi_operator.api.spelling import ContractEnum, is_one_of
+from gaudi_operator.api.schema_keywords import (
+    Rule,
+    config_with_rules,
+    list_map_keywords,
+    mark_operator_default,
+    rules_keyword,
+)
+from gaudi_operator.api.spelling import ContractEnum, cel_is_one_of
 from gaudi_operator.api.v1alpha1.pods.containers import Argument, EnvVar, VariableValue
 from gaudi_runtime.contract import bucketing as contract
 from gaudi_runtime.contract.bucketing import Sequences, Tokens
@@ -32,7 +38,7 @@ class SlidingWindowSlices(contract.AttentionSlices):
 class Engine(ApiModel):
     """Engine, execution mode, and limits that determine the bucket plan."""
 
-    model_config = validated_by(
+    model_config = config_with_rules(
         Rule(
             rule="!has(self.maxNumPrefillSeqs) || self.maxNumPrefillSeqs <= self.maxNumSeqs",
             message="spec.engine.maxNumPrefillSeqs must be at most maxNumSeqs",
@@ -54,7 +60,7 @@ class Engine(ApiModel):
             message="spec.engine.simulation is only for the sim engine: remove it",
         ),
         Rule(
-            rule=f"self.name != 'torch' || !{is_one_of('executionMode', ExecutionMode.LAZY)}",
+            rule=f"self.name != 'torch' || !{cel_is_one_of('executionMode', ExecutionMode.LAZY)}",
             message="spec.engine.executionMode Lazy is not available with the torch engine:"
             " use HpuGraphs, TorchCompile or Eager",
         ),
@@ -85,7 +91,7 @@ class Engine(ApiModel):
         90,
         description="Share of memory that the engine may use, in percent of the memory that is free after the profile"
         " run. Default: 90.",
-        json_schema_extra=meant_when_left_out,
+        json_schema_extra=mark_operator_default,
     )
     prefix_caching: bool = Field(
         False,
@@ -112,7 +118,7 @@ class Engine(ApiModel):
         " docs/reference/knobs.md lists the names. The operator validates names and values before a pod starts. Use"
         " extraArgs for other arguments, and env for other variables. A name must not be in two of settings,"
         " extraArgs and env.",
-        json_schema_extra=rules(
+        json_schema_extra=rules_keyword(
             Rule(
                 rule="self.all(key, key.matches('^(--)?[A-Za-z][A-Za-z0-9_-]*$'))",
                 message="every name must be a variable such as VLLM_DEFRAG_THRESHOLD or an argument such as"
@@ -128,7 +134,7 @@ class Engine(ApiModel):
     env: Annotated[tuple[EnvVar, ...], Field(max_length=64)] = Field(
         (),
         description="Environment variables of the runtime container.",
-        json_schema_extra=list_map("name"),
+        json_schema_extra=list_map_keywords("name"),
     )
     simulation: Annotated[dict[ShortText, VariableValue], Field(max_length=32)] | None = Field(
         None, description="Script of the sim engine: simulated card, times and faults, by name (docs/reference/sim.md)."

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from gaudi_operator.api.base import AbsolutePath, ApiModel, ImageReference, KeyText, Labels, ObjectName, Quantity
-from gaudi_operator.api.schema_keywords import list_map
+from gaudi_operator.api.schema_keywords import list_map_keywords
 from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.network import SHORTEST_PREFIX, ServiceType
 from gaudi_operator.api.v1alpha1.pods.containers import ContainerResources
@@ -41,7 +41,7 @@ class ClassDefaults(ApiModel):
 
     images: DefaultImages = Field(DefaultImages(), description="Default of spec.server.image.")
     image_pull_secrets: Annotated[tuple[SecretName, ...], Field(max_length=8)] = Field(
-        (), description="Default of spec.pod.imagePullSecrets.", json_schema_extra=list_map("name")
+        (), description="Default of spec.pod.imagePullSecrets.", json_schema_extra=list_map_keywords("name")
     )
     image_pull_policy: PullPolicy | None = Field(
         None,

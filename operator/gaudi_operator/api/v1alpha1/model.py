@@ -15,7 +15,7 @@ from gaudi_operator.api.base import (
     SecretKey,
     ShortText,
 )
-from gaudi_operator.api.schema_keywords import Rule, list_map, validated_by
+from gaudi_operator.api.schema_keywords import Rule, config_with_rules, list_map_keywords
 from gaudi_runtime.contract import config as contract
 from gaudi_runtime.contract.bucketing import Tokens
 from gaudi_runtime.contract.config import (
@@ -81,7 +81,7 @@ class OciImageSource(ApiModel):
 class ModelSource(ApiModel):
     """Source of the files of a model. Exactly one source is set."""
 
-    model_config = validated_by(
+    model_config = config_with_rules(
         Rule(
             rule="[has(self.huggingFace), has(self.persistentVolumeClaim), has(self.hostPath),"
             " has(self.ociImage)].filter(x, x).size() == 1",
@@ -94,7 +94,7 @@ class ModelSource(ApiModel):
     oci_image: OciImageSource | None = Field(None, description="OCI image, mounted as a volume.")
 
     @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
+    def _check_one_source(self) -> Self:
         """Repeat the check of the schema rule, because the installed definition may belong to another release."""
         named = (self.hugging_face, self.persistent_volume_claim, self.host_path, self.oci_image)
         if sum(each is not None for each in named) != 1:
@@ -121,7 +121,7 @@ class PodCache(ApiModel):
 class FetchCache(ApiModel):
     """Location of a model's downloaded files. At most one location is set."""
 
-    model_config = validated_by(
+    model_config = config_with_rules(
         Rule(
             rule="!(has(self.persistentVolumeClaim) && has(self.emptyDir))",
             message="spec.model.cache must not set both persistentVolumeClaim and emptyDir: remove one",
@@ -141,7 +141,7 @@ class Quantization(ApiModel):
     The method `inc` needs a configuration file in the model's folder. The configuration file names the measurements.
     """
 
-    model_config = validated_by(
+    model_config = config_with_rules(
         Rule(
             rule="self.method != 'inc' || has(self.configFile)",
             message="spec.model.quantization.configFile is required when method is inc",
@@ -172,7 +172,7 @@ class Adapter(ApiModel):
 class Model(ApiModel):
     """Checkpoint of the model, and the model names for requests."""
 
-    model_config = validated_by(
+    model_config = config_with_rules(
         Rule(
             rule="!has(self.servedNames) || self.servedNames.all(name, self.servedNames.exists_one(n, n == name))",
             message="spec.model.servedNames must be distinct: remove the second entry",
@@ -227,7 +227,7 @@ class Model(ApiModel):
     adapters: Annotated[tuple[Adapter, ...], Field(max_length=32)] = Field(
         (),
         description="LoRA adapters that are served next to the model.",
-        json_schema_extra=list_map("name"),
+        json_schema_extra=list_map_keywords("name"),
     )
     max_adapter_rank: AdapterRank = Field(
         16,

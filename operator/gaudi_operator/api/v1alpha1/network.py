@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, StringConstraints
 
 from gaudi_operator.api.base import Annotations, ApiModel
-from gaudi_operator.api.schema_keywords import Rule, rules, validated_by
+from gaudi_operator.api.schema_keywords import Rule, config_with_rules, rules_keyword
 from gaudi_operator.api.v1alpha1.selectors import LabelSelector
 
 
@@ -38,7 +38,7 @@ class Service(ApiModel):
     )
 
 
-def _is_guarded(spec: str) -> str:
+def _cel_is_protected(spec: str) -> str:
     """Return CEL that is true unless a model is published without protection. `spec` is an object or optional."""
     return (
         f"({spec}.?service.?type.orValue('ClusterIP') == 'ClusterIP' ||"
@@ -53,7 +53,9 @@ PUBLISHED = (
     "spec.service.type other than ClusterIP publishes the model to everyone who can reach the Service: set "
     "server.apiKeySecretRef, list the clients in networkAccess.clients, or set service.insecure"
 )
-NOT_PUBLISHED = Rule(rule=f"{_is_guarded('self')} || !{_is_guarded('oldSelf')}", message=PUBLISHED, before=True)
+NOT_PUBLISHED = Rule(
+    rule=f"{_cel_is_protected('self')} || !{_cel_is_protected('oldSelf')}", message=PUBLISHED, before=True
+)
 REACHED_FROM_OUTSIDE = Rule(
     rule="self.service.type == 'ClusterIP' || !self.networkAccess.enabled || self.networkAccess.allowAllClients ||"
     " has(self.networkAccess.clients)",
@@ -62,7 +64,7 @@ REACHED_FROM_OUTSIDE = Rule(
 )
 
 
-def _is_range(text: str) -> str:
+def _validate_cidr(text: str) -> str:
     """Return the text. Raises ValueError if the text is not a range of addresses."""
     ip_network(text, strict=False)
     return text
@@ -71,8 +73,12 @@ def _is_range(text: str) -> str:
 Cidr = Annotated[
     str,
     StringConstraints(min_length=1, max_length=43),
-    AfterValidator(_is_range),
-    Field(json_schema_extra=rules(Rule(rule="isCIDR(self)", message="must be a range like 10.0.0.0/8 or fd00::/8"))),
+    AfterValidator(_validate_cidr),
+    Field(
+        json_schema_extra=rules_keyword(
+            Rule(rule="isCIDR(self)", message="must be a range like 10.0.0.0/8 or fd00::/8")
+        )
+    ),
 ]
 
 
@@ -89,10 +95,10 @@ class IpBlock(ApiModel):
     )
 
 
-class Client(ApiModel):
+class NetworkClient(ApiModel):
     """Client that may reach the model port, written as a peer of a NetworkPolicy."""
 
-    model_config = validated_by(
+    model_config = config_with_rules(
         Rule(
             rule="!has(self.ipBlock) || !(has(self.podSelector) || has(self.namespaceSelector))",
             message="spec.networkAccess.clients: ipBlock cannot be combined with selectors: write two entries",
@@ -119,7 +125,7 @@ class Client(ApiModel):
 class NetworkAccess(ApiModel):
     """NetworkPolicy for ingress of the pods. The policy also admits the operator and monitoring to the status port."""
 
-    model_config = validated_by(
+    model_config = config_with_rules(
         Rule(
             rule="!self.allowAllClients || !has(self.clients) || self.clients.size() == 0",
             message="spec.networkAccess.clients has no effect while allowAllClients is true: remove clients, or set"
@@ -137,7 +143,7 @@ class NetworkAccess(ApiModel):
         description="Whether all namespaces may reach the model port. true requires a class with"
         " limits.allowAllClients.",
     )
-    clients: Annotated[tuple[Client, ...], Field(max_length=16)] | None = Field(
+    clients: Annotated[tuple[NetworkClient, ...], Field(max_length=16)] | None = Field(
         None,
         description="Clients that may reach the model port. When left out: the pods of this namespace and the"
         " gateways of the installation. A list replaces this default. An empty list allows no client.",

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import Field
 
 from gaudi_operator.api.base import ApiModel
-from gaudi_operator.api.schema_keywords import Rule, validated_by
+from gaudi_operator.api.schema_keywords import Rule, config_with_rules
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 
@@ -25,7 +25,7 @@ MAX_GROUP_NAME_LENGTH = 37
 """Names of groups add a revision, the number of the group and the hash of the StatefulSet of its workers."""
 
 
-def _column(name: str, kind: str, path: str, priority: int = 0, description: str = "") -> dict[str, Any]:
+def _printer_column(name: str, kind: str, path: str, priority: int = 0, description: str = "") -> dict[str, Any]:
     """Return a column of `kubectl get`. A column with priority 1 appears only with `-o wide`."""
     always = {"name": name, "type": kind, "jsonPath": path}
     # Omit empty values, because the API server drops empty values. Otherwise applying the definition again would report
@@ -34,35 +34,39 @@ def _column(name: str, kind: str, path: str, priority: int = 0, description: str
 
 
 PRINTER_COLUMNS = (
-    _column("Engine", "string", ".spec.engine.name", description="Engine: vllm, torch, or sim, which runs no model."),
-    _column("Phase", "string", ".status.phase", description="Summary of the state in one word."),
-    _column(
+    _printer_column(
+        "Engine", "string", ".spec.engine.name", description="Engine: vllm, torch, or sim, which runs no model."
+    ),
+    _printer_column("Phase", "string", ".status.phase", description="Summary of the state in one word."),
+    _printer_column(
         "Prompt%",
         "integer",
         ".status.capturedPercent.prompt",
         description="Captured prompt graphs in percent of the plan.",
     ),
-    _column(
+    _printer_column(
         "Decode%",
         "integer",
         ".status.capturedPercent.decode",
         description="Captured decode graphs in percent of the plan.",
     ),
-    _column("Warmup", "integer", ".status.warmup.percent", description="Progress of the warm-up in percent."),
-    _column("Ready", "string", ".status.ready", description="Ready and desired replicas."),
-    _column("ETA", "string", ".status.warmup.eta", 1, "Estimated end of the warm-up."),
-    _column("Revision", "string", ".status.revision.current", 1, "The desired revision."),
-    _column("Recompiles", "integer", ".status.recompiles.sinceReady", 1, "Compiles that requests waited for."),
-    _column("Recipes", "string", ".status.recipeCache.phase", 1, "State of the recipe cache."),
-    _column("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason', 1, "Reason of the condition Ready."),
-    _column("Age", "date", ".metadata.creationTimestamp"),
+    _printer_column("Warmup", "integer", ".status.warmup.percent", description="Progress of the warm-up in percent."),
+    _printer_column("Ready", "string", ".status.ready", description="Ready and desired replicas."),
+    _printer_column("ETA", "string", ".status.warmup.eta", 1, "Estimated end of the warm-up."),
+    _printer_column("Revision", "string", ".status.revision.current", 1, "The desired revision."),
+    _printer_column("Recompiles", "integer", ".status.recompiles.sinceReady", 1, "Compiles that requests waited for."),
+    _printer_column("Recipes", "string", ".status.recipeCache.phase", 1, "State of the recipe cache."),
+    _printer_column(
+        "Reason", "string", '.status.conditions[?(@.type=="Ready")].reason', 1, "Reason of the condition Ready."
+    ),
+    _printer_column("Age", "date", ".metadata.creationTimestamp"),
 )
 
 
 class GaudiInference(ApiModel):
     """Model served on Intel Gaudi. Replicas receive traffic after the required graphs are captured."""
 
-    model_config = validated_by(
+    model_config = config_with_rules(
         Rule(
             rule=f"size(self.metadata.name) <= {MAX_NAME_LENGTH}",
             message=f"metadata.name must be at most {MAX_NAME_LENGTH} characters, because longer names of pods are not"

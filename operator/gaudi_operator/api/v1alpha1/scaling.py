@@ -6,8 +6,8 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from gaudi_operator.api.base import ApiModel, Seconds
-from gaudi_operator.api.schema_keywords import Rule, meant_when_left_out, validated_by
-from gaudi_operator.api.spelling import is_one_of
+from gaudi_operator.api.schema_keywords import Rule, config_with_rules, mark_operator_default
+from gaudi_operator.api.spelling import cel_is_one_of
 
 MAX_REPLICAS = 1000
 IntOrPercent = (
@@ -46,14 +46,14 @@ class Canary(ApiModel):
         10,
         description="Maximum number of compiles that requests of one pod wait for before the rollout is complete. A"
         " higher number fails the revision. Compiles count only if the canary is observed. Default: 10.",
-        json_schema_extra=meant_when_left_out,
+        json_schema_extra=mark_operator_default,
     )
     max_error_percent: Annotated[int, Field(ge=0, le=100)] = Field(
         5,
         description="Maximum share of failed answers of one pod before the rollout is complete, in percent. Failed"
         " answers have status 500 or above, or a stream that breaks off. A higher share fails the revision if at"
         " least five answers failed. Answers count only if the canary is observed. Default: 5.",
-        json_schema_extra=meant_when_left_out,
+        json_schema_extra=mark_operator_default,
     )
     max_padding_percent: Annotated[int, Field(ge=0, le=1000)] = Field(
         15,
@@ -61,21 +61,21 @@ class Canary(ApiModel):
         " plan that was learned from traffic (strategy Optimal). A higher excess fails the revision. Checked after"
         " 200 prompt batches of the pod, if the canary is observed and the stable revision has another plan. Default:"
         " 15.",
-        json_schema_extra=meant_when_left_out,
+        json_schema_extra=mark_operator_default,
     )
 
 
 class Rollout(ApiModel):
     """How a new revision replaces the old revision. Old pods are deleted only as new pods become ready."""
 
-    model_config = validated_by(
+    model_config = config_with_rules(
         Rule(
             rule=f"!({_NONE_MISSING} && string(self.maxSurge) in {_ZERO})",
             message="spec.rollout.maxSurge and maxUnavailable cannot both be 0, because no pod could be replaced: raise"
             " one of them",
         ),
         Rule(
-            rule=f"!({_NONE_MISSING} && {is_one_of('whenNoRoom', WhenNoRoom.REPLACE_IN_PLACE)})",
+            rule=f"!({_NONE_MISSING} && {cel_is_one_of('whenNoRoom', WhenNoRoom.REPLACE_IN_PLACE)})",
             message="spec.rollout.maxUnavailable cannot be 0 if whenNoRoom is ReplaceInPlace, because a replica is"
             " missing while pods are replaced in place: remove one of the two",
         ),
@@ -116,13 +116,13 @@ class Rollout(ApiModel):
         " When left out, pods run the spec.",
     )
     canary: Canary = Field(
-        Canary(), description="Criteria for the first pod of a revision.", json_schema_extra=meant_when_left_out
+        Canary(), description="Criteria for the first pod of a revision.", json_schema_extra=mark_operator_default
     )
     on_failure: OnFailure = Field(
         OnFailure.ROLLBACK,
         description="Reaction to a failed revision: Rollback returns to the last good revision, Pause keeps the"
         " failed pods for inspection. Default: Rollback.",
-        json_schema_extra=meant_when_left_out,
+        json_schema_extra=mark_operator_default,
     )
     revision_history_limit: Annotated[int, Field(ge=1, le=50)] = Field(
         5, description="Number of old revisions that are stored."

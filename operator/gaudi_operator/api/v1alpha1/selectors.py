@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from gaudi_operator.api.base import ApiModel, Labels, LabelValue
-from gaudi_operator.api.schema_keywords import Rule, validated_by
+from gaudi_operator.api.schema_keywords import Rule, config_with_rules
 
 LabelKey = Annotated[
     str,
@@ -40,7 +40,7 @@ class SelectorOperator(StrEnum):
 class LabelRequirement(ApiModel):
     """Comparison of one label by a label selector."""
 
-    model_config = validated_by(VALUES_OF_A_COMPARISON, NO_VALUES_OF_EXISTENCE)
+    model_config = config_with_rules(VALUES_OF_A_COMPARISON, NO_VALUES_OF_EXISTENCE)
     key: LabelKey = Field(description="Key of the label.")
     operator: SelectorOperator = Field(description="Comparison: In, NotIn, Exists or DoesNotExist.")
     values: ComparedValues = Field((), description="Values for In and NotIn.")

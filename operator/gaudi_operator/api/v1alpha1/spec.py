@@ -5,8 +5,8 @@ from typing import Annotated
 from pydantic import Field
 
 from gaudi_operator.api.base import ApiModel, ObjectName
-from gaudi_operator.api.schema_keywords import Rule, validated_by
-from gaudi_operator.api.spelling import is_one_of
+from gaudi_operator.api.schema_keywords import Rule, config_with_rules
+from gaudi_operator.api.spelling import cel_is_one_of
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Parallelism
 from gaudi_operator.api.v1alpha1.autoscaling import Autoscaling
 from gaudi_operator.api.v1alpha1.bucketing import Bucketing
@@ -24,7 +24,7 @@ from gaudi_runtime.contract.config import ExecutionMode
 _WITHOUT_A_CARD = (ExecutionMode.TORCH_COMPILE, ExecutionMode.EAGER)
 
 
-def _not_with_torch(is_used: str, path: str) -> Rule:
+def _vllm_only_rule(is_used: str, path: str) -> Rule:
     """Return the rule that rejects a feature of the vllm engine for the torch engine. `is_used` is in CEL."""
     return Rule(
         rule=f"self.engine.name != 'torch' || !({is_used})",
@@ -35,12 +35,12 @@ def _not_with_torch(is_used: str, path: str) -> Rule:
 class GaudiInferenceSpec(ApiModel):
     """Desired state of a model that is served on Gaudi."""
 
-    model_config = validated_by(
+    model_config = config_with_rules(
         NOT_PUBLISHED,
         REACHED_FROM_OUTSIDE,
         Rule(
             rule="self.accelerator.generation != 'none' || !has(self.engine.executionMode) ||"
-            f" self.engine.name == 'sim' || {is_one_of('engine.executionMode', *_WITHOUT_A_CARD)}",
+            f" self.engine.name == 'sim' || {cel_is_one_of('engine.executionMode', *_WITHOUT_A_CARD)}",
             message="spec.engine.executionMode must be TorchCompile or Eager when accelerator.generation is 'none', "
             "because only cards capture HPU graphs",
         ),
@@ -63,22 +63,22 @@ class GaudiInferenceSpec(ApiModel):
                 "use engine vllm"
             ),
         ),
-        _not_with_torch("has(self.model.quantization)", "model.quantization"),
-        _not_with_torch("has(self.engine.slidingWindowSlices)", "engine.slidingWindowSlices"),
+        _vllm_only_rule("has(self.model.quantization)", "model.quantization"),
+        _vllm_only_rule("has(self.engine.slidingWindowSlices)", "engine.slidingWindowSlices"),
         Rule(
-            rule=f"!has(self.engine.slidingWindowSlices) || !{is_one_of('bucketing.strategy', Strategy.OPTIMAL)}",
+            rule=f"!has(self.engine.slidingWindowSlices) || !{cel_is_one_of('bucketing.strategy', Strategy.OPTIMAL)}",
             message="spec.engine.slidingWindowSlices cannot be combined with bucketing.strategy Optimal, which plans"
             " queries of any length: use another strategy",
         ),
-        _not_with_torch("self.warmup.failOnColdShapes", "warmup.failOnColdShapes"),
-        _not_with_torch("has(self.model.adapters) && self.model.adapters.size() > 0", "model.adapters"),
-        _not_with_torch(
+        _vllm_only_rule("self.warmup.failOnColdShapes", "warmup.failOnColdShapes"),
+        _vllm_only_rule("has(self.model.adapters) && self.model.adapters.size() > 0", "model.adapters"),
+        _vllm_only_rule(
             "has(self.model.itemsPerPrompt) && (has(self.model.itemsPerPrompt.image) ||"
             " has(self.model.itemsPerPrompt.video) || has(self.model.itemsPerPrompt.audio))",
             "model.itemsPerPrompt",
         ),
-        _not_with_torch("has(self.warmup.maxGraphTokens)", "warmup.maxGraphTokens"),
-        _not_with_torch("!self.engine.?chunkedPrefill.orValue(true)", "engine.chunkedPrefill false"),
+        _vllm_only_rule("has(self.warmup.maxGraphTokens)", "warmup.maxGraphTokens"),
+        _vllm_only_rule("!self.engine.?chunkedPrefill.orValue(true)", "engine.chunkedPrefill false"),
         Rule(
             rule="self.engine.name != 'vllm' || self.engine.?chunkedPrefill.orValue(true) ||"
             " self.engine.?maxNumBatchedTokens.orValue(self.model.maxModelLen) >= self.model.maxModelLen",

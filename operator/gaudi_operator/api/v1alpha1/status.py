@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from gaudi_operator.api.base import ApiModel, Count, Percent
-from gaudi_operator.api.schema_keywords import list_map
+from gaudi_operator.api.schema_keywords import list_map_keywords
 
 Text = Annotated[str, Field(max_length=1024)]
 Word = Annotated[str, Field(max_length=32)]
@@ -347,7 +347,7 @@ class GaudiInferenceStatus(ApiModel):
         (),
         description="Conditions: Ready, Reconciling, Stalled, Available, WarmedUp, PlanAccepted and others"
         " (docs/reference/conditions.md).",
-        json_schema_extra=list_map("type"),
+        json_schema_extra=list_map_keywords("type"),
     )
     replicas: Count = Field(0, description="Number of pods of all revisions.")
     updated_replicas: Count = Field(0, description="Number of pods of the current revision.")

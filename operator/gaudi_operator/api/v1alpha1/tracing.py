@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, StringConstraints
 
 from gaudi_operator.api.base import ApiModel, Percent
-from gaudi_operator.api.schema_keywords import Rule, rules
-from gaudi_runtime.tracing.collector import GRPC, HTTP, Collector, whole_address
+from gaudi_operator.api.schema_keywords import Rule, rules_keyword
+from gaudi_runtime.tracing.collector import GRPC, HTTP, Collector, traces_endpoint
 
 GRPC_PORT = 4317
 """The port of OTLP over gRPC."""
@@ -19,7 +19,7 @@ OtlpAddress = Annotated[
         max_length=512, pattern=r"^https?://([-A-Za-z0-9._]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[-A-Za-z0-9._~/]*)?$"
     ),
     Field(
-        json_schema_extra=rules(
+        json_schema_extra=rules_keyword(
             Rule(
                 rule="self.startsWith('https://') || self.startsWith('http://')",
                 message="must start with https:// or http://, such as http://otel-collector.monitoring:4317",
@@ -61,4 +61,4 @@ class Tracing(ApiModel):
     def collector(self) -> Collector:
         """The complete address and the protocol."""
         protocol = self.protocol or (GRPC if urlsplit(self.endpoint).port == GRPC_PORT else HTTP)
-        return Collector(whole_address(self.endpoint, protocol), str(protocol))
+        return Collector(traces_endpoint(self.endpoint, protocol), str(protocol))

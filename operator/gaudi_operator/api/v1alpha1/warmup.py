@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from gaudi_operator.api.base import ApiModel, ObjectName, Percent, Quantity, Seconds, SecretKey
-from gaudi_operator.api.schema_keywords import Rule, meant_when_left_out, rules, validated_by
+from gaudi_operator.api.schema_keywords import Rule, config_with_rules, mark_operator_default, rules_keyword
 from gaudi_operator.api.spelling import ContractEnum
 from gaudi_operator.api.v1alpha1.model import OciImageSource
 from gaudi_runtime.contract.config import CaptureOrder, GraphTokens, HttpAddress
@@ -37,7 +37,7 @@ PublicKey = Annotated[
 class RecipeObjectStore(ApiModel):
     """Prefix of an object store, or any folder behind HTTPS, with the content of a recipe volume."""
 
-    model_config = validated_by(
+    model_config = config_with_rules(
         Rule(
             rule="!(has(self.s3) && has(self.tokenSecretRef))",
             message="spec.recipeCache.objectStore must not set both s3 and tokenSecretRef: remove one",
@@ -55,7 +55,7 @@ class RecipeObjectStore(ApiModel):
     )
     url: HttpAddress = Field(
         description="Address of the folder. For S3: the HTTPS endpoint with bucket and prefix.",
-        json_schema_extra=rules(
+        json_schema_extra=rules_keyword(
             Rule(
                 rule="self.startsWith('https://') || self.startsWith('http://')",
                 message="must start with https:// or http://; use the HTTPS endpoint of an s3:// or gs:// address",
@@ -96,13 +96,13 @@ class Warmup(ApiModel):
     graph_memory_percent: Percent = Field(
         10,
         description="Share of the usable memory that is reserved for graphs, in percent. Default: 10.",
-        json_schema_extra=meant_when_left_out,
+        json_schema_extra=mark_operator_default,
     )
     prompt_graph_percent: Percent = Field(
         30,
         description="Share of the graph memory that prompt graphs may use before decode graphs are captured, in"
         " percent. Default: 30.",
-        json_schema_extra=meant_when_left_out,
+        json_schema_extra=mark_operator_default,
     )
     prompt_order: Order = Field(
         CaptureOrder.COVER_FIRST,
@@ -111,13 +111,13 @@ class Warmup(ApiModel):
         " prompt still has a warm bucket. Graphs are captured as with MinTokens. The other orders compile the largest"
         " bucket first. MinTokens captures graphs from the fewest tokens up, MaxBs from the largest batch down,"
         " LargestFirst from the largest bucket down. Default: CoverFirst.",
-        json_schema_extra=meant_when_left_out,
+        json_schema_extra=mark_operator_default,
     )
     decode_order: Order = Field(
         CaptureOrder.COVER_FIRST,
         description="Order of the decode buckets in the warm-up, with the values of promptOrder. With CoverFirst,"
         " graphs are captured as with MaxBs. Default: CoverFirst.",
-        json_schema_extra=meant_when_left_out,
+        json_schema_extra=mark_operator_default,
     )
     max_graph_tokens: GraphTokens | None = Field(
         None,
@@ -179,14 +179,14 @@ class Readiness(ApiModel):
         Shortfall.BLOCK,
         description="Reaction to a pod that has warmed up below the thresholds: Block keeps the pod out of traffic,"
         " ServeAndWarn lets the pod serve. Default: Block.",
-        json_schema_extra=meant_when_left_out,
+        json_schema_extra=mark_operator_default,
     )
     on_recompiles: OnRecompiles = Field(
         OnRecompiles.WARN,
         description="Reaction to requests of a ready pod that wait for compiles. Ignore only counts the compiles in"
         " the status. Warn also sets the condition BucketCoverage. CloseGate also takes a pod with more than"
         " maxRecentRecompiles out of traffic while enough other pods serve. Default: Warn.",
-        json_schema_extra=meant_when_left_out,
+        json_schema_extra=mark_operator_default,
     )
     max_recent_recompiles: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         10,
@@ -216,7 +216,7 @@ _NO_PVC_OF_OURS = "!oldSelf.enabled || has(oldSelf.existingClaim) || has(self.ex
 class RecipeCache(ApiModel):
     """Storage of compiled recipes that later pods start from (docs/how-to/recipe-cache.md)."""
 
-    model_config = validated_by(
+    model_config = config_with_rules(
         Rule(
             rule="!has(self.existingClaim) || !has(self.storageClassName)",
             message="spec.recipeCache.storageClassName is for the claim that the operator creates: leave it out with"

@@ -14,7 +14,7 @@ from gaudi_operator.cli.kubectl.status import status
 from gaudi_operator.cli.kubectl.top import top
 from gaudi_operator.cli.kubectl.undo import undo
 from gaudi_operator.cli.kubectl.why import why
-from gaudi_operator.cli.options import add_version
+from gaudi_operator.cli.options import add_version_option
 
 HELP = """Show the state of GaudiInference resources and manage their rollouts, with the verbs of kubectl rollout.
 
@@ -33,7 +33,7 @@ Start with:
 """
 
 
-def _group(help: str) -> typer.Typer:  # noqa: A002 - as typer calls it
+def _command_group(help: str) -> typer.Typer:  # noqa: A002 - as typer calls it
     return typer.Typer(
         name="kubectl gaudi",
         help=help,
@@ -44,8 +44,8 @@ def _group(help: str) -> typer.Typer:  # noqa: A002 - as typer calls it
     )
 
 
-app, rollout, plan = _group(HELP), _group("Manage a rollout."), _group("Plan buckets.")
-add_version(app, "kubectl gaudi")
+app, rollout, plan = _command_group(HELP), _command_group("Manage a rollout."), _command_group("Plan buckets.")
+add_version_option(app, "kubectl gaudi")
 for command in (history, undo, pause, resume, restart):
     rollout.command()(command)
 rollout.command("status")(rollout_status)

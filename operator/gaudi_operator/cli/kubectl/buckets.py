@@ -8,14 +8,14 @@ import typer
 from pydantic import ValidationError
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
-from gaudi_operator.cli.kubectl.options import Form, Output, Refused, SelectedResource, with_resource
-from gaudi_operator.cli.plan.heat import Cell, HeatMap, Place, count_text, heat_of, length_of
+from gaudi_operator.cli.kubectl.options import CommandError, Output, OutputFormat, SelectedResource, with_resource
+from gaudi_operator.cli.plan.heat import Cell, HeatMap, Place, format_count, heat_of, length_of
 from gaudi_operator.core.resource import read_status
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucket_table import BucketRow, BucketState, BucketTable
 from gaudi_runtime.contract.ports import BUCKETS_PATH
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.contract.text import on_one_line
+from gaudi_runtime.contract.text import make_one_line
 from gaudi_runtime.units import plural
 
 COLD = frozenset({BucketState.COLD, BucketState.UNPLANNED})
@@ -30,16 +30,16 @@ Pod = Annotated[str | None, typer.Option(help="Name of the pod. Defaults to the 
 
 
 @with_resource
-def buckets(asked: SelectedResource, pod: Pod = None, output: Output = Form.TEXT) -> None:
+def buckets(asked: SelectedResource, pod: Pod = None, output: Output = OutputFormat.TEXT) -> None:
     """Draw the buckets of a pod, with the state and traffic of each bucket, and the cold batches."""
-    name = pod or furthest(read_status(asked.cluster.inference(asked.name)))
+    name = pod or default_pod_name(read_status(asked.cluster.fetch_inference(asked.name)))
     if name is None:
-        raise Refused(f"{asked.full_name} has no pod with a report of its buckets")
+        raise CommandError(f"{asked.full_name} has no pod with a report of its buckets")
     try:
-        table = BucketTable.model_validate_json(asked.cluster.ask_pod(asked.name, name, BUCKETS_PATH))
+        table = BucketTable.model_validate_json(asked.cluster.query_pod(asked.name, name, BUCKETS_PATH))
     except ValidationError as error:
-        raise Refused(f"the answer of pod {name} is not a table of buckets") from error
-    if output is Form.JSON:
+        raise CommandError(f"the answer of pod {name} is not a table of buckets") from error
+    if output is OutputFormat.JSON:
         typer.echo(table.model_dump_json(by_alias=True, exclude_none=True, indent=1))
         return
     from rich.console import Console
@@ -47,33 +47,33 @@ def buckets(asked: SelectedResource, pod: Pod = None, output: Output = Form.TEXT
     from gaudi_operator.cli.plan.drawing import heat_table
 
     console = Console()
-    console.print(f"pod {on_one_line(name)}", style="bold", highlight=False, markup=False)
-    for each in drawn(table):
+    console.print(f"pod {make_one_line(name)}", style="bold", highlight=False, markup=False)
+    for each in bucket_heat_maps(table):
         console.print(heat_table(each, console))
-    for line in cold_lines(table):
+    for line in cold_shape_lines(table):
         console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
-def furthest(status: GaudiInferenceStatus) -> str | None:
+def default_pod_name(status: GaudiInferenceStatus) -> str | None:
     """Return the pod whose buckets are drawn by default: a ready pod, or else the pod with the most progress."""
     best = max(status.pods, key=lambda each: (each.ready, each.warmup_percent), default=None)
     return best.name if best else None
 
 
-def drawn(table: BucketTable) -> Iterator[HeatMap]:
+def bucket_heat_maps(table: BucketTable) -> Iterator[HeatMap]:
     """Yield the heat maps of `kubectl gaudi buckets`, one per phase with buckets. Only the last map has a caption."""
     rows = {phase: [each for each in table.rows if each.phase is phase] for phase in BucketPhase}
     known = [phase for phase in BucketPhase if rows[phase]]
-    yield from (_map(phase, rows[phase], CAPTION if phase is known[-1] else "") for phase in known)
+    yield from (_heat_map(phase, rows[phase], CAPTION if phase is known[-1] else "") for phase in known)
 
 
-def _map(phase: BucketPhase, rows: Sequence[BucketRow], caption: str) -> HeatMap:
+def _heat_map(phase: BucketPhase, rows: Sequence[BucketRow], caption: str) -> HeatMap:
     places: defaultdict[Place, list[BucketRow]] = defaultdict(list)
     for row in rows:
         bucket = Bucket(*row.bucket)
         places[bucket.batch_size, length_of(phase, bucket)].append(row)
-    heat = heat_of({place: _batches(here) for place, here in places.items()})
-    cells = {place: _cell(here, heat[place]) for place, here in places.items()}
+    heat = heat_of({place: _count_batches(here) for place, here in places.items()})
+    cells = {place: _heat_cell(here, heat[place]) for place, here in places.items()}
     planned = sum(row.state is not BucketState.UNPLANNED for row in rows)
     captured = sum(row.state is BucketState.CAPTURED for row in rows)
     down = "query tokens" if phase is BucketPhase.PROMPT else "KV blocks of the batch"
@@ -86,11 +86,11 @@ def _map(phase: BucketPhase, rows: Sequence[BucketRow], caption: str) -> HeatMap
     )
 
 
-def _batches(rows: Iterable[BucketRow]) -> float:
+def _count_batches(rows: Iterable[BucketRow]) -> float:
     return float(sum(row.hits + row.misses for row in rows))
 
 
-def _cell(rows: Sequence[BucketRow], heat: float) -> Cell:
+def _heat_cell(rows: Sequence[BucketRow], heat: float) -> Cell:
     """Return the cell for buckets that differ only in their context. It shows the worst state of these buckets."""
     states = {row.state for row in rows}
     if states & COLD:
@@ -98,10 +98,10 @@ def _cell(rows: Sequence[BucketRow], heat: float) -> Cell:
     if states & WAITING:
         return Cell("...", 0.0)
     mark = "~" if BucketState.WITHOUT_GRAPH in states else ""
-    return Cell(f"{mark}{count_text(_batches(rows))}", heat)
+    return Cell(f"{mark}{format_count(_count_batches(rows))}", heat)
 
 
-def cold_lines(table: BucketTable) -> Iterator[str]:
+def cold_shape_lines(table: BucketTable) -> Iterator[str]:
     """Yield an output line of `kubectl gaudi buckets` for each shape that ran cold, the most frequent shape first."""
     cold = sorted((row for row in table.rows if row.misses), key=lambda row: row.misses, reverse=True)
     for row in cold[:MOST_NAMED]:

@@ -28,7 +28,7 @@ Ask = Callable[[Mapping[str, str]], Iterable[str]]
 
 
 @dataclass
-class Line:
+class CommandLine:
     """The command line to complete: its command, the given values, and the option that still needs a value."""
 
     command: Any
@@ -36,25 +36,25 @@ class Line:
     waiting: Any = None
 
 
-def read(command: Any, words: Sequence[str]) -> Line:
+def parse_words(command: Any, words: Sequence[str]) -> CommandLine:
     """Parse the words before the word to complete. Unknown words are skipped."""
-    line = Line(command)
+    line = CommandLine(command)
     for word in words:
         if line.waiting is not None:
             line.given[line.waiting.name] = word
             line.waiting = None
         elif word.startswith("-"):
-            _option(line, word)
+            _parse_option(line, word)
         elif word in getattr(line.command, "commands", {}):
             line.command = line.command.commands[word]
-        elif (argument := _argument(line)) is not None:
+        elif (argument := _next_argument(line)) is not None:
             line.given[argument.name] = word
     return line
 
 
-def _option(line: Line, word: str) -> None:
+def _parse_option(line: CommandLine, word: str) -> None:
     name, given, value = word.partition("=")
-    option = next((each for each in _options(line.command) if name in each.opts), None)
+    option = next((each for each in _visible_options(line.command) if name in each.opts), None)
     if option is None or option.is_flag:
         return
     if given:
@@ -63,39 +63,46 @@ def _option(line: Line, word: str) -> None:
         line.waiting = option
 
 
-def _options(command: Any) -> list[Any]:
+def _visible_options(command: Any) -> list[Any]:
     return [each for each in command.params if each.param_type_name == "option" and not each.hidden]
 
 
-def _argument(line: Line) -> Any | None:
+def _next_argument(line: CommandLine) -> Any | None:
     """Return the next positional argument that has no value; None if all arguments have values."""
     arguments = [each for each in line.command.params if each.param_type_name == "argument"]
     return next((each for each in arguments if each.name not in line.given), None)
 
 
-def candidates(command: Any, words: Sequence[str], ask: Mapping[str, Ask]) -> list[str]:
+def completion_lines(command: Any, words: Sequence[str], ask: Mapping[str, Ask]) -> list[str]:
     """Return the completions of a command line as lines to print.
 
     `ask` maps the name of a parameter to a function that lists values from the cluster.
     """
     *before, begun = words or [""]
-    line = read(command, before)
+    line = parse_words(command, before)
     start, equals, value = begun.partition("=")
     if line.waiting is None and equals and start.startswith("-"):
-        _option(line, f"{start}=")
-        waiting = next((each for each in _options(line.command) if start in each.opts), None)
-        return _values(waiting, line, ask, value, f"{start}=")
+        _parse_option(line, f"{start}=")
+        waiting = next((each for each in _visible_options(line.command) if start in each.opts), None)
+        return _value_completions(waiting, line, ask, value, f"{start}=")
     if line.waiting is not None:
-        return _values(line.waiting, line, ask, begun)
+        return _value_completions(line.waiting, line, ask, begun)
     if begun.startswith("-"):
-        options = {name: each.help for each in _options(line.command) for name in each.opts if name.startswith("--")}
-        return [*_lines({**options, "--help": "Show this message and exit."}, begun), NOTHING_ELSE]
+        options = {
+            name: each.help for each in _visible_options(line.command) for name in each.opts if name.startswith("--")
+        }
+        return [*_matching_lines({**options, "--help": "Show this message and exit."}, begun), NOTHING_ELSE]
     if commands := getattr(line.command, "commands", {}):
-        return [*_lines({name: each.get_short_help_str() for name, each in commands.items()}, begun), NOTHING_ELSE]
-    return _values(_argument(line), line, ask, begun)
+        return [
+            *_matching_lines({name: each.get_short_help_str() for name, each in commands.items()}, begun),
+            NOTHING_ELSE,
+        ]
+    return _value_completions(_next_argument(line), line, ask, begun)
 
 
-def _values(parameter: Any, line: Line, ask: Mapping[str, Ask], begun: str, before: str = "") -> list[str]:
+def _value_completions(
+    parameter: Any, line: CommandLine, ask: Mapping[str, Ask], begun: str, before: str = ""
+) -> list[str]:
     """Return the completions of a parameter: its choices, names from the cluster, or the directive for file names."""
     if parameter is None:
         return [NOTHING_ELSE]
@@ -112,54 +119,54 @@ def _values(parameter: Any, line: Line, ask: Mapping[str, Ask], begun: str, befo
     return [*(f"{before}{each}" for each in sorted(found) if each.startswith(begun)), NOTHING_ELSE]
 
 
-def _lines(named: Mapping[str, str | None], begun: str) -> list[str]:
+def _matching_lines(named: Mapping[str, str | None], begun: str) -> list[str]:
     return [f"{name}\t{meaning or ''}".rstrip() for name, meaning in named.items() if name.startswith(begun)]
 
 
-def _cluster(given: Mapping[str, str]) -> "Cluster":
+def _open_cluster(given: Mapping[str, str]) -> "Cluster":
     from gaudi_operator.cli.cluster import Cluster, Connection
 
     return Cluster(Connection(given.get("kubeconfig"), given.get("context"), given.get("namespace")))
 
 
-def _contexts(given: Mapping[str, str]) -> list[str]:
+def _context_names(given: Mapping[str, str]) -> list[str]:
     from gaudi_operator.cli.cluster import Connection
 
-    return Connection(given.get("kubeconfig")).contexts()
+    return Connection(given.get("kubeconfig")).context_names()
 
 
-def _plain(given: Mapping[str, str]) -> str:
+def _resource_name(given: Mapping[str, str]) -> str:
     return given.get("name", "").removeprefix(f"{SINGULAR}/").rpartition("/")[2]
 
 
 OF_THE_CLUSTER: Mapping[str, Ask] = {
-    "name": lambda given: (each["metadata"]["name"] for each in _cluster(given).inferences()),
-    "pod": lambda given: (each["metadata"]["name"] for each in _cluster(given).pods(_plain(given))),
-    "revision": lambda given: _revisions(given),
-    "to_revision": lambda given: _revisions(given),
-    "namespace": lambda given: _cluster(given).namespaces(),
-    "context": _contexts,
+    "name": lambda given: (each["metadata"]["name"] for each in _open_cluster(given).list_inferences()),
+    "pod": lambda given: (each["metadata"]["name"] for each in _open_cluster(given).list_pods(_resource_name(given))),
+    "revision": lambda given: _revision_numbers(given),
+    "to_revision": lambda given: _revision_numbers(given),
+    "namespace": lambda given: _open_cluster(given).list_namespaces(),
+    "context": _context_names,
 }
 
 
-def _revisions(given: Mapping[str, str]) -> list[str]:
-    return [str(each["revision"]) for each in _cluster(given).revisions(_plain(given))]
+def _revision_numbers(given: Mapping[str, str]) -> list[str]:
+    return [str(each["revision"]) for each in _open_cluster(given).list_revisions(_resource_name(given))]
 
 
-def quietly(ask: Ask) -> Ask:
+def suppress_errors(ask: Ask) -> Ask:
     """Wrap `ask` so that an error gives no values. Completion prints nothing if the cluster does not respond."""
 
-    def asked(given: Mapping[str, str]) -> Iterable[str]:
+    def list_values(given: Mapping[str, str]) -> Iterable[str]:
         with suppress(ConfigError):
             return list(ask(given))
         return []
 
-    return asked
+    return list_values
 
 
 def main() -> None:
     """Run the completion command."""
     from gaudi_operator.cli.kubectl.app import app
 
-    asks = {name: quietly(ask) for name, ask in OF_THE_CLUSTER.items()}
-    sys.stdout.writelines(f"{line}\n" for line in candidates(typer.main.get_command(app), sys.argv[1:], asks))
+    asks = {name: suppress_errors(ask) for name, ask in OF_THE_CLUSTER.items()}
+    sys.stdout.writelines(f"{line}\n" for line in completion_lines(typer.main.get_command(app), sys.argv[1:], asks))

@@ -14,12 +14,12 @@ import typer
 from pydantic import ValidationError
 
 from gaudi_operator.api.v1alpha1.resource import SINGULAR
-from gaudi_operator.cli.kubectl.options import Refused, SelectedResource, with_resource
+from gaudi_operator.cli.kubectl.options import CommandError, SelectedResource, with_resource
 from gaudi_operator.core.names import CONTAINER, GROUP_SIZE_ANNOTATION
 from gaudi_operator.core.observed import Manifest
 from gaudi_runtime.contract.ports import CACHE_PATH, CONFIG_PATH, WARMUP_PATH
 from gaudi_runtime.contract.report import WarmupReport
-from gaudi_runtime.contract.text import on_one_line
+from gaudi_runtime.contract.text import make_one_line
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.hardware.report import HardwareReport
 
@@ -60,23 +60,25 @@ def hardware_report(
     from rich.console import Console
 
     console = Console(stderr=True)
-    pod = trial_pod(asked.name, asked.cluster.pods(asked.name), timeout)
+    pod = trial_pod(asked.name, asked.cluster.list_pods(asked.name), timeout)
     name = asked.cluster.create_pod(asked.name, pod)
     console.print(f"pod/{name} created")
     try:
-        ended = _until_ended(asked, name, timeout, console)
-        report = read_report(asked.cluster.pod_log(asked.name, name))
+        ended = _wait_for_end(asked, name, timeout, console)
+        report = read_report(asked.cluster.read_pod_log(asked.name, name))
     finally:
         with suppress(ConfigError):  # the pod may be gone already
             asked.cluster.delete_pod(asked.name, name)
-    report = report.model_copy(update={"cluster": about(ended, asked.cluster.node(ended["spec"].get("nodeName", "")))})
+    report = report.model_copy(
+        update={"cluster": cluster_facts(ended, asked.cluster.read_node(ended["spec"].get("nodeName", "")))}
+    )
     output.write_text(report.model_dump_json(by_alias=True, exclude_none=True, indent=1) + "\n")
     for proof in report.proofs:
-        console.print(on_one_line(f"{proof.outcome:<10} {proof.name}: {proof.evidence}"), markup=False)
+        console.print(make_one_line(f"{proof.outcome:<10} {proof.name}: {proof.evidence}"), markup=False)
     if report.ended:
-        console.print(on_one_line(f"The trial ended early: {report.ended}"), markup=False)
+        console.print(make_one_line(f"The trial ended early: {report.ended}"), markup=False)
     typer.echo(f"{output} written")
-    if not report.proven:
+    if not report.has_passed:
         raise typer.Exit(1)
 
 
@@ -86,13 +88,13 @@ def trial_pod(name: str, pods: Sequence[Manifest], seconds: int) -> Manifest:
     Raises Refused if the resource has no pods, or if its replicas are groups of pods.
     """
     if not pods:
-        raise Refused(
+        raise CommandError(
             f'{SINGULAR} "{name}" has no pod from which image, model and node could be copied. Set its '
             "replicas to 1 or more"
         )
     like = max(pods, key=lambda each: str(each["metadata"]["creationTimestamp"]))
     if GROUP_SIZE_ANNOTATION in (like["metadata"].get("annotations") or {}):
-        raise Refused(f'the replicas of {SINGULAR} "{name}" are groups of pods, which a single pod cannot test')
+        raise CommandError(f'the replicas of {SINGULAR} "{name}" are groups of pods, which a single pod cannot test')
     spec, serving = like["spec"], next(each for each in like["spec"]["containers"] if each["name"] == CONTAINER)
     trial = {
         key: value for key, value in serving.items() if key not in ("livenessProbe", "readinessProbe", "lifecycle")
@@ -127,10 +129,10 @@ def read_report(log: str) -> HardwareReport:
         with suppress(ValidationError):
             return HardwareReport.model_validate_json(line)
     last = next((line for line in reversed(log.splitlines()) if line.strip()), "nothing")
-    raise Refused(f"the trial wrote no report. The end of its log: {last[:500]}")
+    raise CommandError(f"the trial wrote no report. The end of its log: {last[:500]}")
 
 
-def about(pod: Manifest, node: Manifest) -> dict[str, str]:
+def cluster_facts(pod: Manifest, node: Manifest) -> dict[str, str]:
     """Return facts about the cluster for the hardware report. `node` is empty if the user may not read nodes."""
     info: dict[str, Any] = (node.get("status") or {}).get("nodeInfo") or {}
     cards = {
@@ -145,7 +147,7 @@ def about(pod: Manifest, node: Manifest) -> dict[str, str]:
     return {"image": image, **said, **{key: str(value) for key, value in cards.items()}}
 
 
-def waits_for(pod: Manifest) -> str:
+def why_not_started(pod: Manifest) -> str:
     """Return the reason why the test pod has not started; empty if the pod has started."""
     status = pod.get("status") or {}
     for condition in status.get("conditions") or ():
@@ -157,25 +159,25 @@ def waits_for(pod: Manifest) -> str:
     return ""
 
 
-def _until_ended(asked: SelectedResource, name: str, seconds: int, console: "Console") -> Manifest:
+def _wait_for_end(asked: SelectedResource, name: str, seconds: int, console: "Console") -> Manifest:
     """Print the progress of the pod until the pod ends, and return the pod. Raises Refused on timeout."""
     deadline, said = time.monotonic() + seconds, ""
     while time.monotonic() < deadline:
-        pod = asked.cluster.pod(asked.name, name)
+        pod = asked.cluster.read_pod(asked.name, name)
         if pod["status"].get("phase") in ENDED:
             return pod
-        says = waits_for(pod) or _progress(asked, name) or said
+        says = why_not_started(pod) or _read_progress(asked, name) or said
         if says != said:
-            console.print(on_one_line(says), markup=False)
+            console.print(make_one_line(says), markup=False)
             said = says
         time.sleep(LOOK_SECONDS)
-    raise Refused(f"pod {name} has not ended after {seconds} s ({said or 'no message'}) and is deleted")
+    raise CommandError(f"pod {name} has not ended after {seconds} s ({said or 'no message'}) and is deleted")
 
 
-def _progress(asked: SelectedResource, name: str) -> str:
+def _read_progress(asked: SelectedResource, name: str) -> str:
     """Return the warm-up progress of the pod; empty if the pod does not answer."""
     try:
-        report = WarmupReport.model_validate_json(asked.cluster.ask_pod(asked.name, name, WARMUP_PATH))
+        report = WarmupReport.model_validate_json(asked.cluster.query_pod(asked.name, name, WARMUP_PATH))
     except (ConfigError, ValidationError):
         return ""
     prompt, decode = report.prompt, report.decode

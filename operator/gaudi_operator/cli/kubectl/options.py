@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gaudi_operator.api.v1alpha1.resource import GROUP, PLURAL, SHORT_NAMES, SINGULAR
-from gaudi_operator.cli.options import questions
+from gaudi_operator.cli.options import with_options_of
 from gaudi_operator.core.resource import SpecUnreadable
-from gaudi_runtime.contract.text import on_one_line
+from gaudi_runtime.contract.text import make_one_line
 from gaudi_runtime.errors import RuntimeStartError
 
 if TYPE_CHECKING:
@@ -37,17 +37,19 @@ Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig. De
 Kubeconfig = Annotated[str | None, typer.Option(help="Path of the kubeconfig. Defaults to the kubeconfig of kubectl.")]
 
 
-class Form(StrEnum):
+class OutputFormat(StrEnum):
     """The values of the option --output of `kubectl gaudi` commands: text or JSON."""
 
     TEXT = "text"
     JSON = "json"
 
 
-Output = Annotated[Form, typer.Option("-o", "--output", help="Output format: text for people, json for programs.")]
+Output = Annotated[
+    OutputFormat, typer.Option("-o", "--output", help="Output format: text for people, json for programs.")
+]
 
 
-class Refused(Exception):
+class CommandError(Exception):
     """An error of a `kubectl gaudi` command that is caused by its options or by the state of the resource.
 
     The message is one sentence without a full stop.
@@ -82,7 +84,7 @@ def select_resource(
     Raises Refused if NAME is not valid or the Kubernetes client is not installed, and ConfigError if no cluster is
     configured.
     """
-    return SelectedResource(plain_name(name), select_cluster(namespace, context, kubeconfig).cluster)
+    return SelectedResource(parse_resource_name(name), select_cluster(namespace, context, kubeconfig).cluster)
 
 
 def select_cluster(
@@ -96,18 +98,18 @@ def select_cluster(
         # Import the Kubernetes client here, because `--help` and errors in the command line do not need the client.
         from gaudi_operator.cli.cluster import Cluster, Connection
     except ModuleNotFoundError as error:
-        raise Refused(f"{error.name} is not installed. Install the extra `cli`") from error
+        raise CommandError(f"{error.name} is not installed. Install the extra `cli`") from error
     return SelectedCluster(Cluster(Connection(kubeconfig, context, namespace)))
 
 
-def plain_name(name: str) -> str:
+def parse_resource_name(name: str) -> str:
     """Return NAME from a command line argument of the form NAME or KIND/NAME.
 
     Raises Refused if KIND is not a GaudiInference.
     """
     kind, slash, plain = name.rpartition("/")
     if slash and kind.lower() not in KINDS:
-        raise Refused(f"{kind} is not a GaudiInference: give NAME or gi/NAME")
+        raise CommandError(f"{kind} is not a GaudiInference: give NAME or gi/NAME")
     return plain
 
 
@@ -116,12 +118,12 @@ def report_errors() -> Iterator[None]:
     """Print the error of a `kubectl gaudi` command as one sentence, and exit with code 1."""
     try:
         yield
-    except (Refused, RuntimeStartError, SpecUnreadable) as error:
-        typer.echo(f"error: {on_one_line(str(error)).rstrip('.')}.", err=True)
+    except (CommandError, RuntimeStartError, SpecUnreadable) as error:
+        typer.echo(f"error: {make_one_line(str(error)).rstrip('.')}.", err=True)
         raise typer.Exit(1) from error
 
 
-with_resource = questions(select_resource, report_errors)
+with_resource = with_options_of(select_resource, report_errors)
 """A decorator that replaces the first parameter of a command by the parameters of select_resource()."""
-with_cluster = questions(select_cluster, report_errors)
+with_cluster = with_options_of(select_cluster, report_errors)
 """A decorator that replaces the first parameter of a command by the parameters of select_cluster()."""

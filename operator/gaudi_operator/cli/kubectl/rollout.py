@@ -11,13 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from gaudi_operator.api.v1alpha1.status import RevisionStatus
-from gaudi_operator.cli.kubectl.options import Refused, SelectedResource, with_resource
+from gaudi_operator.cli.kubectl.options import CommandError, SelectedResource, with_resource
 from gaudi_operator.core.names import CONTAINER, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_status
 from gaudi_operator.core.rollout.controller_revision import stored_revisions
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_runtime.contract.text import on_one_line
+from gaudi_runtime.contract.text import make_one_line
 
 NONE = "<none>"
 HEADER = ("REVISION", "NAME", "PHASE", "SERVED", "CREATED", "FAILED")
@@ -34,30 +34,30 @@ RevisionOption = Annotated[
 @with_resource
 def history(asked: SelectedResource, revision: RevisionOption = None) -> None:
     """Show the stored revisions, or the inputs of one revision."""
-    resource, stored = asked.cluster.inference_with_texts(asked.name), stored_of(asked)
+    resource, stored = asked.cluster.fetch_inference_with_texts(asked.name), read_stored_revisions(asked)
     if revision in UNSAID:
         typer.echo(asked.full_name)
-        for line in aligned_lines(list(rows(resource, stored))):
-            typer.echo(on_one_line(line))
+        for line in aligned_lines(list(history_rows(resource, stored))):
+            typer.echo(make_one_line(line))
         return
     import yaml
 
     shown = find_revision(stored, str(revision))
     typer.echo(f"{asked.full_name} with revision #{shown.number}")
-    typer.echo(yaml.safe_dump(details(resource, shown), sort_keys=False, width=120), nl=False)
+    typer.echo(yaml.safe_dump(revision_details(resource, shown), sort_keys=False, width=120), nl=False)
 
 
 @with_resource
 def pause(asked: SelectedResource) -> None:
     """Pause the rollout. Ready pods keep serving."""
-    asked.cluster.patch(asked.name, pause_patch(asked.cluster.inference(asked.name)))
+    asked.cluster.patch_inference(asked.name, pause_patch(asked.cluster.fetch_inference(asked.name)))
     typer.echo(f"{asked.full_name} paused")
 
 
 @with_resource
 def resume(asked: SelectedResource) -> None:
     """Resume a paused rollout."""
-    asked.cluster.patch(asked.name, resume_patch(asked.cluster.inference(asked.name)))
+    asked.cluster.patch_inference(asked.name, resume_patch(asked.cluster.fetch_inference(asked.name)))
     typer.echo(f"{asked.full_name} resumed")
 
 
@@ -65,18 +65,18 @@ def resume(asked: SelectedResource) -> None:
 def restart(asked: SelectedResource) -> None:
     """Replace all pods within the limits of spec.rollout, or retry a failed revision."""
     now = datetime.now(UTC).isoformat()
-    asked.cluster.patch(asked.name, restart_patch(asked.cluster.inference(asked.name), now))
+    asked.cluster.patch_inference(asked.name, restart_patch(asked.cluster.fetch_inference(asked.name), now))
     typer.echo(f"{asked.full_name} restarted")
 
 
-def stored_of(asked: SelectedResource) -> tuple[Revision, ...]:
+def read_stored_revisions(asked: SelectedResource) -> tuple[Revision, ...]:
     """Return the stored revisions of a resource, newest first."""
-    return stored_revisions(asked.cluster.revisions(asked.name))
+    return stored_revisions(asked.cluster.list_revisions(asked.name))
 
 
-def rows(resource: Manifest, stored: Sequence[Revision]) -> Iterator[Sequence[str]]:
+def history_rows(resource: Manifest, stored: Sequence[Revision]) -> Iterator[Sequence[str]]:
     """Yield the rows of the rollout history: the header, then a row per stored revision, oldest first."""
-    shown = _shown(resource)
+    shown = _revisions_by_name(resource)
     yield HEADER
     for each in sorted(stored, key=lambda revision: revision.number):
         failed = each.failure.reason if each.failure else NONE
@@ -85,9 +85,9 @@ def rows(resource: Manifest, stored: Sequence[Revision]) -> Iterator[Sequence[st
         yield str(each.number), each.name, phase, served, each.created or NONE, failed
 
 
-def details(resource: Manifest, revision: Revision) -> dict[str, Any]:
+def revision_details(resource: Manifest, revision: Revision) -> dict[str, Any]:
     """Return the details of a stored revision for `kubectl gaudi rollout history --revision`."""
-    failure, row = revision.failure, _shown(resource).get(revision.name)
+    failure, row = revision.failure, _revisions_by_name(resource).get(revision.name)
     return {
         "revision": revision.number,
         "name": revision.name,
@@ -95,7 +95,7 @@ def details(resource: Manifest, revision: Revision) -> dict[str, Any]:
         "served": row.served if row else NONE,
         "created": revision.created or NONE,
         **({"failed": f"{failure.reason}: {failure.message}"} if failure else {}),
-        "image": _image(revision.template),
+        "image": _container_image(revision.template),
         "inputs": {name: value for name, value in revision.inputs.items() if name != "version"},
     }
 
@@ -107,12 +107,12 @@ def aligned_lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _shown(resource: Manifest) -> dict[str, RevisionStatus]:
+def _revisions_by_name(resource: Manifest) -> dict[str, RevisionStatus]:
     """Return the revisions in the status by name. The status omits the oldest revisions of a long history."""
     return {each.name: each for each in read_status(resource).revisions}
 
 
-def _image(template: Mapping[str, Any]) -> str:
+def _container_image(template: Mapping[str, Any]) -> str:
     containers = template.get("spec", {}).get("containers", ())
     return next((str(each["image"]) for each in containers if each["name"] == CONTAINER), NONE)
 
@@ -129,31 +129,31 @@ def find_revision(stored: Sequence[Revision], asked: str) -> Revision:
     for revision in stored:
         if asked in map(str, revision.former_numbers):
             now = f"revision {asked} has run a second time and is now revision {revision.number}"
-            raise Refused(f"{now}. Use {revision.number}, or the name {revision.name}, which never changes")
+            raise CommandError(f"{now}. Use {revision.number}, or the name {revision.name}, which never changes")
     kept = ", ".join(f"{each.number} ({each.name})" for each in reversed(stored)) or "none"
-    raise Refused(f"revision {asked} is not kept: choose one of {kept}")
+    raise CommandError(f"revision {asked} is not kept: choose one of {kept}")
 
 
 def pause_patch(resource: Manifest) -> MergePatch:
     """Return the patch that pauses the rollout. Raises Refused if the rollout is already paused."""
-    if _rollout(resource).get("paused"):
-        raise Refused(f"{_name(resource)} is already paused")
+    if _rollout_settings(resource).get("paused"):
+        raise CommandError(f"{_resource_name(resource)} is already paused")
     return {"spec": {"rollout": {"paused": True}}}
 
 
 def resume_patch(resource: Manifest) -> MergePatch:
     """Return the patch that resumes the rollout. Raises Refused if the rollout is not paused."""
-    if not _rollout(resource).get("paused"):
-        raise Refused(f"{_name(resource)} is not paused")
+    if not _rollout_settings(resource).get("paused"):
+        raise CommandError(f"{_resource_name(resource)} is not paused")
     return {"spec": {"rollout": {"paused": None}}}
 
 
 def restart_patch(resource: Manifest, now: str) -> MergePatch:
     """Return the patch that restarts the pods. Raises Refused if the rollout is paused or pinned to a revision."""
     refuse_if_paused(resource, "restart")
-    if pinned := _rollout(resource).get("revision"):
-        raise Refused(
-            f"{_name(resource)} runs revision {pinned} because spec.rollout.revision is set, and would not be "
+    if pinned := _rollout_settings(resource).get("revision"):
+        raise CommandError(
+            f"{_resource_name(resource)} runs revision {pinned} because spec.rollout.revision is set, and would not be "
             "restarted. Remove that field first"
         )
     return {"metadata": {"annotations": {RESTARTED_AT_ANNOTATION: now}}}
@@ -161,16 +161,16 @@ def restart_patch(resource: Manifest, now: str) -> MergePatch:
 
 def refuse_if_paused(resource: Manifest, verb: str) -> None:
     """Raise Refused if the rollout is paused, because a restart or an undo would then have no effect."""
-    if _rollout(resource).get("paused"):
-        name = _name(resource)
-        raise Refused(
+    if _rollout_settings(resource).get("paused"):
+        name = _resource_name(resource)
+        raise CommandError(
             f"{name} is paused, so {verb} would have no effect. Run kubectl gaudi rollout resume {name} first"
         )
 
 
-def _rollout(resource: Manifest) -> Mapping[str, Any]:
+def _rollout_settings(resource: Manifest) -> Mapping[str, Any]:
     return resource["spec"].get("rollout") or {}
 
 
-def _name(resource: Manifest) -> str:
+def _resource_name(resource: Manifest) -> str:
     return str(resource["metadata"]["name"])

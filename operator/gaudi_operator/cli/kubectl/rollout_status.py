@@ -14,12 +14,12 @@ import typer
 
 from gaudi_operator.api.v1alpha1.resource import SINGULAR
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus, GaudiInferenceStatus, RevisionPhase
-from gaudi_operator.cli.kubectl.options import Refused, SelectedResource, with_resource
+from gaudi_operator.cli.kubectl.options import CommandError, SelectedResource, with_resource
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_identity, read_status
 from gaudi_operator.core.rollout.controller_revision import stored_revisions
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_runtime.contract.text import on_one_line
+from gaudi_runtime.contract.text import make_one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 GIVEN_UP = (RevisionPhase.FAILED, RevisionPhase.ROLLED_BACK)
 
 
-class Outcome(Enum):
+class RolloutOutcome(Enum):
     """The outcome that `kubectl gaudi rollout status` reports: waiting, done or failed."""
 
     WAITING = auto()
@@ -36,49 +36,53 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RolloutSummary:
     """The status of a rollout for `kubectl gaudi rollout status`: outcome, sentence and progress.
 
     `percent` is the warm-up progress of the slowest pod of the current revision. `ready` is a text of ready and desired
     replicas, such as "1/2".
     """
 
-    outcome: Outcome
+    outcome: RolloutOutcome
     sentence: str
     phase: str
     percent: int
     ready: str
 
 
-def judge_rollout(resource: Manifest, stored: Sequence[Revision]) -> Verdict:
+def evaluate_rollout(resource: Manifest, stored: Sequence[Revision]) -> RolloutSummary:
     """Return the status of a rollout.
 
     `stored` are the stored revisions, which show whether the operator has observed a changed annotation.
     """
     status = read_status(resource)
-    outcome, sentence = _outcome(resource, status, stored)
-    percent = 100 if outcome is Outcome.DONE else status.warmup.percent if status.warmup else 0
-    return Verdict(outcome, on_one_line(sentence), on_one_line(status.phase), percent, on_one_line(status.ready))
+    outcome, sentence = _evaluate_outcome(resource, status, stored)
+    percent = 100 if outcome is RolloutOutcome.DONE else status.warmup.percent if status.warmup else 0
+    return RolloutSummary(
+        outcome, make_one_line(sentence), make_one_line(status.phase), percent, make_one_line(status.ready)
+    )
 
 
-def _outcome(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence[Revision]) -> tuple[Outcome, str]:
+def _evaluate_outcome(
+    resource: Manifest, status: GaudiInferenceStatus, stored: Sequence[Revision]
+) -> tuple[RolloutOutcome, str]:
     name, conditions = f'{SINGULAR} "{resource["metadata"]["name"]}"', {each.type: each for each in status.conditions}
-    if not _observed(resource, status, stored):
-        return Outcome.WAITING, f"Waiting for the spec of {name} to be observed..."
+    if not _is_observed(resource, status, stored):
+        return RolloutOutcome.WAITING, f"Waiting for the spec of {name} to be observed..."
     if _is_true(conditions.get("Ready")):
-        return Outcome.DONE, f"{name} successfully rolled out"
+        return RolloutOutcome.DONE, f"{name} successfully rolled out"
     stalled, ready = conditions.get("Stalled"), conditions.get("Ready")
     if stalled is not None and _is_true(stalled):
-        return Outcome.FAILED, f"{name} stopped ({stalled.reason}): {stalled.message}"
+        return RolloutOutcome.FAILED, f"{name} stopped ({stalled.reason}): {stalled.message}"
     message = ready.message if ready else "no status yet"
     if ready and ready.reason == "RollingBack":
         # Print only the first sentence of the message. The other sentences repeat the reason for every pod, and the
         # condition `Stalled` will report the reason.
-        return Outcome.WAITING, f"{name} is rolled back: {message.partition('. ')[0]}"
-    return Outcome.WAITING, f"Waiting for {name} rollout to finish: {message}"
+        return RolloutOutcome.WAITING, f"{name} is rolled back: {message.partition('. ')[0]}"
+    return RolloutOutcome.WAITING, f"Waiting for {name} rollout to finish: {message}"
 
 
-def _observed(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence[Revision]) -> bool:
+def _is_observed(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence[Revision]) -> bool:
     """Return True if the status describes the current spec.
 
     The generation changes if the spec changes, but not if an annotation changes. A restart adds an annotation, and a
@@ -87,7 +91,7 @@ def _observed(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence
     """
     if status.observed_generation < resource["metadata"]["generation"]:
         return False
-    if _refused(status) or (resource["spec"].get("rollout") or {}).get("revision"):
+    if _is_spec_refused(status) or (resource["spec"].get("rollout") or {}).get("revision"):
         return True
     asked, phases = read_identity(resource).restarted_at, {each.name: each.phase for each in status.revisions}
     desired = [each for each in stored if each.inputs.get("restartedAt") == asked]
@@ -97,7 +101,7 @@ def _observed(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence
     )
 
 
-def _refused(status: GaudiInferenceStatus) -> bool:
+def _is_spec_refused(status: GaudiInferenceStatus) -> bool:
     """Return True if the spec was refused before the operator created a revision for it.
 
     If the reason is `CapturedBelowThreshold`, the spec has a revision, whose pod captured too few graphs.
@@ -116,51 +120,55 @@ _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
 
 
-class Truth(StrEnum):
+class BooleanText(StrEnum):
     """The values of the option --watch of `kubectl gaudi rollout status`, for example --watch=false."""
 
     TRUE = "true"
     FALSE = "false"
 
 
-Watch = Annotated[Truth, typer.Option("-w", "--watch", help="Wait until the rollout is complete or has failed.")]
+Watch = Annotated[BooleanText, typer.Option("-w", "--watch", help="Wait until the rollout is complete or has failed.")]
 Timeout = Annotated[str, typer.Option(help="Timeout, such as 90s or 5m; 0 waits without a limit.")]
 
 
 @with_resource
-def rollout_status(asked: SelectedResource, watch: Watch = Truth.TRUE, timeout: Timeout = "0s") -> None:
+def rollout_status(asked: SelectedResource, watch: Watch = BooleanText.TRUE, timeout: Timeout = "0s") -> None:
     """Show the status of a rollout. The exit code is 1 if the rollout failed, was rolled back or timed out.
 
     The exit code is 0 after a complete rollout and, with --watch=false, also while the rollout is in progress.
     """
     from rich.console import Console
 
-    limit = seconds(timeout)
-    manifests = _followed(asked, limit) if watch is Truth.TRUE else iter([asked.cluster.inference(asked.name)])
+    limit = parse_duration(timeout)
+    manifests = (
+        _watch_resource(asked, limit)
+        if watch is BooleanText.TRUE
+        else iter([asked.cluster.fetch_inference(asked.name)])
+    )
     with RolloutProgressBar(Console()) as progress:
         for manifest in manifests:
-            verdict = judge_rollout(manifest, stored_revisions(asked.cluster.revisions(asked.name)))
-            if verdict.outcome is Outcome.FAILED:
-                raise Refused(verdict.sentence)
+            verdict = evaluate_rollout(manifest, stored_revisions(asked.cluster.list_revisions(asked.name)))
+            if verdict.outcome is RolloutOutcome.FAILED:
+                raise CommandError(verdict.sentence)
             progress.show(verdict)
-            if verdict.outcome is Outcome.DONE:
+            if verdict.outcome is RolloutOutcome.DONE:
                 return
-    if watch is Truth.TRUE:
-        raise Refused(f"timed out after {timeout}: {verdict.sentence}")
+    if watch is BooleanText.TRUE:
+        raise CommandError(f"timed out after {timeout}: {verdict.sentence}")
 
 
-def _followed(asked: SelectedResource, seconds: float) -> Iterator[Manifest]:
+def _watch_resource(asked: SelectedResource, seconds: float) -> Iterator[Manifest]:
     """Yield the resource now and after every change, for at most `seconds`; 0 means no limit."""
     deadline = time.monotonic() + (seconds or float("inf"))
     while True:
-        yield asked.cluster.inference(asked.name)
+        yield asked.cluster.fetch_inference(asked.name)
         left = deadline - time.monotonic()
         if left <= 0:
             return
-        yield from asked.cluster.changes(asked.name, min(left, LONGEST_WATCH_SECONDS))
+        yield from asked.cluster.watch_inference(asked.name, min(left, LONGEST_WATCH_SECONDS))
 
 
-def seconds(text: str) -> float:
+def parse_duration(text: str) -> float:
     """Convert the value of --timeout to seconds: "90s", "5m", "1h30m", or "0" for no limit.
 
     Raises Refused if the value is not a duration.
@@ -169,7 +177,7 @@ def seconds(text: str) -> float:
     if text == "0":
         return 0.0
     if not parts or "".join(amount + unit for amount, unit in parts) != text:
-        raise Refused(f"{text} is not a duration: use the form 90s, 5m or 1h30m")
+        raise CommandError(f"{text} is not a duration: use the form 90s, 5m or 1h30m")
     return sum(float(amount) * _SECONDS[unit] for amount, unit in parts)
 
 
@@ -199,7 +207,7 @@ class RolloutProgressBar:
         if self._console.is_terminal:
             self._bar.stop()
 
-    def show(self, verdict: Verdict) -> None:
+    def show(self, verdict: RolloutSummary) -> None:
         """Update the progress bar, and print the sentence of the verdict if the sentence has changed."""
         self._bar.update(
             self._task,

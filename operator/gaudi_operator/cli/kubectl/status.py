@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, PodState
-from gaudi_operator.cli.kubectl.options import Form, Output, SelectedResource, with_resource
+from gaudi_operator.cli.kubectl.options import Output, OutputFormat, SelectedResource, with_resource
 from gaudi_operator.cli.kubectl.rollout_status import LONGEST_WATCH_SECONDS
-from gaudi_operator.cli.kubectl.terminal import console, table
+from gaudi_operator.cli.kubectl.terminal import create_console, table
 from gaudi_operator.cli.kubectl.why import explain
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_status
 from gaudi_operator.core.text_formats import parse_timestamp
 from gaudi_runtime.contract.config import EngineName
-from gaudi_runtime.contract.text import on_one_line
+from gaudi_runtime.contract.text import make_one_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -30,20 +30,20 @@ COLUMNS = ("POD", "PHASE", "WARM-UP", "PROMPT", "DECODE", "TRAFFIC", "RESTARTS")
 Live = Annotated[bool, typer.Option("-w", "--watch", help="Keep watching until Ctrl-C.")]
 
 
-def heading(resource: Manifest, now: datetime) -> Iterator[str]:
+def heading_lines(resource: Manifest, now: datetime) -> Iterator[str]:
     """Yield the first lines of `kubectl gaudi status`, which describe the whole resource."""
     status, found = read_status(resource), explain(resource)
     name = f"{resource['metadata']['namespace']}/{resource['metadata']['name']}"
     simulated = "simulated" if resource["spec"].get("engine", {}).get("name") == EngineName.SIM else ""
-    parts = (name, status.phase, f"{status.ready} ready", simulated, _left(status, now))
-    yield on_one_line("  ".join(part for part in parts if part))
+    parts = (name, status.phase, f"{status.ready} ready", simulated, _remaining_warmup(status, now))
+    yield make_one_line("  ".join(part for part in parts if part))
     yield f"{found.reason}: {found.sentence}"
     yield from found.evidence if found.ready else ()
     if status.plan and status.plan.advice:
-        yield on_one_line(status.plan.advice.message)
+        yield make_one_line(status.plan.advice.message)
 
 
-def _left(status: GaudiInferenceStatus, now: datetime) -> str:
+def _remaining_warmup(status: GaudiInferenceStatus, now: datetime) -> str:
     """Return the remaining warm-up time as text; empty if the time is unknown or the warm-up is complete."""
     eta = parse_timestamp(status.warmup.eta) if status.warmup else None
     if eta is None or status.warmup is None or status.warmup.percent == 100:
@@ -52,7 +52,7 @@ def _left(status: GaudiInferenceStatus, now: datetime) -> str:
     return f"warm-up {status.warmup.percent} %, about {seconds // 60}:{seconds % 60:02} left (an estimate)"
 
 
-def rows(pods: Sequence[PodState]) -> Iterator[tuple[str, ...]]:
+def pod_rows(pods: Sequence[PodState]) -> Iterator[tuple[str, ...]]:
     """Yield the rows of `kubectl gaudi status`, one per pod, with cells in the order of COLUMNS.
 
     There is no column for the revision, because the pod's name contains the revision.
@@ -61,13 +61,13 @@ def rows(pods: Sequence[PodState]) -> Iterator[tuple[str, ...]]:
         percent = pod.captured_percent
         yield tuple(
             map(
-                on_one_line,
+                make_one_line,
                 (
                     pod.name,
                     pod.phase,
-                    f"{_bar(pod.warmup_percent)} {pod.warmup_percent:3} %",
-                    _percent(percent.prompt),
-                    _percent(percent.decode),
+                    f"{_progress_bar(pod.warmup_percent)} {pod.warmup_percent:3} %",
+                    _format_percent(percent.prompt),
+                    _format_percent(percent.decode),
                     "yes" if pod.ready else "gate open" if pod.gate else "no",
                     str(pod.restarts),
                 ),
@@ -75,82 +75,83 @@ def rows(pods: Sequence[PodState]) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _bar(percent: int) -> str:
+def _progress_bar(percent: int) -> str:
     done = percent * BAR // 100
     return "█" * done + "░" * (BAR - done)
 
 
-def _percent(value: int | None) -> str:
+def _format_percent(value: int | None) -> str:
     return "-" if value is None else f"{value} %"
 
 
 @with_resource
-def status(asked: SelectedResource, watch: Live = False, output: Output = Form.TEXT) -> None:
+def status(asked: SelectedResource, watch: Live = False, output: Output = OutputFormat.TEXT) -> None:
     """Show the resource and its pods: progress bars, phases, estimated end, and the reasons for waiting."""
     from rich.live import Live as LiveDisplay
 
-    resource = asked.cluster.inference(asked.name)
-    if output is Form.JSON:
+    resource = asked.cluster.fetch_inference(asked.name)
+    if output is OutputFormat.JSON:
         typer.echo(
             json.dumps(read_status(resource).model_dump(mode="json", by_alias=True, exclude_none=True), indent=1)
         )
         return
-    screen = console()
+    screen = create_console()
     if not watch:
-        screen.print(drawn(resource))
+        screen.print(status_output(resource))
     elif screen.is_terminal:
-        with LiveDisplay(drawn(resource), console=screen, auto_refresh=False) as live:
-            for changed in _changes(asked):
-                live.update(drawn(changed), refresh=True)
+        with LiveDisplay(status_output(resource), console=screen, auto_refresh=False) as live:
+            for changed in _watch_resource(asked):
+                live.update(status_output(changed), refresh=True)
     else:
         # Print every change separately. Without a terminal, a live display prints nothing until it ends, and a watch
         # has no end.
-        for changed in _changes(asked):
-            screen.print(drawn(changed), "")
+        for changed in _watch_resource(asked):
+            screen.print(status_output(changed), "")
 
 
-def _changes(asked: SelectedResource) -> Iterator[Manifest]:
+def _watch_resource(asked: SelectedResource) -> Iterator[Manifest]:
     """Yield the resource now and after every change, without an end. Raises ConfigError if the resource is deleted."""
     seen = ""
     while True:
         # Read the resource before each watch, because the previous connection may have been cut. Each watch starts with
         # the current object, so skip a version that was already yielded.
         for found in chain(
-            [asked.cluster.inference(asked.name)], asked.cluster.changes(asked.name, LONGEST_WATCH_SECONDS)
+            [asked.cluster.fetch_inference(asked.name)],
+            asked.cluster.watch_inference(asked.name, LONGEST_WATCH_SECONDS),
         ):
             if found["metadata"]["resourceVersion"] != seen:
                 seen = found["metadata"]["resourceVersion"]
                 yield found
 
 
-def drawn(resource: Manifest) -> "RenderableType":
+def status_output(resource: Manifest) -> "RenderableType":
     """Return the output of `kubectl gaudi status`: the heading, a table of the pods, and notes."""
     from rich.console import Group
     from rich.text import Text
 
     pods = read_status(resource).pods
-    coloured = [_coloured(row, pod) for row, pod in zip(rows(pods), pods, strict=True)]
+    coloured = [_coloured_cells(row, pod) for row, pod in zip(pod_rows(pods), pods, strict=True)]
     lines = [
         Text(line, style="bold" if number == 0 else "")
-        for number, line in enumerate(heading(resource, datetime.now(UTC)))
+        for number, line in enumerate(heading_lines(resource, datetime.now(UTC)))
     ]
     drawn = table(COLUMNS, coloured) if pods else Text("No pods.")
-    return Group(*lines, drawn, *(Text(note, style="dim") for note in notes(pods, explain(resource).sentence)))
+    return Group(*lines, drawn, *(Text(note, style="dim") for note in pod_notes(pods, explain(resource).sentence)))
 
 
-def notes(pods: Sequence[PodState], said: str = "") -> Iterator[str]:
+def pod_notes(pods: Sequence[PodState], said: str = "") -> Iterator[str]:
     """Yield the notes of `kubectl gaudi status`: the messages of pods that are not ready, each message once.
 
     A message is omitted if the heading, `said`, already contains the message.
     """
     waiting: defaultdict[str, list[str]] = defaultdict(list)
     for pod in pods:
-        if pod.message and not pod.ready and on_one_line(pod.message) not in said:
+        if pod.message and not pod.ready and make_one_line(pod.message) not in said:
             waiting[pod.message].append(pod.name)
-    yield from (on_one_line(f"{', '.join(names)}: {text}") for text, names in waiting.items())
+    yield from (make_one_line(f"{', '.join(names)}: {text}") for text, names in waiting.items())
 
 
-def _coloured(row: Sequence[str], pod: PodState) -> list["Text"]:
+def _coloured_cells(row: Sequence[str], pod: PodState) -> list["Text"]:
     from rich.text import Text
 
     colour = "green" if pod.ready else "red" if pod.last_termination and not pod.warmup_percent else "yellow"

@@ -20,7 +20,7 @@ GAP = 2
 Rows = Sequence[Sequence["Text"]]
 
 
-def console() -> "Console":
+def create_console() -> "Console":
     """Return the console of `kubectl gaudi` on standard output: lines wrap in a terminal, but not in a pipe."""
     from rich.console import Console
 
@@ -43,7 +43,7 @@ def table(titles: Sequence[str], rows: Rows, numbers: Collection[str] = ()) -> "
     return drawn
 
 
-def fitting(titles: Sequence[str], rows: Rows, width: int) -> int:
+def count_fitting_columns(titles: Sequence[str], rows: Rows, width: int) -> int:
     """Return the number of leading columns of a table that fit into a terminal of `width` characters."""
     widths = [max(len(title), *(row[at].cell_len for row in rows), 0) for at, title in enumerate(titles)]
     shown = len(titles)

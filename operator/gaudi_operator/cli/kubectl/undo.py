@@ -10,9 +10,15 @@ from typing import Annotated, Any
 
 import typer
 
-from gaudi_operator.api.base import as_written
-from gaudi_operator.cli.kubectl.options import Refused, SelectedResource, with_resource
-from gaudi_operator.cli.kubectl.rollout import UNSAID, MergePatch, find_revision, refuse_if_paused, stored_of
+from gaudi_operator.api.base import dump_non_defaults
+from gaudi_operator.cli.kubectl.options import CommandError, SelectedResource, with_resource
+from gaudi_operator.cli.kubectl.rollout import (
+    UNSAID,
+    MergePatch,
+    find_revision,
+    read_stored_revisions,
+    refuse_if_paused,
+)
 from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_inference, read_status
@@ -33,19 +39,19 @@ Force = Annotated[bool, typer.Option("--force", help="Go back even if the revisi
 @with_resource
 def undo(asked: SelectedResource, to_revision: ToRevision = None, force: Force = False) -> None:
     """Change the spec back to an earlier revision. Replicas, thresholds and rollout settings do not change."""
-    resource, stored = asked.cluster.inference_with_texts(asked.name), stored_of(asked)
+    resource, stored = asked.cluster.fetch_inference_with_texts(asked.name), read_stored_revisions(asked)
     to = undo_target(resource, stored, to_revision)
     patch = guarded_undo_patch(resource, to)
-    if failed := why_not_back(to):
+    if failed := earlier_failure(to):
         if not force:
-            raise Refused(f"{failed}. To retry it, use --force")
+            raise CommandError(f"{failed}. To retry it, use --force")
         typer.echo(f"warning: {failed}. It is retried.", err=True)
     # Remove the failure mark of the revision before the spec is patched. Otherwise the operator would treat the
     # revision as failed and abandon it.
     if to.failure:
         asked.cluster.patch_revision(asked.name, to.name, TRY_AGAIN)
     if patch:
-        asked.cluster.patch(asked.name, patch)
+        asked.cluster.patch_inference(asked.name, patch)
     if patch or to.failure:
         typer.echo(f"{asked.full_name} rolled back to revision {to.number} ({to.name})")
     else:
@@ -68,15 +74,15 @@ def previous_revision(resource: Manifest, stored: Sequence[Revision]) -> Revisio
 
     Raises Refused if there is no such revision, and SpecUnreadable if another release wrote an unreadable spec.
     """
-    desired, served = _desired(resource, stored), read_status(resource).served_revisions
+    desired, served = _desired_revision(resource, stored), read_status(resource).served_revisions
     others = [each for each in stored if each is not desired]
     for revision in others:
         if revision.name in served and revision.failure is None:
             return revision
-    raise Refused(_no_previous(others))
+    raise CommandError(_no_previous_message(others))
 
 
-def _no_previous(others: Sequence[Revision]) -> str:
+def _no_previous_message(others: Sequence[Revision]) -> str:
     if not others:
         return "there is no earlier revision to restore"
     found = ", ".join(f"revision {each.number} ({each.name}) {_why_not_selected(each)}" for each in reversed(others))
@@ -87,7 +93,7 @@ def _why_not_selected(revision: Revision) -> str:
     return f"failed ({revision.failure.reason})" if revision.failure else "is not recorded as served"
 
 
-def why_not_back(revision: Revision) -> str | None:
+def earlier_failure(revision: Revision) -> str | None:
     """Return the earlier failure of a revision as text; None without a failure. After a failure, undo needs --force."""
     failure = revision.failure
     if failure is None:
@@ -95,7 +101,7 @@ def why_not_back(revision: Revision) -> str | None:
     return f"revision {revision.name} failed before ({failure.reason}): {failure.message.rstrip('.')}"
 
 
-def _desired(resource: Manifest, stored: Sequence[Revision]) -> Revision | None:
+def _desired_revision(resource: Manifest, stored: Sequence[Revision]) -> Revision | None:
     inference = read_inference(resource)
     pinned = inference.spec.rollout.revision
     if pinned:
@@ -122,30 +128,32 @@ def undo_patch(resource: Manifest, inputs: Mapping[str, Any]) -> list[dict[str, 
     settings do not change. The patch omits defaults, because rules of the API may depend on whether a field is set.
     Raises SpecUnreadable if this release cannot read the spec or the inputs, because another release wrote them.
     """
-    now, then = as_written(revision_inputs(read_inference(resource))), as_written(read_inputs(inputs))
+    now, then = dump_non_defaults(revision_inputs(read_inference(resource))), dump_non_defaults(read_inputs(inputs))
     return [
-        *_sections(resource["spec"], now, then),
-        *_annotation(resource, then),
+        *_spec_operations(resource["spec"], now, then),
+        *_annotation_operations(resource, then),
     ]
 
 
-def _sections(spec: Mapping[str, Any], now: Mapping[str, Any], then: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _spec_operations(
+    spec: Mapping[str, Any], now: Mapping[str, Any], then: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
     names = [name for name in dict.fromkeys([*now, *then]) if name != _RESTARTED]
     differ = {name for name in names if now.get(name) != then.get(name)}
     for name in sorted(differ):
-        yield from _write(f"/spec/{name}", spec.get(name), then.get(name))
+        yield from _field_operations(f"/spec/{name}", spec.get(name), then.get(name))
     if "revision" in spec.get("rollout", {}):
         yield {"op": "remove", "path": "/spec/rollout/revision"}
 
 
-def _annotation(resource: Manifest, inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _annotation_operations(resource: Manifest, inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     was = resource["metadata"].get("annotations") or {}
     others = {key: value for key, value in was.items() if key != RESTARTED_AT_ANNOTATION}
     stored = {RESTARTED_AT_ANNOTATION: inputs[_RESTARTED]} if inputs.get(_RESTARTED) else {}
-    yield from _write("/metadata/annotations", was or None, {**others, **stored} or None)
+    yield from _field_operations("/metadata/annotations", was or None, {**others, **stored} or None)
 
 
-def _write(path: str, was: object, desired: object) -> Iterator[dict[str, Any]]:
+def _field_operations(path: str, was: object, desired: object) -> Iterator[dict[str, Any]]:
     if was == desired:
         return
     yield {"op": "remove", "path": path} if desired is None else {"op": "add", "path": path, "value": desired}

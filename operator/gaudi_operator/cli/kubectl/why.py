@@ -19,12 +19,12 @@ from gaudi_operator.api.v1alpha1.status import (
     PodState,
     RevisionPhase,
 )
-from gaudi_operator.cli.kubectl.options import Form, Output, SelectedResource, with_resource
-from gaudi_operator.cli.kubectl.terminal import console, paragraphs
+from gaudi_operator.cli.kubectl.options import Output, OutputFormat, SelectedResource, with_resource
+from gaudi_operator.cli.kubectl.terminal import create_console, paragraphs
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_status
-from gaudi_runtime.contract.text import on_one_line
+from gaudi_runtime.contract.text import make_one_line
 
 LOG = "kubectl logs {pod} -n {namespace} --all-containers --tail=50"
 LAST_LOG = "kubectl logs {pod} -n {namespace} --previous --tail=50"
@@ -96,11 +96,15 @@ def explain(resource: Manifest) -> Explanation:
         return Explanation(False, "NotObserved", sentence, next=(EVENTS.format(**place),))
     ready = conditions.get("Ready")
     if ready is not None and ready.status is ConditionStatus.TRUE:
-        return Explanation(True, on_one_line(ready.reason), on_one_line(ready.message), tuple(_doubts(conditions)))
-    cause = next((each for each in map(conditions.get, ("Stalled", "PlanAccepted")) if each and _tells(each)), ready)
+        return Explanation(
+            True, make_one_line(ready.reason), make_one_line(ready.message), tuple(_reported_problems(conditions))
+        )
+    cause = next(
+        (each for each in map(conditions.get, ("Stalled", "PlanAccepted")) if each and _explains_not_ready(each)), ready
+    )
     if cause is None:
         return Explanation(False, "NoStatus", "The status has no conditions yet.", next=(EVENTS.format(**place),))
-    concerned = _concerned(status, cause.message)
+    concerned = _relevant_status(status, cause.message)
     pod = next((each for each in concerned.pods if not each.ready), None)
     commands = NEXT.get(cause.reason, _OTHERWISE)
     # If there is no pod, skip the commands that need a pod. If no command is left, describe the workload that could not
@@ -109,19 +113,19 @@ def explain(resource: Manifest) -> Explanation:
     words = {**place, "pod": pod.name if pod else ""}
     return Explanation(
         ready=False,
-        reason=on_one_line(cause.reason),
-        sentence=on_one_line(cause.message),
-        evidence=tuple(map(on_one_line, _evidence(concerned, pod, cause.message))),
-        next=tuple(on_one_line(each.format(**words)) for each in possible),
+        reason=make_one_line(cause.reason),
+        sentence=make_one_line(cause.message),
+        evidence=tuple(map(make_one_line, _evidence(concerned, pod, cause.message))),
+        next=tuple(make_one_line(each.format(**words)) for each in possible),
     )
 
 
-def _tells(condition: Condition) -> bool:
+def _explains_not_ready(condition: Condition) -> bool:
     """Return True if the condition explains why the resource is not Ready: Stalled=True or PlanAccepted=False."""
     return condition.status is (ConditionStatus.TRUE if condition.type == "Stalled" else ConditionStatus.FALSE)
 
 
-def _doubts(conditions: Mapping[str, Condition]) -> Iterator[str]:
+def _reported_problems(conditions: Mapping[str, Condition]) -> Iterator[str]:
     """Yield the problems that the other conditions of a Ready resource report."""
     good = {
         "Degraded": ConditionStatus.FALSE,
@@ -131,10 +135,10 @@ def _doubts(conditions: Mapping[str, Condition]) -> Iterator[str]:
     for kind, wanted in good.items():
         found = conditions.get(kind)
         if found and found.status not in (wanted, ConditionStatus.UNKNOWN):
-            yield on_one_line(f"{kind}: {found.reason}: {found.message}")
+            yield make_one_line(f"{kind}: {found.reason}: {found.message}")
 
 
-def _concerned(status: GaudiInferenceStatus, sentence: str) -> GaudiInferenceStatus:
+def _relevant_status(status: GaudiInferenceStatus, sentence: str) -> GaudiInferenceStatus:
     """Return the status with only the revisions that a cause concerns and their pods, the most relevant pod first.
 
     A cause concerns the current revision, all serving revisions, and the revisions that the `sentence` of the cause
@@ -172,27 +176,27 @@ def _evidence(status: GaudiInferenceStatus, pod: PodState | None, sentence: str)
 
 
 @with_resource
-def why(asked: SelectedResource, output: Output = Form.TEXT) -> None:
+def why(asked: SelectedResource, output: Output = OutputFormat.TEXT) -> None:
     """Explain why the resource is not Ready: the first cause, its evidence, and the next command."""
-    found = explain(asked.cluster.inference(asked.name))
-    if output is Form.JSON:
+    found = explain(asked.cluster.fetch_inference(asked.name))
+    if output is OutputFormat.JSON:
         typer.echo(json.dumps(asdict(found), indent=1))
         return
-    screen = console()
-    for paragraph in paragraphs(list(lines(asked.name, found))):
+    screen = create_console()
+    for paragraph in paragraphs(list(explanation_lines(asked.name, found))):
         screen.print(paragraph)
 
 
-def lines(name: str, found: Explanation) -> Iterator[str]:
+def explanation_lines(name: str, found: Explanation) -> Iterator[str]:
     """Yield the output lines of `kubectl gaudi why`. Each sentence of an explanation is on a separate line."""
     heading = f'{SINGULAR} "{name}" is {"Ready" if found.ready else "not Ready"} ({found.reason}):'
     first, *more = _SENTENCE_END.split(found.sentence)
     yield from (heading, f"  {first}", *(f"  {each}" for each in more)) if more else (f"{heading} {first}",)
-    yield from _part("but" if found.ready else "evidence", found.evidence)
-    yield from _part("next", found.next)
+    yield from _titled_lines("but" if found.ready else "evidence", found.evidence)
+    yield from _titled_lines("next", found.next)
 
 
-def _part(title: str, texts: Sequence[str]) -> Iterator[str]:
+def _titled_lines(title: str, texts: Sequence[str]) -> Iterator[str]:
     if texts:
         yield f"{title}:"
     yield from (f"  {each}" for each in texts)

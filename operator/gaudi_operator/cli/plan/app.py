@@ -9,28 +9,28 @@ from typing import Annotated
 
 import typer
 
-from gaudi_operator.cli.options import add_version
+from gaudi_operator.cli.options import add_version_option
 from gaudi_operator.cli.plan.faults import SpecRefused
 from gaudi_operator.cli.plan.options import (
     REFUSED,
     BytesOption,
     CostModel,
     DecodeOption,
-    Form,
     FormOption,
     FromCluster,
     GraphsOption,
-    Heat,
+    HeatMetric,
     KvBlocks,
     Name,
     Namespace,
+    PatchForm,
     SecondsOption,
     report_errors,
     select_document,
     with_document,
     with_document_or_refusal,
 )
-from gaudi_operator.cli.plan.output import Output, OutputOption, warn, write
+from gaudi_operator.cli.plan.output import OutputFormat, OutputOption, print_warnings, write_output
 from gaudi_operator.cli.plan.question import PlanDocument
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
@@ -61,7 +61,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-add_version(app, "gaudi-plan")
+add_version_option(app, "gaudi-plan")
 
 
 @app.command()
@@ -69,7 +69,7 @@ add_version(app, "gaudi-plan")
 def buckets(
     question: PlanDocument,
     heat: Annotated[
-        Heat | None,
+        HeatMetric | None,
         typer.Option(help="Figure to show as a heat map instead of the table. With -o svg, the default is padding."),
     ] = None,
     card: Annotated[str | None, typer.Option(help="Card for --heat bytes: gaudi2 or gaudi3.")] = None,
@@ -79,7 +79,7 @@ def buckets(
     trace: Annotated[
         Path | None, typer.Option(help="CSV of requests for --heat hits, in the format of gaudi-plan trace.")
     ] = None,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Print all buckets that a server prepares.
 
@@ -89,11 +89,11 @@ def buckets(
     gaudi-plan buckets -f model.yaml --heat hits --trace requests.csv
     gaudi-plan buckets -f limits.json -o svg > plan.svg
     """
-    from gaudi_operator.cli.plan.buckets import bucket_list
+    from gaudi_operator.cli.plan.buckets import buckets_output
 
-    if heat and output not in (Output.TABLE, Output.SVG):
+    if heat and output not in (OutputFormat.TABLE, OutputFormat.SVG):
         raise ConfigError(f"--heat draws a heat map, which has no {output} form. Choose -o table or -o svg")
-    write(bucket_list(question, heat, card, model, trace), output)
+    write_output(buckets_output(question, heat, card, model, trace), output)
 
 
 @app.command()
@@ -106,7 +106,7 @@ def find(
         int, typer.Argument(min=0, help="Context blocks per sequence for prompt, KV blocks of the batch for decode.")
     ],
     phase: Annotated[BucketPhase, typer.Option(help="Phase of the batch.")] = BucketPhase.PROMPT,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Print the bucket that a batch is padded to.
 
@@ -115,9 +115,9 @@ def find(
     gaudi-plan find -f model.yaml 3 412 0                  3 prompts of up to 412 tokens, if maxNumPrefillSeqs allows
     gaudi-plan find -f model.yaml --phase decode 3 1 33    3 sequences with 33 KV blocks
     """
-    from gaudi_operator.cli.plan.buckets import bucket_of
+    from gaudi_operator.cli.plan.buckets import find_output
 
-    write(bucket_of(question, phase, (batch_size, query, blocks)), output)
+    write_output(find_output(question, phase, (batch_size, query, blocks)), output)
 
 
 @app.command()
@@ -129,7 +129,7 @@ def forecast(
         str | None, typer.Option(help="Repository of a public model, or the path of a checkpoint's config.json.")
     ] = None,
     sources: Annotated[bool, typer.Option("--sources", help="Show where each figure comes from.")] = False,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Print whether a deployment fits and what to change, then memory, graphs and warm-up time.
 
@@ -149,13 +149,13 @@ def forecast(
     gaudi-plan forecast -f model.yaml --model checkpoint/config.json -o json
     """
     from gaudi_operator.cli.plan.forecast import forecast_deployment
-    from gaudi_operator.cli.plan.forecast_output import answer, refusal_answer
+    from gaudi_operator.cli.plan.forecast_output import forecast_output, refusal_output
 
     if isinstance(question, SpecRefused):
-        write(refusal_answer(question), output)
+        write_output(refusal_output(question), output)
         raise typer.Exit(REFUSED)
     found = forecast_deployment(question, card, model)
-    write(answer(found, sources=sources), output)
+    write_output(forecast_output(found, sources=sources), output)
     raise typer.Exit(found.verdict.exit_code)
 
 
@@ -172,7 +172,7 @@ def diff(
     model: Annotated[
         str | None, typer.Option(help="Model of both forecasts: a public repository, or the path of a config.json.")
     ] = None,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Print what changes: buckets, recompiled buckets, replaced pods, memory and minutes of warm-up.
 
@@ -188,7 +188,7 @@ def diff(
         old_file = None if from_cluster else files[0]
         old = select_document(old_file, from_cluster, namespace, None if from_cluster else name, None, kv_blocks)
         new = select_document(files[-1], None, None, name, None, kv_blocks)
-        write(diff_output(old, new, card, model), output)
+        write_output(diff_output(old, new, card, model), output)
 
 
 @app.command()
@@ -199,7 +199,7 @@ def compare(
         Path | None,
         typer.Option("--trace", help="CSV of requests to compute padding for, in the format of gaudi-plan trace."),
     ] = None,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Compare the strategies by graphs, padding, coverage and warm-up.
 
@@ -211,15 +211,15 @@ def compare(
     gaudi-plan compare -f model.yaml --trace requests.csv
     gaudi-plan compare -f model.yaml -o svg > graphs.svg
     """
-    from gaudi_operator.cli.plan.comparison import compare
+    from gaudi_operator.cli.plan.comparison import compare_strategies
 
     seen = None
     if trace:
-        from gaudi_operator.cli.plan.trace import TraceFile, seen_in
+        from gaudi_operator.cli.plan.trace import TraceFile, expected_from_trace
         from gaudi_runtime.traffic.trace import ColumnNames
 
-        seen = seen_in(question, TraceFile(trace, ColumnNames()))
-    write(compare(question, seen), output)
+        seen = expected_from_trace(question, TraceFile(trace, ColumnNames()))
+    write_output(compare_strategies(question, seen), output)
 
 
 @app.command()
@@ -252,7 +252,7 @@ def trace(
     model: Annotated[
         str | None, typer.Option(help="Model for --cost roofline: a public repository, or the path of a config.json.")
     ] = None,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Evaluate every strategy on the traffic of a trace. Optimal is evaluated on other traffic than it learned from.
 
@@ -263,17 +263,17 @@ def trace(
 
         gaudi-plan trace -f limits.json --trace requests.csv --cost roofline --model Qwen/Qwen3-32B --card gaudi3
     """
-    from gaudi_operator.cli.plan.strategy_scores import Budget
-    from gaudi_operator.cli.plan.trace import TraceFile, Traces, cost_of, judge_traces
-    from gaudi_runtime.traffic.batching import Pace
+    from gaudi_operator.cli.plan.strategy_scores import OptimalBudget
+    from gaudi_operator.cli.plan.trace import TraceFile, Traces, score_strategies, select_cost
+    from gaudi_runtime.traffic.batching import ServerPace
     from gaudi_runtime.traffic.trace import ColumnNames
 
-    counted = cost_of(question, cost, card, model)
+    counted = select_cost(question, cost, card, model)
     columns = ColumnNames(arrival_column, context_column, generated_column)
     learned = TraceFile(learn, columns) if learn else None
-    traces = Traces(TraceFile(trace, columns), learned, Pace(prompt_speed, step_seconds))
-    budget = Budget(graphs, decode_graphs, graph_bytes, warmup_seconds)
-    write(judge_traces(question, traces, budget, counted, save_traffic), output)
+    traces = Traces(TraceFile(trace, columns), learned, ServerPace(prompt_speed, step_seconds))
+    budget = OptimalBudget(graphs, decode_graphs, graph_bytes, warmup_seconds)
+    write_output(score_strategies(question, traces, budget, counted, save_traffic), output)
 
 
 @app.command()
@@ -284,12 +284,12 @@ def learn(
         list[Path],
         typer.Option("--traffic", help="File with the answer of a pod to /v1/traffic. Repeat the option for each pod."),
     ],
-    form: FormOption = Form.OPTIMAL,
+    form: FormOption = PatchForm.OPTIMAL,
     graphs: GraphsOption = None,
     decode_graphs: DecodeOption = None,
     graph_bytes: BytesOption = None,
     warmup_seconds: SecondsOption = None,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Choose buckets for the traffic that pods served, and print the change of spec.bucketing as a merge patch.
 
@@ -298,16 +298,16 @@ def learn(
     gaudi-plan learn --from-cluster llama --traffic traffic.txt --graphs 20 -o yaml > patch.yaml
     kubectl patch gi llama --type merge --patch-file patch.yaml
     """
-    from gaudi_operator.cli.plan.learn import learn, read_texts
+    from gaudi_operator.cli.plan.learn import learn_plan, read_traffic_texts
     from gaudi_operator.cli.plan.question import read_text
-    from gaudi_operator.cli.plan.strategy_scores import Budget
+    from gaudi_operator.cli.plan.strategy_scores import OptimalBudget
 
-    observed = read_texts((str(file), read_text(file, MAX_TRAFFIC_BYTES)) for file in traffic)
-    found = learn(question, observed, Budget(graphs, decode_graphs, graph_bytes, warmup_seconds), form)
-    if output in (Output.JSON, Output.YAML):
+    observed = read_traffic_texts((str(file), read_text(file, MAX_TRAFFIC_BYTES)) for file in traffic)
+    found = learn_plan(question, observed, OptimalBudget(graphs, decode_graphs, graph_bytes, warmup_seconds), form)
+    if output in (OutputFormat.JSON, OutputFormat.YAML):
         # JSON and YAML output is a patch, which has no field for warnings. Write the warnings to standard error.
-        warn(found.warnings)
-    write(found.answer(), output)
+        print_warnings(found.warnings)
+    write_output(found.command_output(), output)
 
 
 def main() -> None:

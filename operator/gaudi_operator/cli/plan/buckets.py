@@ -8,8 +8,8 @@ from pathlib import Path
 import typer
 
 from gaudi_operator.cli.plan.heat import heat_maps
-from gaudi_operator.cli.plan.options import Heat
-from gaudi_operator.cli.plan.output import CommandOutput, stdout, table
+from gaudi_operator.cli.plan.options import HeatMetric
+from gaudi_operator.cli.plan.output import CommandOutput, build_table, stdout_console
 from gaudi_operator.cli.plan.question import PlanDocument
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
@@ -24,9 +24,9 @@ MOST_SHOWN = 5_000
 """The maximum number of buckets of a phase in a table. The layout of this table takes a second."""
 
 
-def bucket_list(
+def buckets_output(
     question: PlanDocument,
-    heat: Heat | None,
+    heat: HeatMetric | None,
     card: str | None = None,
     model: str | None = None,
     trace: Path | None = None,
@@ -37,22 +37,22 @@ def bucket_list(
             raise ConfigError(
                 "--heat draws prompt and decode buckets, which strategy unified does not have. Remove --heat"
             )
-        return _unified(question)
+        return _unified_output(question)
     plan = question.plan()
-    warnings = question.warnings_about(plan)
+    warnings = question.plan_warnings(plan)
 
-    maps = partial(heat_maps, question, plan, heat or Heat.PADDING, card, model, trace)
+    maps = partial(heat_maps, question, plan, heat or HeatMetric.PADDING, card, model, trace)
 
-    def picture() -> str:
-        from gaudi_operator.cli.plan.drawing import svg
+    def draw_picture() -> str:
+        from gaudi_operator.cli.plan.drawing import draw_svg
 
-        return svg(maps())
+        return draw_svg(maps())
 
     def show() -> None:
         # This module imports rich, which JSON and CSV output does not need.
-        from gaudi_operator.cli.plan.drawing import print_maps
+        from gaudi_operator.cli.plan.drawing import print_heat_maps
 
-        print_maps(maps()) if heat else _print_plan(plan)
+        print_heat_maps(maps()) if heat else _print_plan(plan)
 
     return CommandOutput(
         data={"prompt": plan.prompt, "decode": plan.decode, "warnings": warnings},
@@ -61,12 +61,12 @@ def bucket_list(
             *((phase.value, *bucket) for phase in BucketPhase for bucket in plan.buckets_of(phase)),
         ],
         show=show,
-        picture=picture,
+        picture=draw_picture,
         warnings=warnings,
     )
 
 
-def _unified(question: PlanDocument) -> CommandOutput:
+def _unified_output(question: PlanDocument) -> CommandOutput:
     unified = plan_unified(question.limits, question.blocks)
     return CommandOutput(
         data={"prompt": (), "decode": (), "unified": unified, "warnings": question.warnings},
@@ -76,7 +76,7 @@ def _unified(question: PlanDocument) -> CommandOutput:
     )
 
 
-def bucket_of(question: PlanDocument, phase: BucketPhase, wanted: Shape) -> CommandOutput:
+def find_output(question: PlanDocument, phase: BucketPhase, wanted: Shape) -> CommandOutput:
     """Return the output of `gaudi-plan find`: the bucket of a batch, or the shape to compile if no bucket fits.
 
     Raises ConfigError if the server refuses the prompt.
@@ -90,7 +90,7 @@ def bucket_of(question: PlanDocument, phase: BucketPhase, wanted: Shape) -> Comm
     plan = question.plan()
     found = plan.find(phase, *wanted)
     fallback = plan.fallback(phase, limits, *wanted)
-    outcome = tuple(found) if found else _miss(limits, phase, wanted, fallback)
+    outcome = tuple(found) if found else _explain_miss(limits, phase, wanted, fallback)
     shapes = (("wanted", wanted), ("found", found), ("fallback", fallback))
     return CommandOutput(
         data={"phase": phase, "wanted": wanted, "found": found, "fallback": fallback},
@@ -103,7 +103,7 @@ def bucket_of(question: PlanDocument, phase: BucketPhase, wanted: Shape) -> Comm
     )
 
 
-def _miss(limits: Limits, phase: BucketPhase, wanted: Shape, fallback: Bucket) -> str:
+def _explain_miss(limits: Limits, phase: BucketPhase, wanted: Shape, fallback: Bucket) -> str:
     """Return a sentence about a batch without a bucket: the batch cannot occur, or is compiled while serving."""
     size = wanted[0]
     if phase is BucketPhase.PROMPT and size > limits.max_num_prefill_seqs:
@@ -117,9 +117,9 @@ def _miss(limits: Limits, phase: BucketPhase, wanted: Shape, fallback: Bucket) -
 
 def _print_plan(plan: BucketPlan) -> None:
     """Print the prompt buckets and the decode buckets as tables, then the candidates that the planner dropped."""
-    console = stdout()
-    console.print(_table(plural(len(plan.prompt), "prompt bucket"), "context blocks", plan.prompt))
-    console.print(_table(plural(len(plan.decode), "decode bucket"), "KV blocks of the batch", plan.decode))
+    console = stdout_console()
+    console.print(_bucket_table(plural(len(plan.prompt), "prompt bucket"), "context blocks", plan.prompt))
+    console.print(_bucket_table(plural(len(plan.decode), "decode bucket"), "KV blocks of the batch", plan.decode))
     for dropped in plan.dropped:
         console.print(f"{plural(dropped.count, f'{dropped.phase} candidate')} left out: {dropped.rule}")
 
@@ -131,13 +131,13 @@ def _print_unified(buckets: Sequence[UnifiedBucket]) -> None:
         for (query, shared), row in groupby(buckets, key=lambda b: (b.query, b.shared))
     )
     columns = ("query", "shared blocks", "unique blocks (causal marked c)")
-    stdout().print(table(rows, columns, title=plural(len(buckets), "unified bucket")))
+    stdout_console().print(build_table(rows, columns, title=plural(len(buckets), "unified bucket")))
 
 
-def _table(title: str, blocks: str, buckets: Sequence[Bucket]) -> object:
+def _bucket_table(title: str, blocks: str, buckets: Sequence[Bucket]) -> object:
     rows = (
         (str(batch_size), str(query), " ".join(str(b.num_blocks) for b in row))
         for (batch_size, query), row in groupby(buckets[:MOST_SHOWN], key=lambda b: (b.batch_size, b.query_len))
     )
     caption = f"the first {MOST_SHOWN}; -o csv lists all" if len(buckets) > MOST_SHOWN else None
-    return table(rows, ("batch size", "query", blocks), title=title, caption=caption)
+    return build_table(rows, ("batch size", "query", blocks), title=title, caption=caption)

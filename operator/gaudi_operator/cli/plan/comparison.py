@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gaudi_operator.cli.plan.figures import Expected, PlanFigures, expected_traffic, figures_of
-from gaudi_operator.cli.plan.output import CommandOutput, stdout, table
-from gaudi_operator.cli.plan.plot import PlotPoint, plot
+from gaudi_operator.cli.plan.figures import ExpectedTraffic, PlanFigures, expected_traffic, figures_of
+from gaudi_operator.cli.plan.output import CommandOutput, build_table, stdout_console
+from gaudi_operator.cli.plan.plot import PlotPoint, plot_svg
 from gaudi_operator.cli.plan.question import PlanDocument
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.contract.base import as_in_spec
+from gaudi_runtime.contract.base import spec_spelling
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.planning.optimal.cost import one_graph
+from gaudi_runtime.planning.optimal.cost import price_in_graphs
 from gaudi_runtime.planning.optimal.optimizer import BOTH, Optimizer
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.planning.ranges import RANGED_STRATEGIES
@@ -40,43 +40,49 @@ def candidate_plans(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Map
     strategies = [*RANGED_STRATEGIES]
     if policy.file is not None:
         strategies.append(Strategy.FILE)
-    return {each: _plan(policy.model_copy(update={"strategy": each}), limits, kv_blocks) for each in strategies}
+    return {
+        each: _plan_or_refusal(policy.model_copy(update={"strategy": each}), limits, kv_blocks) for each in strategies
+    }
 
 
-def _plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> PlanOrRefusal:
+def _plan_or_refusal(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> PlanOrRefusal:
     try:
         return make_plan(policy, limits, kv_blocks)
     except PlanImpossible as error:
         return str(error)
 
 
-def compare(question: PlanDocument, seen: Expected | None = None) -> CommandOutput:
+def compare_strategies(question: PlanDocument, seen: ExpectedTraffic | None = None) -> CommandOutput:
     """Return the comparison of all strategies: the cost and the benefit of each plan.
 
     Padding is computed for the traffic `seen`, or else for the traffic of the policy. Optimal learns only from the
     traffic of the policy, not from `seen`.
     """
     known = expected_traffic(question.policy, question.limits, question.blocks)
-    judge = _Judge(question, known.traffic, seen or known, graphs_unmeasured(question))
+    judge = _PlanEvaluator(question, known.traffic, seen or known, has_unmeasured_graphs(question))
     plans = dict(candidate_plans(question.policy, question.limits, question.blocks))
-    optimal = _plan(question.policy.model_copy(update={"strategy": Strategy.OPTIMAL}), question.limits, question.blocks)
+    optimal = _plan_or_refusal(
+        question.policy.model_copy(update={"strategy": Strategy.OPTIMAL}), question.limits, question.blocks
+    )
     plans[Strategy.OPTIMAL] = optimal
     comparison = Comparison(
-        strategies={as_in_spec(name): judge.figures(plan) for name, plan in plans.items() if not isinstance(plan, str)},
-        others={} if isinstance(optimal, str) else judge.others(optimal, OTHER_NUMBERS),
-        refused={as_in_spec(name): plan for name, plan in plans.items() if isinstance(plan, str)},
+        strategies={
+            spec_spelling(name): judge.figures(plan) for name, plan in plans.items() if not isinstance(plan, str)
+        },
+        others={} if isinstance(optimal, str) else judge.optimal_figures(optimal, OTHER_NUMBERS),
+        refused={spec_spelling(name): plan for name, plan in plans.items() if isinstance(plan, str)},
     )
-    warnings = (*question.warnings, judge.judged_on.source, *_estimates(judge.bytes_unknown))
+    warnings = (*question.warnings, judge.judged_on.source, *_estimate_warnings(judge.bytes_unknown))
     return CommandOutput(
         data={**comparison.data(), "warnings": warnings},
         rows=comparison.rows,
         show=comparison.show,
-        picture=lambda: _picture(comparison, judge, optimal),
+        picture=lambda: _draw_plot(comparison, judge, optimal),
         warnings=warnings,
     )
 
 
-def _estimates(bytes_unknown: bool) -> tuple[str, ...]:
+def _estimate_warnings(bytes_unknown: bool) -> tuple[str, ...]:
     what = "warmup_seconds is an estimate" if bytes_unknown else "graph_bytes and warmup_seconds are estimates"
     return (
         *([UNMEASURED] if bytes_unknown else []),
@@ -90,24 +96,24 @@ UNMEASURED = (
 )
 
 
-def graphs_unmeasured(question: PlanDocument) -> bool:
+def has_unmeasured_graphs(question: PlanDocument) -> bool:
     """Return True if strategies cannot be compared by graph bytes, because the document's graph sizes are unknown.
 
     A document that contains only limits has no execution mode. The result is then False.
     """
     # Import the forecast in this function, so that importing this module does not load the forecast.
-    from gaudi_runtime.forecast.inputs import inputs_of
+    from gaudi_runtime.forecast.inputs import inputs_from_config
 
-    return question.config is not None and inputs_of(question.config).graphs_unmeasured
+    return question.config is not None and inputs_from_config(question.config).has_unmeasured_graphs
 
 
 @dataclass(frozen=True)
-class _Judge:
+class _PlanEvaluator:
     """The evaluation of the plans for one document. Plans are judged on `judged_on`, and Optimal plans for `known`."""
 
     question: PlanDocument
     known: Traffic
-    judged_on: Expected
+    judged_on: ExpectedTraffic
     bytes_unknown: bool
 
     def figures(self, plan: BucketPlan) -> PlanFigures:
@@ -116,17 +122,17 @@ class _Judge:
             plan, self.question.limits, self.question.blocks, self.judged_on, bytes_unknown=self.bytes_unknown
         )
 
-    def others(self, plan: BucketPlan, shares: Mapping[str, float]) -> Mapping[str, PlanFigures]:
+    def optimal_figures(self, plan: BucketPlan, shares: Mapping[str, float]) -> Mapping[str, PlanFigures]:
         """Return the figures of Optimal by name, with each share in `shares` of the graphs of `plan`."""
-        return {name: self.figures(self._optimal(plan, share)) for name, share in shares.items()}
+        return {name: self.figures(self._optimal_plan(plan, share)) for name, share in shares.items()}
 
-    def _optimal(self, plan: BucketPlan, share: float) -> BucketPlan:
+    def _optimal_plan(self, plan: BucketPlan, share: float) -> BucketPlan:
         """Return Optimal's plan with `share` times the graphs of `plan`, but at least the minimum for full coverage."""
         policy, limits, blocks = self.question.policy, self.question.limits, self.question.blocks
         optimizer = Optimizer(self.known, limits, blocks)
-        least = sum(optimizer.least(phase, one_graph) for phase in BOTH)
+        least = sum(optimizer.least_price(phase, price_in_graphs) for phase in BOTH)
         graphs = max(round(share * (len(plan.prompt) + len(plan.decode))), least)
-        split = optimizer.choose(BOTH, one_graph, graphs, "the number of graphs").buckets
+        split = optimizer.choose(BOTH, price_in_graphs, graphs, "the number of graphs").buckets
         # Make the plan from a policy with these numbers of graphs. A user who sets the same numbers gets the same
         # buckets.
         settings = OptimalSettings(
@@ -148,29 +154,32 @@ class Comparison:
     def data(self) -> dict[str, Any]:
         """Return the comparison as JSON."""
         return {
-            "strategies": {name: _facts(each) for name, each in self.strategies.items()},
-            "optimal_with": {name: _facts(each) for name, each in self.others.items()},
+            "strategies": {name: _figures_as_dict(each) for name, each in self.strategies.items()},
+            "optimal_with": {name: _figures_as_dict(each) for name, each in self.others.items()},
             **({"refused": self.refused} if self.refused else {}),
         }
 
     def rows(self) -> Sequence[Sequence[object]]:
         """Return the comparison as CSV, the header first."""
-        return [("strategy", *FACTS), *((name, *_facts(each).values()) for name, each in self._named().items())]
+        return [
+            ("strategy", *FACTS),
+            *((name, *_figures_as_dict(each).values()) for name, each in self._figures_by_name().items()),
+        ]
 
     def show(self) -> None:
         """Print the comparison as a table."""
-        named = self._named()
+        named = self._figures_by_name()
         # Omit the column "GiB" if no strategy has a value for this column, so that the table fits into 80 characters.
         bytes_known = any(each.graph_bytes is not None for each in named.values())
         columns = (*COLUMNS, "GiB") if bytes_known else COLUMNS
-        rows = ((name, *_cells(each)[: len(columns)]) for name, each in named.items())
-        console = stdout()
-        console.print(table(rows, ("strategy",), columns, title=TITLE, caption=CAPTION))
+        rows = ((name, *_figure_cells(each)[: len(columns)]) for name, each in named.items())
+        console = stdout_console()
+        console.print(build_table(rows, ("strategy",), columns, title=TITLE, caption=CAPTION))
         for name, why in self.refused.items():
             console.print(f"{name}: {why}")
 
-    def _named(self) -> Mapping[str, PlanFigures]:
-        optimal = as_in_spec(Strategy.OPTIMAL)
+    def _figures_by_name(self) -> Mapping[str, PlanFigures]:
+        optimal = spec_spelling(Strategy.OPTIMAL)
         return {**self.strategies, **{f"{optimal}, {name}": each for name, each in self.others.items()}}
 
 
@@ -193,60 +202,64 @@ FACTS = (
 )
 
 
-def _facts(figures: PlanFigures) -> dict[str, float | None]:
+def _figures_as_dict(figures: PlanFigures) -> dict[str, float | None]:
     """Return the figures by name. The values are rounded, because they are estimates."""
     scores = [figures.scores[phase] for phase in BucketPhase]
     values = (
         *(each.graphs for each in scores),
         figures.graph_bytes,
         figures.warmup_seconds,
-        *(_rounded(each.padding) for each in scores),
+        *(_round_or_none(each.padding) for each in scores),
         *(figures.coverage[phase] for phase in BucketPhase),
-        figures.missing,
-        _rounded(figures.last_graphs),
+        figures.missing_count,
+        _round_or_none(figures.last_graphs),
     )
     return dict(zip(FACTS, values, strict=True))
 
 
-def _rounded(value: float | None) -> float | None:
+def _round_or_none(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
-def _cells(figures: PlanFigures) -> tuple[str, ...]:
+def _figure_cells(figures: PlanFigures) -> tuple[str, ...]:
     scores = [figures.scores[phase] for phase in BucketPhase]
     return (
         " + ".join(str(each.graphs) for each in scores),
         *("-" if each.padding is None else f"{each.padding:.3f}" for each in scores),
-        covered(min(figures.coverage.values())),
-        "-" if figures.last_graphs is None else signed(figures.last_graphs),
+        format_coverage(min(figures.coverage.values())),
+        "-" if figures.last_graphs is None else format_change(figures.last_graphs),
         f"{figures.warmup_seconds:.0f}",
         "-" if figures.graph_bytes is None else f"{figures.graph_bytes / GIB:.1f}",
     )
 
 
-def signed(share: float) -> str:
+def format_change(share: float) -> str:
     """Format a relative change for the comparison of strategies, as a percentage with its sign."""
     # Adding 0.0 turns -0.0 into 0.0. Otherwise a change of -0.01 % would be shown as "-0.0 %".
     return f"{round(share * 100, 1) + 0.0:+.1f} %"
 
 
-def covered(share: float) -> str:
+def format_coverage(share: float) -> str:
     """Format the coverage of a strategy as a percentage, rounded down, so that only full coverage is 100 %."""
     return f"{int(share * 1000) / 10:.1f} %"
 
 
-def _picture(comparison: Comparison, judge: _Judge, optimal: PlanOrRefusal) -> str:
-    more = {} if isinstance(optimal, str) else judge.others(optimal, {str(share): share for share in PLOTTED_SHARES})
-    name = as_in_spec(Strategy.OPTIMAL)
+def _draw_plot(comparison: Comparison, judge: _PlanEvaluator, optimal: PlanOrRefusal) -> str:
+    more = (
+        {}
+        if isinstance(optimal, str)
+        else judge.optimal_figures(optimal, {str(share): share for share in PLOTTED_SHARES})
+    )
+    name = spec_spelling(Strategy.OPTIMAL)
     points = {
-        f"{each} ({covered(least)} covered)" if (least := min(figures.coverage.values())) < 1 else each: found
+        f"{each} ({format_coverage(least)} covered)" if (least := min(figures.coverage.values())) < 1 else each: found
         for each, figures in comparison.strategies.items()
-        if (found := _point(figures))
+        if (found := _plot_point(figures))
     }
-    curve = {found for each in (*comparison.others.values(), *more.values()) if (found := _point(each))}
+    curve = {found for each in (*comparison.others.values(), *more.values()) if (found := _plot_point(each))}
     chosen = {points[name]} if name in points else set()
-    return plot(points, sorted(curve | chosen), name)
+    return plot_svg(points, sorted(curve | chosen), name)
 
 
-def _point(figures: PlanFigures) -> PlotPoint | None:
+def _plot_point(figures: PlanFigures) -> PlotPoint | None:
     return None if figures.padding is None else PlotPoint(figures.graphs, figures.padding)

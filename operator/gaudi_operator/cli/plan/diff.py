@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from gaudi_operator.cli.plan.forecast import forecast_deployment
-from gaudi_operator.cli.plan.forecast_output import amount
+from gaudi_operator.cli.plan.forecast_output import format_amount
 from gaudi_operator.cli.plan.heat import change_map
-from gaudi_operator.cli.plan.output import CommandOutput, stdout, table
+from gaudi_operator.cli.plan.output import CommandOutput, build_table, stdout_console
 from gaudi_operator.cli.plan.question import PlanDocument
-from gaudi_operator.core.rollout.inputs import are_same_inputs, revision_inputs, stored_form
+from gaudi_operator.core.rollout.inputs import are_same_inputs, revision_inputs, serialize_inputs
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.catalog.figure import Figure, weakest
@@ -89,17 +89,17 @@ class PlanDiff:
     phases: Mapping[BucketPhase, PhaseDiff]
 
     @property
-    def discarding(self) -> tuple[str, ...]:
+    def discarding_fields(self) -> tuple[str, ...]:
         """The paths of the changed fields that make all compiled recipes unusable."""
         return tuple(change.path for change in self.changes if change.discards_recipes)
 
     @property
-    def compiled_anew(self) -> int:
+    def compiled_with_cache(self) -> int:
         """The number of buckets that must be compiled if the recipe cache contains the whole old plan."""
-        return sum(len(each.added) + len(each.kept) * bool(self.discarding) for each in self.phases.values())
+        return sum(len(each.added) + len(each.kept) * bool(self.discarding_fields) for each in self.phases.values())
 
     @property
-    def planned(self) -> int:
+    def planned_count(self) -> int:
         """The number of buckets of the new plan. Without a recipe cache, all of these buckets are compiled."""
         return sum(len(each.kept) + len(each.added) for each in self.phases.values())
 
@@ -107,13 +107,15 @@ class PlanDiff:
 def compare_plans(old: PlanDocument, new: PlanDocument, old_plan: BucketPlan, new_plan: BucketPlan) -> PlanDiff:
     """Return the differences between two documents and their plans."""
     return PlanDiff(
-        changes=tuple(_changes("", _settings(old), _settings(new))),
-        restarts=_restarts(old, new),
-        phases={phase: _phase(old_plan.buckets_of(phase), new_plan.buckets_of(phase)) for phase in BucketPhase},
+        changes=tuple(_find_changes("", _document_settings(old), _document_settings(new))),
+        restarts=_restarts_pods(old, new),
+        phases={
+            phase: _compare_buckets(old_plan.buckets_of(phase), new_plan.buckets_of(phase)) for phase in BucketPhase
+        },
     )
 
 
-def _phase(old: tuple[Bucket, ...], new: tuple[Bucket, ...]) -> PhaseDiff:
+def _compare_buckets(old: tuple[Bucket, ...], new: tuple[Bucket, ...]) -> PhaseDiff:
     before, after = set(old), set(new)
     return PhaseDiff(
         kept=tuple(bucket for bucket in new if bucket in before),
@@ -122,7 +124,7 @@ def _phase(old: tuple[Bucket, ...], new: tuple[Bucket, ...]) -> PhaseDiff:
     )
 
 
-def _settings(question: PlanDocument) -> dict[str, Any]:
+def _document_settings(question: PlanDocument) -> dict[str, Any]:
     """Return all settings of a document, including defaults, with the field names of the document's kind."""
     source = question.inference.spec if question.inference else question.config
     if source:
@@ -132,23 +134,23 @@ def _settings(question: PlanDocument) -> dict[str, Any]:
     return {"limits": limits, "bucketing": bucketing, "release": question.release}
 
 
-def _changes(path: str, old: object, new: object) -> Iterator[Change]:
+def _find_changes(path: str, old: object, new: object) -> Iterator[Change]:
     if isinstance(old, dict) and isinstance(new, dict):
         for key in [*old, *(key for key in new if key not in old)]:
-            yield from _changes(f"{path}.{key}" if path else key, old.get(key), new.get(key))
+            yield from _find_changes(f"{path}.{key}" if path else key, old.get(key), new.get(key))
     elif old != new:
         yield Change(path, old, new)
 
 
-def _restarts(old: PlanDocument, new: PlanDocument) -> bool | None:
+def _restarts_pods(old: PlanDocument, new: PlanDocument) -> bool | None:
     """Return True if pods are replaced (docs/how-to/revisions.md); None unless both documents are GaudiInferences."""
     if old.inference is None or new.inference is None:
         return None
-    return not are_same_inputs(stored_form(revision_inputs(old.inference)), revision_inputs(new.inference))
+    return not are_same_inputs(serialize_inputs(revision_inputs(old.inference)), revision_inputs(new.inference))
 
 
 @dataclass(frozen=True)
-class Cost:
+class CostChange:
     """One figure before and after the change, in `unit` (bytes, blocks or seconds). None means unknown."""
 
     name: str
@@ -157,7 +159,7 @@ class Cost:
     new: Figure | None
 
 
-Costs = tuple[Cost, ...]
+Costs = tuple[CostChange, ...]
 
 
 def compare_forecasts(old: PlanDocument, new: PlanDocument, card: str | None, model: str | None) -> Costs:
@@ -165,12 +167,12 @@ def compare_forecasts(old: PlanDocument, new: PlanDocument, card: str | None, mo
 
     Release 1.22 has no forecast, so the figures of a document for this release are unknown.
     """
-    before, after = _figures(old, card, model), _figures(new, card, model)
+    before, after = _forecast_figures(old, card, model), _forecast_figures(new, card, model)
     names = [*before, *(key for key in after if key not in before)]
-    return tuple(Cost(*key, before.get(key), after.get(key)) for key in names)
+    return tuple(CostChange(*key, before.get(key), after.get(key)) for key in names)
 
 
-def _figures(question: PlanDocument, card: str | None, model: str | None) -> dict[tuple[str, str], Figure]:
+def _forecast_figures(question: PlanDocument, card: str | None, model: str | None) -> dict[tuple[str, str], Figure]:
     if question.release != "current":
         return {}
     return {(name, unit): figure for name, unit, figure in forecast_deployment(question, card, model).figures()}
@@ -184,24 +186,26 @@ def diff_output(old: PlanDocument, new: PlanDocument, card: str | None, model: s
     old_plan, new_plan = old.plan(), new.plan()
     found = compare_plans(old, new, old_plan, new_plan)
     costs = compare_forecasts(old, new, card, model)
-    sides = {"old": old.warnings_about(old_plan), "new": new.warnings_about(new_plan)}
+    sides = {"old": old.plan_warnings(old_plan), "new": new.plan_warnings(new_plan)}
     warnings = tuple(f"{side}: {warning}" for side, said in sides.items() for warning in said)
 
-    def picture() -> str:
-        from gaudi_operator.cli.plan.drawing import svg
+    def draw_picture() -> str:
+        from gaudi_operator.cli.plan.drawing import draw_svg
 
-        return svg([change_map(phase, each.kept, each.added, each.dropped) for phase, each in found.phases.items()])
+        return draw_svg(
+            [change_map(phase, each.kept, each.added, each.dropped) for phase, each in found.phases.items()]
+        )
 
     return CommandOutput(
-        data=_data(found, costs, warnings),
-        rows=lambda: _rows(found),
-        show=lambda: _print(found, costs),
-        picture=picture,
+        data=_json_data(found, costs, warnings),
+        rows=lambda: _csv_rows(found),
+        show=lambda: _print_diff(found, costs),
+        picture=draw_picture,
         warnings=warnings,
     )
 
 
-def _data(found: PlanDiff, costs: Costs, warnings: tuple[str, ...]) -> dict[str, Any]:
+def _json_data(found: PlanDiff, costs: Costs, warnings: tuple[str, ...]) -> dict[str, Any]:
     return {
         "changes": [{"path": each.path, "old": each.old, "new": each.new} for each in found.changes],
         "restarts": found.restarts,
@@ -210,25 +214,25 @@ def _data(found: PlanDiff, costs: Costs, warnings: tuple[str, ...]) -> dict[str,
             for phase, each in found.phases.items()
         },
         "compiled": {
-            "withRecipeCache": found.compiled_anew,
-            "withoutRecipeCache": found.planned,
-            "recipesDiscardedBy": found.discarding,
+            "withRecipeCache": found.compiled_with_cache,
+            "withoutRecipeCache": found.planned_count,
+            "recipesDiscardedBy": found.discarding_fields,
         },
         "forecast": [
-            {"figure": cost.name, "unit": cost.unit, "old": _figure(cost.old), "new": _figure(cost.new)}
+            {"figure": cost.name, "unit": cost.unit, "old": _figure_data(cost.old), "new": _figure_data(cost.new)}
             for cost in costs
         ],
         "warnings": warnings,
     }
 
 
-def _figure(figure: Figure | None) -> dict[str, Any] | None:
+def _figure_data(figure: Figure | None) -> dict[str, Any] | None:
     if figure is None:
         return None
     return {"value": figure.value, "confidence": figure.confidence, "source": figure.source}
 
 
-def _rows(found: PlanDiff) -> list[tuple[object, ...]]:
+def _csv_rows(found: PlanDiff) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = [("change", "phase", "batch_size", "query_len", "num_blocks")]
     for phase in BucketPhase:
         each = found.phases[phase]
@@ -237,15 +241,15 @@ def _rows(found: PlanDiff) -> list[tuple[object, ...]]:
     return rows
 
 
-def _print(found: PlanDiff, costs: Costs) -> None:
+def _print_diff(found: PlanDiff, costs: Costs) -> None:
     """Print the changed fields, the changed buckets, and the cost."""
     from gaudi_operator.cli.plan.drawing import heat_table
 
-    console = stdout()
+    console = stdout_console()
     if found.changes:
         console.print(_change_table(found.changes))
     for phase, each in found.phases.items():
-        console.print(_summary(phase, each))
+        console.print(_phase_summary(phase, each))
         if each.added or each.dropped:
             console.print(heat_table(change_map(phase, each.kept, each.added, each.dropped), console))
     if costs:
@@ -256,29 +260,29 @@ def _print(found: PlanDiff, costs: Costs) -> None:
 
 def _change_table(changes: tuple[Change, ...]) -> object:
     more = len(changes) - MOST_CHANGES
-    rows = ((each.path, _short(each.old), _short(each.new)) for each in changes[:MOST_CHANGES])
+    rows = ((each.path, _shorten_value(each.old), _shorten_value(each.new)) for each in changes[:MOST_CHANGES])
     caption = f"and {more} more" if more > 0 else None
-    return table(rows, ("field", "old", "new"), title="What is different", caption=caption)
+    return build_table(rows, ("field", "old", "new"), title="What is different", caption=caption)
 
 
-def _short(value: object) -> str:
+def _shorten_value(value: object) -> str:
     text = "-" if value is None else str(value)
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
 
 
 def _cost_table(costs: Costs) -> object:
     caption = "`gaudi-plan forecast --sources` says where figures come from"
-    return table(_cost_rows(costs), ("figure", "old", "new", "sure"), title="An estimate", caption=caption)
+    return build_table(_cost_rows(costs), ("figure", "old", "new", "sure"), title="An estimate", caption=caption)
 
 
 def _cost_rows(costs: Costs) -> Iterator[Sequence[str]]:
     for cost in costs:
-        old, new = (amount(figure.value, cost.unit) if figure else "unknown" for figure in (cost.old, cost.new))
+        old, new = (format_amount(figure.value, cost.unit) if figure else "unknown" for figure in (cost.old, cost.new))
         if old != new or cost is costs[-1]:
             yield cost.name, old, new, weakest(*(figure for figure in (cost.old, cost.new) if figure))
 
 
-def _summary(phase: BucketPhase, each: PhaseDiff) -> str:
+def _phase_summary(phase: BucketPhase, each: PhaseDiff) -> str:
     before, after = len(each.kept) + len(each.dropped), len(each.kept) + len(each.added)
     if not (each.added or each.dropped):
         return f"{phase}: the same {plural(after, 'bucket')}"
@@ -296,8 +300,8 @@ def _restart_line(found: PlanDiff) -> str | None:
 def _compile_line(found: PlanDiff) -> str | None:
     if found.restarts is False:
         return None
-    discarded = f", because recipes depend on {', '.join(found.discarding)}" if found.discarding else ""
+    discarded = f", because recipes depend on {', '.join(found.discarding_fields)}" if found.discarding_fields else ""
     return (
-        f"A new pod compiles {plural(found.planned, 'bucket')}; with a recipe cache of the old plan only "
-        f"{found.compiled_anew}{discarded}."
+        f"A new pod compiles {plural(found.planned_count, 'bucket')}; with a recipe cache of the old plan only "
+        f"{found.compiled_with_cache}{discarded}."
     )

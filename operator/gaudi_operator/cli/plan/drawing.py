@@ -29,14 +29,14 @@ CELL_WIDTH = 7
 SHADES = " ░▒▓█"
 
 
-def print_maps(maps: Iterable[HeatMap]) -> None:
+def print_heat_maps(maps: Iterable[HeatMap]) -> None:
     """Draw all heat maps in the terminal, one below the other."""
     console = Console()
     for heat_map in maps:
         console.print(heat_table(heat_map, console))
 
 
-def svg(maps: Sequence[HeatMap]) -> str:
+def draw_svg(maps: Sequence[HeatMap]) -> str:
     """Return all heat maps as one SVG file, black on white, without external resources."""
     columns = min(PICTURE_COLUMNS, max(len(each.batches) for each in maps))
     # Set every value that rich would otherwise read from the environment, so that the same maps always give the same
@@ -53,10 +53,10 @@ def svg(maps: Sequence[HeatMap]) -> str:
     )
     for each in maps:
         console.print(heat_table(each, console, PICTURE_ROWS))
-    return without_fonts(console.export_svg(title="gaudi-plan", theme=DEFAULT_TERMINAL_THEME))
+    return remove_web_font(console.export_svg(title="gaudi-plan", theme=DEFAULT_TERMINAL_THEME))
 
 
-def without_fonts(drawn: str) -> str:
+def remove_web_font(drawn: str) -> str:
     """Remove the web font from an SVG file of rich, so that viewers use their own monospace font."""
     return re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL)
 
@@ -64,32 +64,36 @@ def without_fonts(drawn: str) -> str:
 def heat_table(heat_map: HeatMap, console: Console, most_rows: int = MAX_ROWS) -> RenderableType:
     """Return the terminal drawing of a heat map with its title and caption, fitted to the width of `console`."""
     columns = max(1, (console.width - LABEL_WIDTH) // CELL_WIDTH)
-    shown = heat_map.thinned(columns, most_rows)
+    shown = heat_map.downsample(columns, most_rows)
     table = Table(box=None, padding=0, pad_edge=False, show_edge=False)
     table.add_column("", justify="right", min_width=LABEL_WIDTH - 1, no_wrap=True)
     for batch in shown.batches:
         table.add_column(str(batch), justify="right", min_width=CELL_WIDTH, no_wrap=True)
     for length, cells in shown.rows():
-        table.add_row(str(length), *(_cell(cell, plain=console.color_system is None) for cell in cells))
-    return Group(Text(shown.title, style="bold"), table, Text(_printable(shown.caption), style="dim"), Text())
+        table.add_row(str(length), *(_cell_text(cell, plain=console.color_system is None) for cell in cells))
+    return Group(
+        Text(shown.title, style="bold"), table, Text(_replace_control_characters(shown.caption), style="dim"), Text()
+    )
 
 
-def _printable(caption: str) -> str:
+def _replace_control_characters(caption: str) -> str:
     """Replace control characters in a caption by "?". Names of files and models may contain such characters."""
     return "".join(char if char.isprintable() else "?" for char in caption)
 
 
-def _cell(cell: Cell | None, *, plain: bool) -> Text:
+def _cell_text(cell: Cell | None, *, plain: bool) -> Text:
     if cell is None:
         return Text("·".rjust(CELL_WIDTH - 1), style="dim")
     if plain:
         shade = "!" if cell.heat is None else SHADES[min(int(cell.heat * len(SHADES)), len(SHADES) - 1)]
         return Text(f"{shade}{cell.text:>{CELL_WIDTH - 2}}")
-    background = MISS_COLOUR if cell.heat is None else colour(cell.heat)
-    return Text(f"{cell.text:>{CELL_WIDTH - 1}} ", style=f"{_hex(ink(background))} on {_hex(background)}")
+    background = MISS_COLOUR if cell.heat is None else heat_colour(cell.heat)
+    return Text(
+        f"{cell.text:>{CELL_WIDTH - 1}} ", style=f"{_hex_code(text_colour(background))} on {_hex_code(background)}"
+    )
 
 
-def colour(heat: float) -> Colour:
+def heat_colour(heat: float) -> Colour:
     """Return the colour in which a heat from 0 to 1 is drawn."""
     position = min(max(heat, 0.0), 1.0) * (len(_ANCHORS) - 1)
     start = min(int(position), len(_ANCHORS) - 2)
@@ -98,11 +102,11 @@ def colour(heat: float) -> Colour:
     return red, green, blue
 
 
-def ink(background: Colour) -> Colour:
+def text_colour(background: Colour) -> Colour:
     """Return black or white, whichever is readable on the background (relative luminance, ITU-R BT.709)."""
     red, green, blue = background
     return BLACK if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 128 else WHITE
 
 
-def _hex(value: Colour) -> str:
+def _hex_code(value: Colour) -> str:
     return "#{:02x}{:02x}{:02x}".format(*value)

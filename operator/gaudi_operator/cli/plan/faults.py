@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from gaudi_runtime.contract.text import quoted
+from gaudi_runtime.contract.text import safe_excerpt
 from gaudi_runtime.errors import ConfigError
 
 MOST_FAULTS = 3
@@ -39,42 +39,44 @@ class SpecRefused(ConfigError):
         self.document = document
 
 
-def describe(error: ValidationError, known: Iterable[str] = ()) -> str:
+def describe_faults(error: ValidationError, known: Iterable[str] = ()) -> str:
     """Return the first faults of a document as one sentence. `known` are the valid field names."""
-    return "; ".join(sentences(error.errors(), known=known))
+    return "; ".join(fault_sentences(error.errors(), known=known))
 
 
-def sentences(items: Iterable[ErrorDetails], above: tuple[str, ...] = (), known: Iterable[str] = ()) -> tuple[str, ...]:
+def fault_sentences(
+    items: Iterable[ErrorDetails], above: tuple[str, ...] = (), known: Iterable[str] = ()
+) -> tuple[str, ...]:
     """Return a sentence for each of the first faults.
 
     `above` is the path of the validated part in the document. `known` are the valid field names of this part.
     """
-    return tuple(_sentence(item, above, known) for item in islice(items, MOST_FAULTS))
+    return tuple(_fault_sentence(item, above, known) for item in islice(items, MOST_FAULTS))
 
 
-def misspelled(name: object, known: Iterable[str]) -> str:
+def suggest_correction(name: object, known: Iterable[str]) -> str:
     """Return the correction of a misspelled name in a document: "did you mean NAME? "; empty if no name is similar."""
     close = get_close_matches(str(name), list(known), n=1)
     return f"did you mean {close[0]}? " if close else ""
 
 
-def _sentence(item: ErrorDetails, above: tuple[str, ...], known: Iterable[str]) -> str:
-    place = ".".join(quoted(str(part)) for part in (*above, *item["loc"])) or "the document"
+def _fault_sentence(item: ErrorDetails, above: tuple[str, ...], known: Iterable[str]) -> str:
+    place = ".".join(safe_excerpt(str(part)) for part in (*above, *item["loc"])) or "the document"
     value, name = item["input"], str(item["loc"][-1]) if item["loc"] else ""
     match item["type"]:
         case "missing":
-            return f"{place} is missing{_written_instead(name, value)}"
+            return f"{place} is missing{_suggest_misspelling(name, value)}"
         case "extra_forbidden":
-            return f"{place} is not a field of this document; {misspelled(name, known) or 'remove it'}".strip()
+            return f"{place} is not a field of this document; {suggest_correction(name, known) or 'remove it'}".strip()
         case "string_type" if isinstance(value, bool | int | float):
-            text = _in_yaml(value)
+            text = _format_yaml_value(value)
             return f'{place} must be text, not {text}: write "{text}" with quotes'
         case kind if kind in _STRUCTURES:
-            return f"{place} must be {_STRUCTURES[kind]}, not {_structure(value)}"
-    return f"{place}: {item['msg'].removeprefix('Value error, ')}{_given(item)}"
+            return f"{place} must be {_STRUCTURES[kind]}, not {_describe_structure(value)}"
+    return f"{place}: {item['msg'].removeprefix('Value error, ')}{_got_suffix(item)}"
 
 
-def _structure(value: object) -> str:
+def _describe_structure(value: object) -> str:
     """Return a description of a value with the wrong structure, or the value itself if the value is short."""
     match value:
         case None:
@@ -83,22 +85,22 @@ def _structure(value: object) -> str:
             return "a mapping"
         case list() | tuple():
             return "a list"
-    shown = _in_yaml(value)
-    return quoted(shown) if len(shown) <= LONGEST_VALUE and shown.isprintable() else "text"
+    shown = _format_yaml_value(value)
+    return safe_excerpt(shown) if len(shown) <= LONGEST_VALUE and shown.isprintable() else "text"
 
 
-def _in_yaml(value: object) -> str:
+def _format_yaml_value(value: object) -> str:
     """Return a number, a boolean or a text as YAML writes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _written_instead(field: str, given: object) -> str:
+def _suggest_misspelling(field: str, given: object) -> str:
     """Return a suggestion if a name in `given` may be a misspelling of `field`; empty if no name is similar."""
     close = get_close_matches(field, [str(key) for key in given] if isinstance(given, Mapping) else (), n=1)
-    return f", and {quoted(close[0])} is not a field: did you mean {field}?" if close else ""
+    return f", and {safe_excerpt(close[0])} is not a field: did you mean {field}?" if close else ""
 
 
-def _given(item: ErrorDetails) -> str:
+def _got_suffix(item: ErrorDetails) -> str:
     """Return ", got VALUE" for the end of a sentence; empty if the value is too long or already in the message."""
     value: Any = item["input"]
     if not isinstance(value, str | int | float) or isinstance(value, bool):

@@ -14,17 +14,24 @@ from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.planning.coverage import PhaseCoverage, Uncovered, plan_coverage
-from gaudi_runtime.planning.optimal.cost import Cost, Score, graph_bytes, score, typical_cost, warmup_seconds
+from gaudi_runtime.planning.coverage import PhaseCoverage, PlanCoverage, plan_coverage
+from gaudi_runtime.planning.optimal.cost import (
+    Cost,
+    PlanScore,
+    price_in_bytes,
+    price_in_seconds,
+    score_plan,
+    typical_cost,
+)
 from gaudi_runtime.planning.optimal.optimizer import BOTH
-from gaudi_runtime.planning.optimal.prior import prior, sum_traffic
-from gaudi_runtime.traffic.histogram import Traffic, read_traffic
+from gaudi_runtime.planning.optimal.prior import prior_traffic, sum_traffic
+from gaudi_runtime.traffic.histogram import Traffic, parse_traffic
 
 LAST_GRAPHS = 10
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedTraffic:
     """The traffic for which the figures of plans are computed: batches, their cost, and a sentence about the source."""
 
     traffic: Traffic
@@ -32,18 +39,20 @@ class Expected:
     source: str
 
 
-def expected_traffic(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Expected:
+def expected_traffic(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> ExpectedTraffic:
     """Return the traffic for which padding is computed: the traffic in the policy, or else a uniform prior."""
     cost = typical_cost(limits.block_size)
     if policy.optimal is not None and policy.optimal.traffic is not None:
         # Ignore a traffic text that cannot be parsed. The strategy Optimal reports the invalid line.
         with suppress(PlanImpossible):
-            learned = read_traffic(policy.optimal.traffic)
-            return Expected(
+            learned = parse_traffic(policy.optimal.traffic)
+            return ExpectedTraffic(
                 learned, cost, "padding is computed for bucketing.optimal.traffic, from which Optimal learns"
             )
-    phases = (sum_traffic(prior(phase, limits, kv_blocks, cost)) for phase in BOTH)
-    return Expected(Traffic(*phases), cost, "padding is computed for a uniform prior, because no traffic is given")
+    phases = (sum_traffic(prior_traffic(phase, limits, kv_blocks, cost)) for phase in BOTH)
+    return ExpectedTraffic(
+        Traffic(*phases), cost, "padding is computed for a uniform prior, because no traffic is given"
+    )
 
 
 @dataclass(frozen=True)
@@ -55,8 +64,8 @@ class PlanFigures:
     can be removed.
     """
 
-    scores: Mapping[BucketPhase, Score]
-    uncovered: Uncovered
+    scores: Mapping[BucketPhase, PlanScore]
+    uncovered: PlanCoverage
     graph_bytes: int | None
     warmup_seconds: float
     last_graphs: float | None
@@ -75,38 +84,38 @@ class PlanFigures:
     @property
     def coverage(self) -> Mapping[BucketPhase, float]:
         """The share of admissible shapes that have a bucket, by phase."""
-        return {each.phase: _coverage(each) for each in (self.uncovered.prompt, self.uncovered.decode)}
+        return {each.phase: _covered_share(each) for each in (self.uncovered.prompt, self.uncovered.decode)}
 
     @property
-    def missing(self) -> int:
+    def missing_count(self) -> int:
         """The number of admissible shapes of both phases without a bucket."""
         return self.uncovered.prompt.missing + self.uncovered.decode.missing
 
 
-def _coverage(phase: PhaseCoverage) -> float:
+def _covered_share(phase: PhaseCoverage) -> float:
     return 1 - phase.missing / phase.shapes if phase.shapes else 1.0
 
 
 def figures_of(
-    plan: BucketPlan, limits: Limits, kv_blocks: int, expected: Expected, *, bytes_unknown: bool = False
+    plan: BucketPlan, limits: Limits, kv_blocks: int, expected: ExpectedTraffic, *, bytes_unknown: bool = False
 ) -> PlanFigures:
     """Return the figures of one plan for the expected traffic.
 
     Bytes and seconds are estimated from the rates of HPU graphs.
     """
     buckets = [(phase, bucket) for phase in BOTH for bucket in plan.buckets_of(phase)]
-    bytes_of = graph_bytes(limits.block_size)
+    bytes_of = price_in_bytes(limits.block_size)
     return PlanFigures(
-        scores={phase: score(plan, phase, expected.traffic, expected.cost) for phase in BOTH},
+        scores={phase: score_plan(plan, phase, expected.traffic, expected.cost) for phase in BOTH},
         uncovered=plan_coverage(plan, limits, kv_blocks),
         graph_bytes=None if bytes_unknown else round(sum(bytes_of(*each) for each in buckets)),
-        warmup_seconds=round(sum(warmup_seconds(*each) for each in buckets), 1),
-        last_graphs=worth_of_last_graphs(plan, limits, expected),
+        warmup_seconds=round(sum(price_in_seconds(*each) for each in buckets), 1),
+        last_graphs=increase_without_last_graphs(plan, limits, expected),
     )
 
 
-def worth_of_last_graphs(
-    plan: BucketPlan, limits: Limits, expected: Expected, count: int = LAST_GRAPHS
+def increase_without_last_graphs(
+    plan: BucketPlan, limits: Limits, expected: ExpectedTraffic, count: int = LAST_GRAPHS
 ) -> float | None:
     """Return the relative increase of padded compute if the `count` graphs that save least are removed.
 
@@ -117,28 +126,30 @@ def worth_of_last_graphs(
     """
     if plan.seeds:
         return None
-    phases = [_Thinned(phase, plan, limits, expected) for phase in BOTH]
+    phases = [_RemainingBuckets(phase, plan, limits, expected) for phase in BOTH]
     before = sum(each.padding for each in phases)
     if not before:
         return None
     risen = 0.0
     for _ in range(count):
-        least = min((step for each in phases for step in each.steps()), key=lambda step: step[0], default=None)
+        least = min(
+            (step for each in phases for step in each.possible_removals()), key=lambda step: step[0], default=None
+        )
         if least is None:
             return None
         loss, phase, at = least
         risen += loss
-        phase.leave_out(at)
+        phase.remove_bucket(at)
     return risen / before
 
 
-class _Thinned:
+class _RemainingBuckets:
     """The buckets of one phase that remain, with the shapes of each bucket and the weights of the shapes.
 
     Costs are shares of the real compute of all shapes of the phase, so that the costs of both phases can be added.
     """
 
-    def __init__(self, phase: BucketPhase, plan: BucketPlan, limits: Limits, expected: Expected) -> None:
+    def __init__(self, phase: BucketPhase, plan: BucketPlan, limits: Limits, expected: ExpectedTraffic) -> None:
         self._buckets = list(plan.buckets_of(phase))
         # With contiguous paged attention, decode buckets form one row per batch size. Each row needs a bucket with the
         # maximum number of blocks (docs/internals/optimal.md, Rows and ladders).
@@ -153,33 +164,33 @@ class _Thinned:
         self._costs = {bucket: expected.cost(phase, bucket) / real for bucket in self._buckets} if real else {}
         self.padding = sum(self._costs[each] * weight for each, users in self._users.items() for _, weight in users)
 
-    def steps(self) -> Iterator[tuple[float, "_Thinned", int]]:
+    def possible_removals(self) -> Iterator[tuple[float, "_RemainingBuckets", int]]:
         """Yield the cost of removal, the phase and the position of each removable bucket.
 
         If several removable buckets have no shapes, only the first one is included.
         """
         unused = False
         for at, bucket in enumerate(self._buckets):
-            if (self._users[bucket] or not unused) and self._can_go(at):
-                yield sum(self._losses(at)), self, at
+            if (self._users[bucket] or not unused) and self._is_removable(at):
+                yield sum(self._removal_costs(at)), self, at
                 unused = unused or not self._users[bucket]
 
-    def _can_go(self, at: int) -> bool:
+    def _is_removable(self, at: int) -> bool:
         bucket = self._buckets[at]
         larger = (each for each in islice(self._buckets, at + 1, None) if all(map(le, bucket, each)))
         return any(not self._in_rows or each.batch_size == bucket.batch_size for each in larger)
 
-    def _losses(self, at: int) -> Iterator[float]:
+    def _removal_costs(self, at: int) -> Iterator[float]:
         paid = self._costs[self._buckets[at]]
         for shape, weight in self._users[self._buckets[at]]:
-            yield weight * (self._costs[self._next(at, shape)] - paid)
+            yield weight * (self._costs[self._next_fitting_bucket(at, shape)] - paid)
 
-    def _next(self, at: int, shape: Bucket) -> Bucket:
+    def _next_fitting_bucket(self, at: int, shape: Bucket) -> Bucket:
         """Return the next bucket that fits `shape`, after the bucket at position `at`."""
         return next(each for each in islice(self._buckets, at + 1, None) if all(map(le, shape, each)))
 
-    def leave_out(self, at: int) -> None:
+    def remove_bucket(self, at: int) -> None:
         """Remove the bucket at position `at`, and assign each of its shapes to the next bucket that fits the shape."""
         for shape, weight in self._users.pop(self._buckets[at]):
-            self._users[self._next(at, shape)].append((shape, weight))
+            self._users[self._next_fitting_bucket(at, shape)].append((shape, weight))
         del self._buckets[at]

@@ -13,7 +13,7 @@ from gaudi_operator.cli.plan.question import PlanDocument, read_text
 from gaudi_operator.cli.plan.verdict import DeploymentForecast
 from gaudi_operator.core.admission.checks import first_violation
 from gaudi_operator.core.admission.estimate import forecast_target
-from gaudi_operator.core.admission.forecast_checks import plan_has_gaps
+from gaudi_operator.core.admission.forecast_checks import check_plan_gaps
 from gaudi_operator.core.admission.hints import plan_hints
 from gaudi_operator.core.admission.plugin import plugin_violation
 from gaudi_operator.core.installation import AllowedHostPath, InstallationDefaults
@@ -26,9 +26,9 @@ from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.errors import ConfigError, Problem, UnsupportedModel
 from gaudi_runtime.forecast.advice import advise
 from gaudi_runtime.forecast.forecast import forecast
-from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of
+from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_from_config
 from gaudi_runtime.forecast.result import Forecast
-from gaudi_runtime.forecast.thresholds import Thresholds, fits, shortfalls, unjudged
+from gaudi_runtime.forecast.thresholds import Thresholds, fits, shortfalls, uncheckable_thresholds
 
 DEFAULT_CARD = "gaudi2"
 ANY_INSTALLATION = InstallationDefaults(
@@ -44,15 +44,15 @@ def forecast_deployment(question: PlanDocument, card: str | None, model: str | N
     """
     if question.release != "current":
         raise ConfigError(f"release {question.release} has a plan but no forecast: remove the release")
-    inputs, wanted = forecast_inputs_of(question), _wanted(question)
-    shape, described = model_shape_of(question, model), select_card(question, card)
+    inputs, wanted = forecast_inputs_of(question), _required_thresholds(question)
+    shape, described = select_model_shape(question, model), select_card(question, card)
     found = forecast(inputs, shape, described)
     serves_anyway = _serves_anyway(question)
     return DeploymentForecast(
         forecast=found,
         shortfalls=shortfalls(found, wanted),
         certain=not fits(found, replace(wanted, at_best=True)),
-        unjudged=unjudged(found, wanted),
+        unjudged=uncheckable_thresholds(found, wanted),
         serves_anyway=serves_anyway,
         plan_figures=_plan_figures(found, inputs),
         # Thresholds of 0 give only advice about memory. Advice about graphs does not help if the model does not fit
@@ -62,7 +62,7 @@ def forecast_deployment(question: PlanDocument, card: str | None, model: str | N
         else (),
         hints=(*question.manifest_warnings, *_hints(question)),
         config=question.config,
-        refusal=_refusal(question.inference) if question.inference else None,
+        refusal=_find_violation(question.inference) if question.inference else None,
         measured=question.measured,
     )
 
@@ -83,8 +83,8 @@ def _serves_anyway(question: PlanDocument) -> bool:
     return inference is not None and inference.spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN
 
 
-def _refusal(inference: Inference) -> Problem | None:
-    return first_violation(inference, ANY_INSTALLATION) or plugin_violation(inference) or plan_has_gaps(inference)
+def _find_violation(inference: Inference) -> Problem | None:
+    return first_violation(inference, ANY_INSTALLATION) or plugin_violation(inference) or check_plan_gaps(inference)
 
 
 def forecast_inputs_of(question: PlanDocument) -> ForecastInputs:
@@ -93,7 +93,7 @@ def forecast_inputs_of(question: PlanDocument) -> ForecastInputs:
         return ForecastInputs(question.policy, question.limits, kv_blocks=question.kv_blocks)
     inference = question.inference
     return replace(
-        inputs_of(question.config),
+        inputs_from_config(question.config),
         policy=question.policy,
         limits=question.limits,
         kv_blocks=question.kv_blocks,
@@ -101,17 +101,17 @@ def forecast_inputs_of(question: PlanDocument) -> ForecastInputs:
     )
 
 
-def _wanted(question: PlanDocument) -> Thresholds:
+def _required_thresholds(question: PlanDocument) -> Thresholds:
     if question.inference is None:
         return Thresholds()
     readiness = question.inference.spec.readiness
     return Thresholds(readiness.min_captured_prompt_percent, readiness.min_captured_decode_percent)
 
 
-def model_shape_of(question: PlanDocument, model: str | None) -> ModelShape | None:
+def select_model_shape(question: PlanDocument, model: str | None) -> ModelShape | None:
     """Return the shape of the model to forecast: `model`, or else the document's model; None if unknown."""
     if model is not None:
-        return _named_shape(model)
+        return _load_model_shape(model)
     about = forecast_target(question.inference.spec) if question.inference else None
     if about is not None:
         return known_shape(about.model)
@@ -119,7 +119,7 @@ def model_shape_of(question: PlanDocument, model: str | None) -> ModelShape | No
     return next((shape for name in served if (shape := known_shape(name))), None)
 
 
-def _named_shape(model: str) -> ModelShape:
+def _load_model_shape(model: str) -> ModelShape:
     shape = known_shape(model)
     if shape is not None:
         return shape

@@ -11,7 +11,7 @@ from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from gaudi_operator.cli.plan.options import Heat
+from gaudi_operator.cli.plan.options import HeatMetric
 from gaudi_operator.cli.plan.question import PlanDocument
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
@@ -55,9 +55,9 @@ class HeatMap:
     lengths: Sequence[int]
     cell: Callable[[Place], Cell | None]
 
-    def thinned(self, columns: int, rows: int) -> "HeatMap":
+    def downsample(self, columns: int, rows: int) -> "HeatMap":
         """Return a map with at most `columns` batch sizes and `rows` lengths. The title contains the shown counts."""
-        batches, lengths = _thin(self.batches, columns), _thin(self.lengths, rows)
+        batches, lengths = _downsample(self.batches, columns), _downsample(self.lengths, rows)
         hidden = [
             f"{len(shown)} of {len(every)} {what}"
             for what, shown, every in (("batch sizes", batches, self.batches), ("lengths", lengths, self.lengths))
@@ -72,7 +72,7 @@ class HeatMap:
             yield length, [self.cell((batch, length)) for batch in self.batches]
 
 
-def _thin(values: Sequence[int], most: int) -> Sequence[int]:
+def _downsample(values: Sequence[int], most: int) -> Sequence[int]:
     if len(values) <= most:
         return values
     # Count the steps backwards from the last value, so that the largest value is always shown.
@@ -83,7 +83,7 @@ def _thin(values: Sequence[int], most: int) -> Sequence[int]:
 def heat_maps(
     question: PlanDocument,
     plan: BucketPlan,
-    heat: Heat,
+    heat: HeatMetric,
     card: str | None = None,
     model: str | None = None,
     trace: Path | None = None,
@@ -95,9 +95,9 @@ def heat_maps(
     Raises ConfigError if the figures of a map are unknown.
     """
     match heat:
-        case Heat.BYTES:
+        case HeatMetric.BYTES:
             return _bytes_maps(question, plan, card, model)
-        case Heat.HITS:
+        case HeatMetric.HITS:
             return _hits_maps(question, plan, trace)
     return [padding_map(plan, phase, question.limits, question.blocks) for phase in BucketPhase]
 
@@ -106,11 +106,11 @@ def _hits_maps(question: PlanDocument, plan: BucketPlan, trace: Path | None) -> 
     """Return the maps of a trace's batches per bucket. The caption has the number of batches without a bucket."""
     if trace is None:
         raise ConfigError("a heat map of hits needs traffic. Give the requests with --trace CSV")
-    from gaudi_operator.cli.plan.trace import Server, TraceFile
+    from gaudi_operator.cli.plan.trace import SimulatedServer, TraceFile
     from gaudi_runtime.traffic.batching import DEFAULT_PACE
     from gaudi_runtime.traffic.trace import ColumnNames
 
-    traffic = TraceFile(trace, ColumnNames()).traffic(Server(question.limits, question.blocks, DEFAULT_PACE))
+    traffic = TraceFile(trace, ColumnNames()).traffic(SimulatedServer(question.limits, question.blocks, DEFAULT_PACE))
     return [_hits_map(plan, phase, traffic.shapes_of(phase), trace) for phase in BucketPhase]
 
 
@@ -121,9 +121,9 @@ def _hits_map(plan: BucketPlan, phase: BucketPhase, shapes: "Weights", trace: Pa
     missed = hits.pop(None, 0)
     how = "prompts of" if phase is BucketPhase.PROMPT else "decode steps, simulated from the arrivals of"
     source = f"{sum(hits.values()) + missed} {how} {trace}, {missed} find no bucket"
-    amounts = _sums(plan, phase, lambda bucket: hits[bucket])
+    amounts = _sum_by_place(plan, phase, lambda bucket: hits[bucket])
     caption = f"Batches that are padded to each bucket: {source}."
-    return _map(phase, plan.buckets_of(phase), _hot(amounts, count_text).get, caption)
+    return _build_heat_map(phase, plan.buckets_of(phase), _heat_cells(amounts, format_count).get, caption)
 
 
 def _bytes_maps(question: PlanDocument, plan: BucketPlan, card: str | None, model: str | None) -> list[HeatMap]:
@@ -155,12 +155,12 @@ def _bytes_map(question: PlanDocument, plan: BucketPlan, phase: BucketPhase, fou
 
 def bytes_map(plan: BucketPlan, phase: BucketPhase, bytes_of: Callable[[Bucket], float], source: str) -> HeatMap:
     """Return the map of estimated graph bytes, summed over contexts. `source` names the source of the estimate."""
-    amounts = _sums(plan, phase, bytes_of)
-    total = byte_text(sum(amounts.values()))
-    return _map(
+    amounts = _sum_by_place(plan, phase, bytes_of)
+    total = format_bytes(sum(amounts.values()))
+    return _build_heat_map(
         phase,
         plan.buckets_of(phase),
-        _hot(amounts, byte_text).get,
+        _heat_cells(amounts, format_bytes).get,
         f"Estimated graph memory, {total} in all: {source}.",
     )
 
@@ -175,7 +175,7 @@ def padding_map(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks:
     """
     counted = "batch size * tokens, no cached context" if phase is BucketPhase.PROMPT else "batch size * KV blocks"
     caption = f"Mean padding of the shapes in this range ({counted}), each with the same weight; none = no bucket."
-    return _map(phase, plan.buckets_of(phase), _Padding(plan, phase, limits, kv_blocks).cell, caption)
+    return _build_heat_map(phase, plan.buckets_of(phase), _PaddingCells(plan, phase, limits, kv_blocks).cell, caption)
 
 
 def change_map(
@@ -189,7 +189,7 @@ def change_map(
     cells = {place: _change_cell(count) for place, count in counts.items()}
     count = f"{len(kept) + len(dropped)} -> {plural(len(kept) + len(added), f'{phase} bucket')}"
     caption = "= kept, + added, - dropped (dark)."
-    return _map(phase, (*kept, *added, *dropped), cells.get, caption, count)
+    return _build_heat_map(phase, (*kept, *added, *dropped), cells.get, caption, count)
 
 
 def _change_cell(count: Counter[str]) -> Cell:
@@ -203,7 +203,7 @@ def length_of(phase: BucketPhase, bucket: Bucket) -> int:
     return bucket.query_len if phase is BucketPhase.PROMPT else bucket.num_blocks
 
 
-def _map(
+def _build_heat_map(
     phase: BucketPhase,
     buckets: Sequence[Bucket],
     cell: Callable[[Place], Cell | None],
@@ -220,7 +220,7 @@ def _map(
     )
 
 
-def _sums(plan: BucketPlan, phase: BucketPhase, amount: Callable[[Bucket], float]) -> dict[Place, float]:
+def _sum_by_place(plan: BucketPlan, phase: BucketPhase, amount: Callable[[Bucket], float]) -> dict[Place, float]:
     sums: defaultdict[Place, float] = defaultdict(float)
     for bucket in plan.buckets_of(phase):
         sums[bucket.batch_size, length_of(phase, bucket)] += amount(bucket)
@@ -237,23 +237,25 @@ def heat_of(amounts: Mapping[Place, float]) -> dict[Place, float]:
     }
 
 
-def _hot(amounts: Mapping[Place, float], text: Callable[[float], str]) -> dict[Place, Cell]:
+def _heat_cells(amounts: Mapping[Place, float], text: Callable[[float], str]) -> dict[Place, Cell]:
     heat = heat_of(amounts)
     return {place: Cell(text(amount), heat[place]) for place, amount in amounts.items()}
 
 
-class _Padding:
+class _PaddingCells:
     """The padding in each cell of the heat map of one phase."""
 
     def __init__(self, plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int) -> None:
         self._plan, self._phase, self._limits, self._kv_blocks = plan, phase, limits, kv_blocks
-        self._fewer = _before({bucket.batch_size for bucket in plan.buckets_of(phase)})
-        self._shorter = _before({length_of(phase, bucket) for bucket in plan.buckets_of(phase)})
+        self._fewer = _next_smaller_values({bucket.batch_size for bucket in plan.buckets_of(phase)})
+        self._shorter = _next_smaller_values({length_of(phase, bucket) for bucket in plan.buckets_of(phase)})
 
     def cell(self, place: Place) -> Cell | None:
         batch, length = place
         fewest, shortest = self._fewer[batch] + 1, self._shorter[length] + 1
-        if length == 0 or not _admits(self._phase, self._limits, self._kv_blocks, (fewest, batch), (shortest, length)):
+        if length == 0 or not _has_possible_shape(
+            self._phase, self._limits, self._kv_blocks, (fewest, batch), (shortest, length)
+        ):
             return None
         query, blocks = (length, 0) if self._phase is BucketPhase.PROMPT else (1, length)
         found = self._plan.find(self._phase, batch, query, blocks)
@@ -264,13 +266,13 @@ class _Padding:
         return Cell(f"{padding:.0%}", padding)
 
 
-def _before(values: Iterable[int]) -> dict[int, int]:
+def _next_smaller_values(values: Iterable[int]) -> dict[int, int]:
     """Return a map from every value to the next smaller value; the smallest value maps to 0."""
     ordered = sorted(values)
     return dict(zip(ordered, [0, *ordered], strict=False))
 
 
-def _admits(phase: BucketPhase, limits: Limits, kv_blocks: int, batch: Place, length: Place) -> bool:
+def _has_possible_shape(phase: BucketPhase, limits: Limits, kv_blocks: int, batch: Place, length: Place) -> bool:
     """Return True if requests can have a shape of the cell. `batch` and `length` are (smallest, largest) pairs."""
     if phase is BucketPhase.PROMPT:
         return length[0] <= limits.longest_query and batch[0] * length[0] <= limits.max_num_batched_tokens
@@ -284,17 +286,17 @@ _BINARY = ("B", "K", "M", "G", "T", "P")
 _DECIMAL = ("", "k", "m", "g")
 
 
-def byte_text(amount: float) -> str:
+def format_bytes(amount: float) -> str:
     """Format bytes for a cell of a heat map, in powers of 1024: 367M, 1.4G."""
-    return _scaled(amount, 1024, _BINARY)
+    return _format_scaled(amount, 1024, _BINARY)
 
 
-def count_text(amount: float) -> str:
+def format_count(amount: float) -> str:
     """Format a count for a cell of a heat map, in powers of 1000: 12, 1.2k, 3m (m means millions)."""
-    return _scaled(amount, 1000, _DECIMAL)
+    return _format_scaled(amount, 1000, _DECIMAL)
 
 
-def _scaled(amount: float, base: int, units: tuple[str, ...]) -> str:
+def _format_scaled(amount: float, base: int, units: tuple[str, ...]) -> str:
     position = 0
     while amount >= base and position < len(units) - 1:
         amount /= base

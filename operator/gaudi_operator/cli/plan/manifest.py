@@ -1,8 +1,8 @@
 """The reader of GaudiInferences, which validates a manifest like the API server.
 
 `read_manifest` reads a manifest that no API server has validated. `read_manifest` refuses wrong values, unknown fields
-and broken CEL rules, with the messages of the rules. `read_stored` reads an object from a cluster. The schema of the
-cluster may be newer than the models of this release.
+and broken CEL rules, with the messages of the rules. `read_stored_manifest` reads an object from a cluster. The
+schema of the cluster may be newer than the models of this release.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from gaudi_operator.api.schema import Schema, structural
+from gaudi_operator.api.schema import Schema, structural_schema
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, GaudiInference
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.cli.plan.faults import MOST_FAULTS, SpecRefused, sentences
-from gaudi_operator.cli.plan.schema_values import UnknownField, mistyped, unknown_fields
+from gaudi_operator.cli.plan.faults import MOST_FAULTS, SpecRefused, fault_sentences
+from gaudi_operator.cli.plan.schema_values import UnknownField, schema_violations, unknown_fields
 from gaudi_operator.core.resource import Identity, Inference
 from gaudi_runtime.errors import ConfigError
 
@@ -26,14 +26,14 @@ UNCHECKED = (
 )
 
 
-class Manifest(NamedTuple):
+class ParsedManifest(NamedTuple):
     """A GaudiInference that was read from a manifest, and warnings about the manifest."""
 
     inference: Inference
     warnings: tuple[str, ...]
 
 
-def read_manifest(document: Mapping[str, Any]) -> Manifest:
+def read_manifest(document: Mapping[str, Any]) -> ParsedManifest:
     """Return the GaudiInference of a manifest, validated like a new object.
 
     Raises SpecRefused if all faults are broken CEL rules. Otherwise raises ConfigError: wrong values come first, then
@@ -41,51 +41,51 @@ def read_manifest(document: Mapping[str, Any]) -> Manifest:
     rules.
     """
     broken = _broken_rules(document)
-    inference = _inference(document, broken or ())
+    inference = _parse_inference(document, broken or ())
     spec = document.get("spec", {})
-    if unknown := next(_unknown(inference, spec), None):
+    if unknown := next(_unknown_spec_fields(inference, spec), None):
         raise ConfigError(
             f"{unknown.path} is not a field of a GaudiInference; {unknown.meant}`kubectl explain gi.spec --recursive` "
             "lists them"
         )
-    wrong = [*islice(mistyped(_schema()["properties"]["spec"], spec, "spec"), MOST_FAULTS)]
+    wrong = [*islice(schema_violations(_schema()["properties"]["spec"], spec, "spec"), MOST_FAULTS)]
     if wrong or broken:
-        raise _refusal(wrong, broken or ())
-    return Manifest(inference, (UNCHECKED,) if broken is None else ())
+        raise _manifest_error(wrong, broken or ())
+    return ParsedManifest(inference, (UNCHECKED,) if broken is None else ())
 
 
-def read_stored(document: Mapping[str, Any]) -> Manifest:
+def read_stored_manifest(document: Mapping[str, Any]) -> ParsedManifest:
     """Return the GaudiInference of a stored manifest, which the API server has accepted. Raises ConfigError."""
-    inference = _inference(document)
-    return Manifest(
+    inference = _parse_inference(document)
+    return ParsedManifest(
         inference,
         tuple(
             f"{field.path} is unknown to this release of gaudi-plan, which ignores the field. Use the release of the "
             "cluster's operator"
-            for field in _unknown(inference, document.get("spec", {}))
+            for field in _unknown_spec_fields(inference, document.get("spec", {}))
         ),
     )
 
 
-def _inference(document: Mapping[str, Any], broken: tuple[str, ...] = ()) -> Inference:
+def _parse_inference(document: Mapping[str, Any], broken: tuple[str, ...] = ()) -> Inference:
     version = document.get("apiVersion", API_VERSION)
     if version != API_VERSION:
         raise ConfigError(f"apiVersion {version!r} is not supported. Write {API_VERSION}")
     try:
-        return Inference(_identity(document), GaudiInferenceSpec.model_validate(document.get("spec", {})))
+        return Inference(_parse_identity(document), GaudiInferenceSpec.model_validate(document.get("spec", {})))
     except ValidationError as error:
         # If the document violates the schema, drop the errors of the Pydantic validators, because these validators
         # repeat rules of the schema.
         faults = [each for each in error.errors() if not (broken and each["type"] == "value_error")]
-        raise _refusal(sentences(faults, ("spec",)), broken) from error
+        raise _manifest_error(fault_sentences(faults, ("spec",)), broken) from error
 
 
-def _refusal(faults: Iterable[str], broken: tuple[str, ...]) -> ConfigError:
+def _manifest_error(faults: Iterable[str], broken: tuple[str, ...]) -> ConfigError:
     found = (*faults, *broken)
     return SpecRefused(broken) if found == broken else ConfigError("; ".join(found))
 
 
-def _unknown(inference: Inference, spec: object) -> Iterator[UnknownField]:
+def _unknown_spec_fields(inference: Inference, spec: object) -> Iterator[UnknownField]:
     written = inference.spec.model_dump(by_alias=True, exclude_unset=True)
     return unknown_fields(_schema()["properties"]["spec"], spec, written, "spec")
 
@@ -100,15 +100,15 @@ def _broken_rules(document: Mapping[str, Any]) -> tuple[str, ...] | None:
         # Skip the rules if the CEL library is not installed. The runtime's images do not contain the library, because
         # the library takes 50 MB.
         return None
-    return broken_rules(_schema(), _identity(document).name, document.get("spec", {}))
+    return broken_rules(_schema(), _parse_identity(document).name, document.get("spec", {}))
 
 
 @cache
 def _schema() -> Schema:
-    return structural(GaudiInference)
+    return structural_schema(GaudiInference)
 
 
-def _identity(document: Mapping[str, Any]) -> Identity:
+def _parse_identity(document: Mapping[str, Any]) -> Identity:
     metadata = document.get("metadata")
     known = metadata if isinstance(metadata, Mapping) else {}
     return Identity(

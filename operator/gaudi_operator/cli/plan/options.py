@@ -18,10 +18,17 @@ from typing import Annotated, Any
 
 import typer
 
-from gaudi_operator.cli.options import questions
+from gaudi_operator.cli.options import with_options_of
 from gaudi_operator.cli.plan.faults import SpecRefused
-from gaudi_operator.cli.plan.question import WANTED, Document, PlanDocument, parse_document, read_question, read_text
-from gaudi_runtime.contract.text import on_one_line
+from gaudi_operator.cli.plan.question import (
+    WANTED,
+    Document,
+    PlanDocument,
+    parse_document,
+    read_plan_document,
+    read_text,
+)
+from gaudi_runtime.contract.text import make_one_line
 from gaudi_runtime.errors import ConfigError, RuntimeStartError
 
 MAX_BUCKET_FILE_BYTES = 64 * 1024
@@ -48,7 +55,7 @@ BucketFile = Annotated[Path | None, typer.Option(help="File with buckets. The co
 KvBlocks = Annotated[int | None, typer.Option(min=1, max=2**60, help="Number of KV blocks of the device.")]
 
 
-class Heat(StrEnum):
+class HeatMetric(StrEnum):
     """The choices of the option --heat: the metric that a heat map shows."""
 
     PADDING = "padding"
@@ -64,7 +71,7 @@ class CostModel(StrEnum):
     ROOFLINE = "roofline"
 
 
-class Form(StrEnum):
+class PatchForm(StrEnum):
     """The choices of the option --as: a learned plan is written as traffic for strategy Optimal or as a bucket file."""
 
     OPTIMAL = "optimal"
@@ -72,7 +79,7 @@ class Form(StrEnum):
 
 
 FormOption = Annotated[
-    Form,
+    PatchForm,
     typer.Option("--as", help="Form of the change: optimal contains the traffic, file contains the chosen buckets."),
 ]
 # These bounds are copies of the bounds of `bucketing.optimal`. Importing the originals would delay every command.
@@ -111,7 +118,7 @@ def select_document(
     kv_blocks: KvBlocks = None,
 ) -> PlanDocument:
     """Return the document that the options of a `gaudi-plan` command select. Raises ConfigError with one sentence."""
-    question = _question(file, from_cluster, namespace, name)
+    question = _read_document(file, from_cluster, namespace, name)
     if bucket_file:
         question = question.with_bucket_file(read_text(bucket_file, MAX_BUCKET_FILE_BYTES))
     return replace(question, kv_blocks=kv_blocks) if kv_blocks else question
@@ -123,12 +130,12 @@ def report_errors() -> Iterator[None]:
     try:
         yield
     except RuntimeStartError as error:
-        sentence = on_one_line(str(error))
+        sentence = make_one_line(str(error))
         typer.echo(f"gaudi-plan: {sentence}{'' if sentence.endswith(('.', '?')) else '.'}", err=True)
         raise typer.Exit(REFUSED if isinstance(error, SpecRefused) else 2) from error
 
 
-with_document = questions(select_document, report_errors)
+with_document = with_options_of(select_document, report_errors)
 """A decorator that replaces the first parameter of a command by the options of select_document()."""
 
 
@@ -140,18 +147,20 @@ def _document_or_refusal(**options: Any) -> PlanDocument | SpecRefused:
         return refused
 
 
-with_document_or_refusal = questions(_document_or_refusal, report_errors)
+with_document_or_refusal = with_options_of(_document_or_refusal, report_errors)
 """The same as with_document, for a command that prints the refusal of a document as its answer."""
 
 
-def _question(file: Path | None, from_cluster: str | None, namespace: str | None, name: str | None) -> PlanDocument:
+def _read_document(
+    file: Path | None, from_cluster: str | None, namespace: str | None, name: str | None
+) -> PlanDocument:
     if (file is None) == (from_cluster is None):
         raise ConfigError("give a model to plan for: -f FILE (- reads standard input) or --from-cluster NAME")
     if file is None:
-        return read_question(_stored_document(str(from_cluster), namespace), stored=True)
+        return read_plan_document(_stored_document(str(from_cluster), namespace), stored=True)
     text, document = read_text(file), "standard input" if str(file) == "-" else str(file)
     try:
-        return read_question(parse_document(text, name))
+        return read_plan_document(parse_document(text, name))
     except SpecRefused as refused:
         raise SpecRefused(refused.sentences, document) from refused
     except ConfigError as error:
@@ -165,4 +174,4 @@ def _stored_document(name: str, namespace: str | None) -> Document:
         # The runtime's image does not contain the Kubernetes client, because the runtime's pods have no permissions in
         # the cluster.
         raise ConfigError("--from-cluster needs the Kubernetes client. Install the extra `cli`") from error
-    return Cluster(Connection(namespace=namespace)).inference_with_texts(name)
+    return Cluster(Connection(namespace=namespace)).fetch_inference_with_texts(name)

@@ -19,7 +19,7 @@ YAML_AT_ONCE = 5000
 """The maximum number of buckets in YAML, because the YAML writer takes kilobytes of memory per bucket."""
 
 
-class Output(StrEnum):
+class OutputFormat(StrEnum):
     """The choices of the option --output of `gaudi-plan`: the format of the output."""
 
     TABLE = "table"
@@ -29,7 +29,7 @@ class Output(StrEnum):
     SVG = "svg"
 
 
-OutputOption = Annotated[Output, typer.Option("-o", "--output", help="Output format. Redirect svg to a file.")]
+OutputOption = Annotated[OutputFormat, typer.Option("-o", "--output", help="Output format. Redirect svg to a file.")]
 
 
 @dataclass(frozen=True)
@@ -48,34 +48,34 @@ class CommandOutput:
     warnings: Sequence[str] = ()
 
 
-def write(answer: CommandOutput, output: Output) -> None:
+def write_output(answer: CommandOutput, output: OutputFormat) -> None:
     """Print the output of a `gaudi-plan` command. Warnings go to standard error unless the format includes them.
 
     Raises ConfigError if there is no picture, or if a picture would be printed on a terminal.
     """
     match output:
-        case Output.JSON:
+        case OutputFormat.JSON:
             typer.echo(json.dumps(answer.data, separators=(",", ":")))
-        case Output.YAML:
+        case OutputFormat.YAML:
             _write_yaml(answer.data)
-        case Output.CSV:
+        case OutputFormat.CSV:
             csv.writer(sys.stdout, lineterminator="\n").writerows(answer.rows())
-            warn(answer.warnings)
-        case Output.SVG:
+            print_warnings(answer.warnings)
+        case OutputFormat.SVG:
             _write_picture(answer.picture)
-            warn(answer.warnings)
-        case Output.TABLE:
+            print_warnings(answer.warnings)
+        case OutputFormat.TABLE:
             answer.show()
-            warn(answer.warnings)
+            print_warnings(answer.warnings)
 
 
-def warn(warnings: Iterable[str]) -> None:
+def print_warnings(warnings: Iterable[str]) -> None:
     """Print the warnings of a `gaudi-plan` command on standard error."""
     for warning in warnings:
         typer.echo(f"warning: {warning}", err=True)
 
 
-def stdout() -> "Console":
+def stdout_console() -> "Console":
     """Return the console for the table output of `gaudi-plan`."""
     # Import rich in functions: the import takes 0.1 s, and JSON, YAML and CSV output does not need rich.
     from rich.console import Console
@@ -83,7 +83,7 @@ def stdout() -> "Console":
     return Console()
 
 
-def table(
+def build_table(
     rows: Iterable[Sequence[str]],
     left: Sequence[str],
     right: Sequence[str] = (),
@@ -108,12 +108,12 @@ def _write_yaml(data: Mapping[str, Any]) -> None:
         if isinstance(value, list) and len(value) > YAML_AT_ONCE and all(isinstance(each, list) for each in value):
             typer.echo(f"{name}:")
             for start in range(0, len(value), YAML_AT_ONCE):
-                typer.echo(_yaml(value[start : start + YAML_AT_ONCE]), nl=False)
+                typer.echo(_to_yaml(value[start : start + YAML_AT_ONCE]), nl=False)
         else:
-            typer.echo(_yaml({name: value}), nl=False)
+            typer.echo(_to_yaml({name: value}), nl=False)
 
 
-def _yaml(value: object) -> str:
+def _to_yaml(value: object) -> str:
     import yaml
 
     return yaml.safe_dump(value, sort_keys=False, default_flow_style=None, width=120)

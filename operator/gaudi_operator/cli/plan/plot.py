@@ -70,13 +70,13 @@ class PlotScale:
         share = (padding - 1) / (self.most_padding - 1)
         return round(HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM), 1)
 
-    def marker(self, point: PlotPoint) -> PlotBox:
+    def marker_box(self, point: PlotPoint) -> PlotBox:
         """Return the rectangle of a point's marker."""
         x, y = self.x(point.graphs), self.y(point.padding)
         return PlotBox(x - MARKER, y - MARKER, x + MARKER, y + MARKER)
 
 
-def plot(points: Mapping[str, PlotPoint], curve: Sequence[PlotPoint], of: str) -> str:
+def plot_svg(points: Mapping[str, PlotPoint], curve: Sequence[PlotPoint], of: str) -> str:
     """Return the plot as SVG text. `points` are named plans, and `curve` are plans of `of`, fewest graphs first."""
     everything = [*points.values(), *curve]
     scale = PlotScale(
@@ -84,7 +84,7 @@ def plot(points: Mapping[str, PlotPoint], curve: Sequence[PlotPoint], of: str) -
         most_graphs=1.3 * max((each.graphs for each in everything), default=10),
         most_padding=1 + 1.1 * max((each.padding - 1 for each in everything), default=0.1) + 0.01,
     )
-    labels = {f"{name}: {_figures(point)}": point for name, point in points.items()}
+    labels = {f"{name}: {_format_point(point)}": point for name, point in points.items()}
     labels |= {f"{each.graphs}": each for each in curve if points.get(of) != each}
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
@@ -107,7 +107,7 @@ TITLE = "Graphs and padding of each strategy (estimates)"
 SUBTITLE = "The curve is {} with fewer and more graphs. Left is a shorter warm-up, down is less padding."
 
 
-def _figures(point: PlotPoint) -> str:
+def _format_point(point: PlotPoint) -> str:
     return f"{point.graphs} graphs, {point.padding:.2f}"
 
 
@@ -142,14 +142,16 @@ def _dot(scale: PlotScale, point: PlotPoint, kind: str) -> str:
 
 def _labels(scale: PlotScale, labels: Mapping[str, PlotPoint], curve: Sequence[PlotPoint]) -> Iterator[str]:
     """Yield the labels, the longest first. Each label is at the place next to its point with the least overlap."""
-    taken = [*map(scale.marker, {*labels.values(), *curve}), *_along(scale, curve)]
+    taken = [*map(scale.marker_box, {*labels.values(), *curve}), *_curve_boxes(scale, curve)]
     for text, point in sorted(labels.items(), key=lambda label: -len(label[0])):
-        box = min(_places(scale.marker(point), len(text) * LETTER), key=lambda place: sum(map(place.overlaps, taken)))
+        box = min(
+            _label_boxes(scale.marker_box(point), len(text) * LETTER), key=lambda place: sum(map(place.overlaps, taken))
+        )
         taken.append(box)
         yield f'<text class="ink" x="{box.left:.1f}" y="{box.bottom - 3:.1f}">{escape(text)}</text>'
 
 
-def _along(scale: PlotScale, curve: Sequence[PlotPoint]) -> Iterator[PlotBox]:
+def _curve_boxes(scale: PlotScale, curve: Sequence[PlotPoint]) -> Iterator[PlotBox]:
     """Yield small rectangles that cover the lines of the curve."""
     for start, end in pairwise(curve):
         ends = (scale.x(start.graphs), scale.y(start.padding), scale.x(end.graphs), scale.y(end.padding))
@@ -160,7 +162,7 @@ def _along(scale: PlotScale, curve: Sequence[PlotPoint]) -> Iterator[PlotBox]:
             yield PlotBox(at_x - 2, at_y - 2, at_x + 2, at_y + 2)
 
 
-def _places(marker: PlotBox, width: float) -> Iterator[PlotBox]:
+def _label_boxes(marker: PlotBox, width: float) -> Iterator[PlotBox]:
     """Yield the possible places of a label: next to its marker, then above and below, the nearest first."""
     middle = (marker.top + marker.bottom) / 2
     centre = (marker.left + marker.right) / 2

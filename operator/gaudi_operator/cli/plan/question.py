@@ -2,7 +2,7 @@
 
 See docs/internals/bucketing.md, Asking.
 
-`read_text` and `parse_document` read the document within size limits. `read_question` converts the document to a
+`read_text` and `parse_document` read the document within size limits. `read_plan_document` converts the document to a
 PlanDocument. No API server has validated a GaudiInference from a file, so manifest.py validates it.
 """
 
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
 
 from pydantic import ValidationError
 
-from gaudi_operator.cli.plan.faults import describe
+from gaudi_operator.cli.plan.faults import describe_faults
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
-from gaudi_runtime.contract.text import quoted
+from gaudi_runtime.contract.text import safe_excerpt
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.planning.bare_limits import BareLimits, read_bare_limits
 from gaudi_runtime.planning.coverage import plan_coverage
@@ -45,10 +45,10 @@ def read_text(file: Path, limit: int = MAX_DOCUMENT_BYTES) -> str:
     Raises ConfigError if the file cannot be read, is too large or is not UTF-8.
     """
     if str(file) == "-":
-        return _bounded(sys.stdin.buffer, "standard input", limit)
+        return _read_bounded(sys.stdin.buffer, "standard input", limit)
     try:
         with file.open("rb") as stream:
-            return _bounded(stream, str(file), limit)
+            return _read_bounded(stream, str(file), limit)
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
 
@@ -58,22 +58,22 @@ def parse_document(text: str, name: str | None = None) -> Document:
 
     Raises ConfigError if no document or more than one matches, or if the text contains no mapping.
     """
-    documents = [each for document in _documents(text) for each in _items(document)]
-    found = [each for each in documents if each.get("kind", KIND) == KIND and name in (None, _name(each))]
+    documents = [each for document in _parse_documents(text) for each in _unpack_list(document)]
+    found = [each for each in documents if each.get("kind", KIND) == KIND and name in (None, _document_name(each))]
     if len(found) == 1:
         return found[0]
     if found:
-        names = ", ".join(quoted(str(_name(each))) for each in found[:MOST_NAMES])
+        names = ", ".join(safe_excerpt(str(_document_name(each))) for each in found[:MOST_NAMES])
         names += f" and {len(found) - MOST_NAMES} more" if len(found) > MOST_NAMES else ""
         raise ConfigError(f"the file has {len(found)} documents ({names}). Choose one with --name")
     if name is not None:
-        raise ConfigError(f"there is no {KIND} called {quoted(name)} in the document")
+        raise ConfigError(f"there is no {KIND} called {safe_excerpt(name)} in the document")
     if documents:
-        raise ConfigError(f"kind {quoted(repr(documents[0]['kind']))} is not supported; give {WANTED}")
+        raise ConfigError(f"kind {safe_excerpt(repr(documents[0]['kind']))} is not supported; give {WANTED}")
     raise ConfigError(f"the document is {'not a mapping' if text.strip() else 'empty'}; give {WANTED}")
 
 
-def _bounded(stream: BinaryIO, name: str, limit: int) -> str:
+def _read_bounded(stream: BinaryIO, name: str, limit: int) -> str:
     # Read at most one byte more than the limit. The additional byte shows that a file is too large, even if the file is
     # an endless device or pipe.
     data = stream.read(limit + 1)
@@ -86,16 +86,16 @@ def _bounded(stream: BinaryIO, name: str, limit: int) -> str:
         raise ConfigError(f"{name} is not UTF-8 text: {error.reason} at byte {error.start}") from error
 
 
-def _documents(text: str) -> list[object]:
+def _parse_documents(text: str) -> list[object]:
     try:
         # Parse JSON with the JSON parser, because the YAML parser needs seconds for a bucket file of 1 MB.
-        return [json.loads(text)] if text.lstrip().startswith("{") else _yaml(text)
+        return [json.loads(text)] if text.lstrip().startswith("{") else _parse_yaml(text)
     except (ValueError, RecursionError) as error:
         problem = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConfigError(f"the document is neither JSON nor YAML: {problem}") from error
 
 
-def _yaml(text: str) -> list[object]:
+def _parse_yaml(text: str) -> list[object]:
     import yaml
 
     try:
@@ -105,7 +105,7 @@ def _yaml(text: str) -> list[object]:
         raise ValueError(str(error).replace("\n", " ")) from error
 
 
-def _items(document: object) -> Iterator[Document]:
+def _unpack_list(document: object) -> Iterator[Document]:
     """Yield the document itself, or its items if it is a List such as `kubectl get -o yaml` prints."""
     if not isinstance(document, dict):
         return
@@ -116,7 +116,7 @@ def _items(document: object) -> Iterator[Document]:
         yield document
 
 
-def _name(document: Document) -> object:
+def _document_name(document: Document) -> object:
     metadata = document.get("metadata")
     return metadata.get("name") if isinstance(metadata, dict) else None
 
@@ -177,16 +177,16 @@ class PlanDocument:
             return plan_1_22(self.limits, self.blocks)
         return make_plan(self.policy, self.limits, self.blocks)
 
-    def warnings_about(self, plan: BucketPlan) -> tuple[str, ...]:
+    def plan_warnings(self, plan: BucketPlan) -> tuple[str, ...]:
         """Return warnings about assumptions, decisions of the planner, and possible batches without a bucket."""
-        gaps = plan_coverage(plan, self.limits, self.blocks).sentences()
-        return (*self.warnings, *plan.warnings, *gaps, *self._not_computed(plan))
+        gaps = plan_coverage(plan, self.limits, self.blocks).describe_phases()
+        return (*self.warnings, *plan.warnings, *gaps, *self._attention_warnings(plan))
 
-    def _not_computed(self, plan: BucketPlan) -> Iterator[str]:
+    def _attention_warnings(self, plan: BucketPlan) -> Iterator[str]:
         """Yield a warning about a bucket that the attention kernel of the card cannot compute."""
         if self.config is None:
             return
-        from gaudi_runtime.knobs.attention_settings import fused_attention, why_impossible
+        from gaudi_runtime.knobs.attention_settings import fused_attention, why_attention_impossible
 
         variables: dict[str, str] = {}
         if self.inference is not None:
@@ -194,7 +194,7 @@ class PlanDocument:
 
             variables = plain_variables(self.inference.spec)
         config = self.config.model_copy(update={"bucketing": self.policy, "limits": self.limits})
-        if why := why_impossible(plan.prompt, config, fused_attention(config, variables)):
+        if why := why_attention_impossible(plan.prompt, config, fused_attention(config, variables)):
             yield why
 
     def _blocks_warning(self) -> str:
@@ -212,7 +212,7 @@ class PlanDocument:
         return replace(self, policy=policy)
 
 
-def read_question(document: Document, *, stored: bool = False) -> PlanDocument:
+def read_plan_document(document: Document, *, stored: bool = False) -> PlanDocument:
     """Convert a parsed document to a PlanDocument.
 
     If `stored` is True, the document comes from a cluster, so the API server has accepted it.
@@ -226,17 +226,17 @@ def read_question(document: Document, *, stored: bool = False) -> PlanDocument:
             return _from_runtime_config(document)
         return _from_bare_limits(document)
     except ValidationError as error:
-        raise ConfigError(describe(error, BareLimits.model_fields)) from error
+        raise ConfigError(describe_faults(error, BareLimits.model_fields)) from error
 
 
 def _from_manifest(document: Document, *, stored: bool) -> PlanDocument:
-    from gaudi_operator.cli.plan.manifest import read_manifest, read_stored
+    from gaudi_operator.cli.plan.manifest import read_manifest, read_stored_manifest
     from gaudi_operator.core.admission.engine_settings import why_settings_are_wrong
     from gaudi_operator.core.admission.spec_forecast import forecast_plan
     from gaudi_operator.core.config_map_texts import referenced_texts
     from gaudi_operator.core.rendering.runtime_config import runtime_config
 
-    inference, warnings = read_stored(document) if stored else read_manifest(document)
+    inference, warnings = read_stored_manifest(document) if stored else read_manifest(document)
     if unread := referenced_texts(document):
         raise ConfigError(
             f"spec.bucketing names ConfigMap {unread[0].name}, which exists only in a cluster. Use --from-cluster "
@@ -254,11 +254,11 @@ def _from_manifest(document: Document, *, stored: bool) -> PlanDocument:
         config=config,
         inference=inference,
         manifest_warnings=warnings,
-        measured=_measured(document) if stored else None,
+        measured=_measured_plan(document) if stored else None,
     )
 
 
-def _measured(document: Document) -> "PlanState | None":
+def _measured_plan(document: Document) -> "PlanState | None":
     """Return the plan in the status if a pod measured the plan and the status describes the current spec."""
     from gaudi_operator.api.v1alpha1.status import MEASURED_BASES
     from gaudi_operator.core.resource import read_status
@@ -270,10 +270,10 @@ def _measured(document: Document) -> "PlanState | None":
 
 def _from_runtime_config(document: Document) -> PlanDocument:
     from gaudi_runtime.contract.config import RuntimeConfig
-    from gaudi_runtime.knobs.render import why_not_rendered
+    from gaudi_runtime.knobs.render import why_settings_invalid
 
     config = RuntimeConfig.model_validate(document)
-    wrong = why_not_rendered(config.engine)
+    wrong = why_settings_invalid(config.engine)
     if wrong:
         raise ConfigError(wrong)
     return PlanDocument(config.bucketing, config.limits, config=config)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from gaudi_operator.api.schema import INT_OR_STRING, Schema
-from gaudi_operator.cli.plan.faults import misspelled
+from gaudi_operator.cli.plan.faults import suggest_correction
 
 _TYPES = {"string": str, "boolean": bool, "array": list, "object": Mapping}
 _LIMITS = {"maxLength", "maxItems", "maxProperties"}
@@ -29,15 +29,15 @@ def unknown_fields(node: Schema, given: object, read: object, path: str) -> Iter
     if isinstance(given, Mapping) and isinstance(read, Mapping):
         for key, value in given.items():
             if key in read:
-                yield from unknown_fields(_below(node, key), value, read[key], f"{path}.{key}")
+                yield from unknown_fields(_child_schema(node, key), value, read[key], f"{path}.{key}")
             else:
-                yield UnknownField(f"{path}.{key}", misspelled(key, node.get("properties", ())))
+                yield UnknownField(f"{path}.{key}", suggest_correction(key, node.get("properties", ())))
     elif isinstance(given, list) and isinstance(read, tuple):
         for number, (value, taken) in enumerate(zip(given, read, strict=True)):
             yield from unknown_fields(node.get("items", {}), value, taken, f"{path}[{number}]")
 
 
-def mistyped(node: Schema, value: object, path: str) -> Iterator[str]:
+def schema_violations(node: Schema, value: object, path: str) -> Iterator[str]:
     """Yield a sentence for each value that violates the schema although the models accept the value."""
     if not _has_type(node, value) and value is not None:
         wanted = _NAMES.get(node.get("type", ""), "a whole number or text")
@@ -47,15 +47,15 @@ def mistyped(node: Schema, value: object, path: str) -> Iterator[str]:
         instead = f"; write {value} without quotes for a number" if value.isdigit() else ""
         yield f'{path}: "{value}" does not match {node["pattern"]}{instead}'
     elif isinstance(value, list):
-        yield from _repeated(node.get("x-kubernetes-list-map-keys", ()), value, path)
+        yield from _duplicate_violations(node.get("x-kubernetes-list-map-keys", ()), value, path)
         for number, each in enumerate(value):
-            yield from mistyped(node.get("items", {}), each, f"{path}[{number}]")
+            yield from schema_violations(node.get("items", {}), each, f"{path}[{number}]")
     elif isinstance(value, Mapping):
         for key, each in value.items():
-            yield from mistyped(_below(node, key), each, f"{path}.{key}")
+            yield from schema_violations(_child_schema(node, key), each, f"{path}.{key}")
 
 
-def prevents_rules(node: Schema, value: object) -> bool:
+def prevents_rule_evaluation(node: Schema, value: object) -> bool:
     """Return True if a value has a wrong type, lacks a field, is too long or is not in its enumeration.
 
     The API server then evaluates no rule of the object, and reports "some validation rules were not checked". Other
@@ -69,16 +69,16 @@ def prevents_rules(node: Schema, value: object) -> bool:
     if isinstance(value, str | list | Mapping) and any(len(value) > node[each] for each in _LIMITS & node.keys()):
         return True
     if isinstance(value, list):
-        return any(prevents_rules(node.get("items", {}), each) for each in value)
+        return any(prevents_rule_evaluation(node.get("items", {}), each) for each in value)
     if not isinstance(value, Mapping):
         return False
     given = {key: each for key, each in value.items() if each is not None}
-    return not _required(node) <= given.keys() or any(
-        prevents_rules(_below(node, key), each) for key, each in given.items()
+    return not _required_fields(node) <= given.keys() or any(
+        prevents_rule_evaluation(_child_schema(node, key), each) for key, each in given.items()
     )
 
 
-def _required(node: Schema) -> set[str]:
+def _required_fields(node: Schema) -> set[str]:
     """Return the required fields for which the API server has no default."""
     return {name for name in node.get("required", ()) if "default" not in node["properties"][name]}
 
@@ -99,12 +99,12 @@ def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
 
 
-def _below(node: Schema, key: object) -> Schema:
+def _child_schema(node: Schema, key: object) -> Schema:
     found: Schema = node.get("properties", {}).get(key) or node.get("additionalProperties") or {}
     return found
 
 
-def _repeated(keys: Iterable[str], entries: list[Any], path: str) -> Iterator[str]:
+def _duplicate_violations(keys: Iterable[str], entries: list[Any], path: str) -> Iterator[str]:
     seen: list[dict[str, Any]] = []
     for number, entry in enumerate(entries):
         key = {name: entry[name] for name in keys if name in entry}

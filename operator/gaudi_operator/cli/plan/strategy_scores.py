@@ -4,17 +4,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from gaudi_operator.cli.plan.comparison import candidate_plans, graphs_unmeasured
-from gaudi_operator.cli.plan.output import stdout, table
+from gaudi_operator.cli.plan.comparison import candidate_plans, has_unmeasured_graphs
+from gaudi_operator.cli.plan.output import build_table, stdout_console
 from gaudi_operator.cli.plan.question import PlanDocument
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.contract.base import as_in_spec
+from gaudi_runtime.contract.base import spec_spelling
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.planning.optimal.cost import Cost, Score, graph_bytes, one_graph, score, warmup_seconds
-from gaudi_runtime.planning.optimal.fewest_graphs import Rival, fewest
-from gaudi_runtime.planning.optimal.optimizer import BOTH, Chosen, Optimizer
+from gaudi_runtime.planning.optimal.cost import (
+    Cost,
+    PlanScore,
+    price_in_bytes,
+    price_in_graphs,
+    price_in_seconds,
+    score_plan,
+)
+from gaudi_runtime.planning.optimal.fewest_graphs import ReferencePlan, find_fewest_buckets
+from gaudi_runtime.planning.optimal.optimizer import BOTH, ChosenBuckets, Optimizer
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.histogram import Traffic
 
@@ -22,7 +29,7 @@ DIGITS = 4
 
 
 @dataclass(frozen=True)
-class Budget:
+class OptimalBudget:
     """The budget of strategy Optimal: graphs per phase, or bytes or seconds for both phases together.
 
     In every execution mode, bytes and seconds are computed from the rates of HPU graphs.
@@ -40,9 +47,9 @@ class Budget:
             raise ConfigError("give one budget: graphs, --graph-bytes or --warmup-seconds")
 
 
-def budget_warnings(question: PlanDocument, budget: Budget) -> tuple[str, ...]:
+def budget_warnings(question: PlanDocument, budget: OptimalBudget) -> tuple[str, ...]:
     """Return a warning if strategy Optimal is scored with a budget in bytes although graph sizes are unknown."""
-    if budget.graph_bytes is None or not graphs_unmeasured(question):
+    if budget.graph_bytes is None or not has_unmeasured_graphs(question):
         return ()
     return (
         "--graph-bytes is counted at the rates of HPU graphs, but the bytes of graphs in TorchCompile are unknown. "
@@ -58,7 +65,7 @@ class StrategyScore:
     two values.
     """
 
-    verdict: Score
+    verdict: PlanScore
     expected: float | None = None
     next_graph: float | None = None
 
@@ -66,11 +73,11 @@ class StrategyScore:
         """Return the score as JSON without unknown values."""
         optional = {"expected": self.expected, "next_graph": self.next_graph}
         known = {name: value for name, value in optional.items() if value is not None}
-        return {name: _short(value) for name, value in (asdict(self.verdict) | known).items()}
+        return {name: _round_digits(value) for name, value in (asdict(self.verdict) | known).items()}
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TrafficComparison:
     """The scores of all strategies by phase, and the reasons why some strategies have no plan."""
 
     judged: dict[Strategy, dict[BucketPhase, StrategyScore]] = field(default_factory=dict)
@@ -79,7 +86,7 @@ class Comparison:
     def data(self) -> dict[str, Any]:
         """Return the comparison as JSON."""
         strategies = {
-            as_in_spec(strategy): {phase.value: each.data() for phase, each in phases.items()}
+            spec_spelling(strategy): {phase.value: each.data() for phase, each in phases.items()}
             for strategy, phases in self.judged.items()
         }
         return {"strategies": strategies, **({"refused": self.refused} if self.refused else {})}
@@ -90,17 +97,17 @@ class Comparison:
         for strategy, phases in self.judged.items():
             for phase, each in phases.items():
                 values = (each.verdict.padding, each.verdict.coverage, each.expected, each.next_graph)
-                yield as_in_spec(strategy), phase.value, each.verdict.graphs, *map(_short, values)
+                yield spec_spelling(strategy), phase.value, each.verdict.graphs, *map(_round_digits, values)
 
     def show(self) -> None:
         """Print a table with a row per strategy, then the gain of one more graph and the strategies without a plan."""
         rows = []
         for strategy, phases in self.judged.items():
             verdicts = [phases[phase].verdict if phase in phases else None for phase in BucketPhase]
-            rows.append((as_in_spec(strategy), *(cell for each in verdicts for cell in verdict_cells(each))))
+            rows.append((spec_spelling(strategy), *(cell for each in verdicts for cell in score_cells(each))))
         numbers = [f"{phase} {title}" for phase in BucketPhase for title in ("graphs", "padding", "covered")]
-        console = stdout()
-        console.print(table(rows, ("strategy",), numbers, title="padding is padded / real cost: 1.0 is none"))
+        console = stdout_console()
+        console.print(build_table(rows, ("strategy",), numbers, title="padding is padded / real cost: 1.0 is none"))
         for phases in self.judged.values():
             for phase, judged in phases.items():
                 if judged.next_graph is not None and judged.expected is not None:
@@ -113,68 +120,68 @@ class Comparison:
 
 
 def compare_on_traffic(
-    question: PlanDocument, learned: Traffic, seen: Traffic, budget: Budget, cost: Cost
-) -> Comparison:
+    question: PlanDocument, learned: Traffic, seen: Traffic, budget: OptimalBudget, cost: Cost
+) -> TrafficComparison:
     """Return the scores of all strategies on the traffic `seen`, with padding counted in `cost`.
 
     Optimal learns only from `learned`.
 
     Raises PlanImpossible if Optimal's budget is too small.
     """
-    comparison = Comparison()
-    comparison.judged[Strategy.OPTIMAL] = _optimal(question, learned, seen, budget, cost)
+    comparison = TrafficComparison()
+    comparison.judged[Strategy.OPTIMAL] = _score_optimal(question, learned, seen, budget, cost)
     for strategy, plan in candidate_plans(question.policy, question.limits, question.blocks).items():
         if isinstance(plan, str):
-            comparison.refused[as_in_spec(strategy)] = plan
+            comparison.refused[spec_spelling(strategy)] = plan
         else:
-            comparison.judged[strategy] = {phase: StrategyScore(score(plan, phase, seen, cost)) for phase in BOTH}
+            comparison.judged[strategy] = {phase: StrategyScore(score_plan(plan, phase, seen, cost)) for phase in BOTH}
     return comparison
 
 
-def _optimal(
-    question: PlanDocument, learned: Traffic, seen: Traffic, budget: Budget, cost: Cost
+def _score_optimal(
+    question: PlanDocument, learned: Traffic, seen: Traffic, budget: OptimalBudget, cost: Cost
 ) -> dict[BucketPhase, StrategyScore]:
     optimizer = Optimizer(learned, question.limits, question.blocks, cost)
-    chosen = _choose(question, optimizer, budget, learned, cost)
+    chosen = _choose_buckets(question, optimizer, budget, learned, cost)
     prompt, decode = (chosen[phase].buckets[phase] if phase in chosen else () for phase in BOTH)
     # Put the prompt and the decode buckets into one plan, because the two phases share a budget of bytes or seconds.
     plan = BucketPlan(prompt, decode)
     return {
         phase: StrategyScore(
-            verdict=score(plan, phase, seen, cost),
-            expected=score(plan, phase, learned, cost).padding,
+            verdict=score_plan(plan, phase, seen, cost),
+            expected=score_plan(plan, phase, learned, cost).padding,
             next_graph=each.next_gain,
         )
         for phase, each in chosen.items()
     }
 
 
-def _choose(
-    question: PlanDocument, optimizer: Optimizer, budget: Budget, learned: Traffic, cost: Cost
-) -> Mapping[BucketPhase, Chosen]:
+def _choose_buckets(
+    question: PlanDocument, optimizer: Optimizer, budget: OptimalBudget, learned: Traffic, cost: Cost
+) -> Mapping[BucketPhase, ChosenBuckets]:
     phases = tuple(phase for phase in BOTH if learned.shapes_of(phase))
     if budget.graph_bytes:
-        price = graph_bytes(question.limits.block_size)
+        price = price_in_bytes(question.limits.block_size)
         return dict.fromkeys(phases, optimizer.choose(phases, price, budget.graph_bytes, "--graph-bytes"))
     if budget.warmup_seconds:
-        together = optimizer.choose(phases, warmup_seconds, budget.warmup_seconds, "--warmup-seconds")
+        together = optimizer.choose(phases, price_in_seconds, budget.warmup_seconds, "--warmup-seconds")
         return dict.fromkeys(phases, together)
     asked = {
         BucketPhase.PROMPT: (budget.prompt_graphs, "--graphs"),
         BucketPhase.DECODE: (budget.decode_graphs, "--decode-graphs"),
     }
     chosen, exponential = {}, make_plan(BucketPolicy(), question.limits, question.blocks)
-    rival = Rival(exponential, question.limits, cost)
+    rival = ReferencePlan(exponential, question.limits, cost)
     for phase in phases:
         wanted, flag = asked[phase]
         if wanted:
-            chosen[phase] = optimizer.choose((phase,), one_graph, wanted, flag)
+            chosen[phase] = optimizer.choose((phase,), price_in_graphs, wanted, flag)
         else:
-            chosen[phase] = fewest(phase, optimizer.kinds(phase), question.blocks, rival)
+            chosen[phase] = find_fewest_buckets(phase, optimizer.traffic_kinds(phase), question.blocks, rival)
     return chosen
 
 
-def verdict_cells(verdict: Score | None) -> tuple[str, str, str]:
+def score_cells(verdict: PlanScore | None) -> tuple[str, str, str]:
     """Return the score of a strategy as cells of a table: graphs, padding and coverage, with "-" for unknown values."""
     if verdict is None:
         return "-", "-", "-"
@@ -183,5 +190,5 @@ def verdict_cells(verdict: Score | None) -> tuple[str, str, str]:
     return str(verdict.graphs), padding, coverage
 
 
-def _short(value: float | None) -> float | None:
+def _round_digits(value: float | None) -> float | None:
     return value if value is None or isinstance(value, int) else round(value, DIGITS)

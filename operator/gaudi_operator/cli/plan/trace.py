@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gaudi_operator.cli.plan.figures import Expected
-from gaudi_operator.cli.plan.forecast import forecast_inputs_of, model_shape_of, select_card
+from gaudi_operator.cli.plan.figures import ExpectedTraffic
+from gaudi_operator.cli.plan.forecast import forecast_inputs_of, select_card, select_model_shape
 from gaudi_operator.cli.plan.options import CostModel
 from gaudi_operator.cli.plan.output import CommandOutput
 from gaudi_operator.cli.plan.question import PlanDocument
-from gaudi_operator.cli.plan.strategy_scores import Budget, budget_warnings, compare_on_traffic
+from gaudi_operator.cli.plan.strategy_scores import OptimalBudget, budget_warnings, compare_on_traffic
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.errors import ConfigError, PlanImpossible, TraceUnreadable
-from gaudi_runtime.forecast.inputs import spread_of
+from gaudi_runtime.forecast.inputs import model_spread
 from gaudi_runtime.planning.coverage import plan_coverage
-from gaudi_runtime.planning.optimal.cost import Cost, roofline_of, token_cost, typical_cost
-from gaudi_runtime.traffic.batching import Pace, read_traffic_of_trace
-from gaudi_runtime.traffic.histogram import Traffic, write_traffic
+from gaudi_runtime.planning.optimal.cost import Cost, make_roofline, token_cost, typical_cost
+from gaudi_runtime.traffic.batching import ServerPace, read_traffic_of_trace
+from gaudi_runtime.traffic.histogram import Traffic, format_traffic
 from gaudi_runtime.traffic.trace import (
     ColumnNames,
     Request,
@@ -31,12 +31,12 @@ from gaudi_runtime.traffic.trace import (
 
 
 @dataclass(frozen=True)
-class Server:
+class SimulatedServer:
     """The simulated server of `gaudi-plan trace`, which turns the requests of a trace into batches."""
 
     limits: Limits
     kv_blocks: int
-    pace: Pace
+    pace: ServerPace
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class TraceFile:
     path: Path
     names: ColumnNames
 
-    def requests(self) -> Iterator[Request]:
+    def read_requests(self) -> Iterator[Request]:
         """Yield the requests in order of arrival."""
         if self.path.exists() and not self.path.is_file():
             raise ConfigError(
@@ -63,18 +63,18 @@ class TraceFile:
         except TraceUnreadable as error:
             raise ConfigError(f"trace {self.path} {error}") from error
 
-    def traffic(self, server: Server) -> Traffic:
+    def traffic(self, server: SimulatedServer) -> Traffic:
         """Return the traffic of all requests."""
-        return read_traffic_of_trace(self.requests(), server.limits, server.kv_blocks, server.pace)
+        return read_traffic_of_trace(self.read_requests(), server.limits, server.kv_blocks, server.pace)
 
-    def halves(self, server: Server) -> tuple[Traffic, Traffic]:
+    def traffic_halves(self, server: SimulatedServer) -> tuple[Traffic, Traffic]:
         """Return the traffic of the earlier and the later half of the requests."""
         try:
             # Read the file twice instead of storing its requests, because a trace may be larger than the memory.
-            count = count_requests(self.requests())
+            count = count_requests(self.read_requests())
         except TraceUnreadable as error:
             raise ConfigError(f"trace {self.path} {error}") from error
-        requests = self.requests()
+        requests = self.read_requests()
         earlier = read_traffic_of_trace(take_first_half(requests, count), server.limits, server.kv_blocks, server.pace)
         return earlier, read_traffic_of_trace(requests, server.limits, server.kv_blocks, server.pace)
 
@@ -89,15 +89,15 @@ class Traces:
 
     judged: TraceFile
     learned: TraceFile | None
-    pace: Pace
+    pace: ServerPace
 
-    def traffic(self, server: Server) -> tuple[Traffic, Traffic]:
+    def traffic(self, server: SimulatedServer) -> tuple[Traffic, Traffic]:
         """Return the traffic to learn from and the traffic to judge on."""
         if self.learned is None:
-            return self.judged.halves(server)
+            return self.judged.traffic_halves(server)
         return self.learned.traffic(server), self.judged.traffic(server)
 
-    def sentences(self) -> tuple[str, ...]:
+    def assumptions(self) -> tuple[str, ...]:
         """Return sentences about the assumptions of the output."""
         judged = self.judged.path
         learned = self.learned.path if self.learned else f"the earlier half of {judged}"
@@ -110,39 +110,39 @@ class Traces:
         )
 
 
-def seen_in(question: PlanDocument, trace: TraceFile) -> Expected:
+def expected_from_trace(question: PlanDocument, trace: TraceFile) -> ExpectedTraffic:
     """Return the traffic of a trace for a comparison of strategies. Raises ConfigError if the file cannot be read."""
-    limits = _whole_prompts(question.limits)
-    traffic = trace.traffic(Server(limits, question.blocks, Pace()))
-    return Expected(
+    limits = _whole_prompt_limits(question.limits)
+    traffic = trace.traffic(SimulatedServer(limits, question.blocks, ServerPace()))
+    return ExpectedTraffic(
         traffic,
         typical_cost(limits.block_size),
         f"padding is computed for all of {trace.path}; its decode batches are an estimate",
     )
 
 
-def _whole_prompts(limits: Limits) -> Limits:
+def _whole_prompt_limits(limits: Limits) -> Limits:
     """Return the limits of a server that computes whole prompts, because a trace does not show shared prefixes."""
     return limits.model_copy(update={"prefix_caching": False, "splits_prompts": None})
 
 
-def judge_traces(
-    question: PlanDocument, traces: Traces, budget: Budget, cost: tuple[Cost, str], save_to: Path | None
+def score_strategies(
+    question: PlanDocument, traces: Traces, budget: OptimalBudget, cost: tuple[Cost, str], save_to: Path | None
 ) -> CommandOutput:
     """Judge every strategy on the traffic of a trace. If `save_to` is set, write the learned traffic to that file.
 
     Raises ConfigError if a file cannot be read or written, and PlanImpossible if the budget is too small.
     """
-    limits = _whole_prompts(question.limits)
-    learned, seen = traces.traffic(Server(limits, question.blocks, traces.pace))
+    limits = _whole_prompt_limits(question.limits)
+    learned, seen = traces.traffic(SimulatedServer(limits, question.blocks, traces.pace))
     if save_to:
-        _save(save_to, learned)
+        _save_traffic(save_to, learned)
     counted, counted_in = cost
     found = compare_on_traffic(replace(question, limits=limits), learned, seen, budget, counted)
     warnings = (
         *question.warnings,
-        *_gaps(question),
-        *traces.sentences(),
+        *_gap_warnings(question),
+        *traces.assumptions(),
         counted_in,
         *budget_warnings(question, budget),
     )
@@ -151,23 +151,23 @@ def judge_traces(
     )
 
 
-def _gaps(question: PlanDocument) -> tuple[str, ...]:
+def _gap_warnings(question: PlanDocument) -> tuple[str, ...]:
     """Return sentences about possible batches without a bucket in the document's plan, with and without context."""
     try:
-        return plan_coverage(question.plan(), question.limits, question.blocks).sentences()
+        return plan_coverage(question.plan(), question.limits, question.blocks).describe_phases()
     except PlanImpossible:
         # If no plan can be made for the document, there are no buckets to check.
         return ()
 
 
-def _save(path: Path, learned: Traffic) -> None:
+def _save_traffic(path: Path, learned: Traffic) -> None:
     try:
-        path.write_text(write_traffic(learned))
+        path.write_text(format_traffic(learned))
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def cost_of(question: PlanDocument, wanted: CostModel, card: str | None, model: str | None) -> tuple[Cost, str]:
+def select_cost(question: PlanDocument, wanted: CostModel, card: str | None, model: str | None) -> tuple[Cost, str]:
     """Return the cost function for the padding in `gaudi-plan trace`, and a sentence about this cost.
 
     docs/internals/optimal.md (Cost) explains the costs. Raises ConfigError if a roofline is requested and the card or
@@ -180,10 +180,10 @@ def cost_of(question: PlanDocument, wanted: CostModel, card: str | None, model: 
         if wanted is CostModel.TOKENS:
             return token_cost(block), "padding is counted in tokens"
         return typical_cost(block), "padding is counted in operations of a typical dense model"
-    shape, described = model_shape_of(question, model), select_card(question, card)
+    shape, described = select_model_shape(question, model), select_card(question, card)
     if shape is None:
         raise ConfigError("--cost roofline needs the model: name a public repository or a config.json with --model")
-    roofline = roofline_of(shape, spread_of(forecast_inputs_of(question), shape), described, block)
+    roofline = make_roofline(shape, model_spread(forecast_inputs_of(question), shape), described, block)
     return roofline, (
         "padding is counted in estimated seconds: a roofline of "
         f"{shape.name or f'a {shape.family} model'} on card {described.name}, "

@@ -17,7 +17,7 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import Problem
 from gaudi_runtime.forecast.advice import SERVE_ANYWAY, Change
 from gaudi_runtime.forecast.result import Forecast, Reason
-from gaudi_runtime.forecast.thresholds import gate_sentence
+from gaudi_runtime.forecast.thresholds import describe_gate
 
 _NAMES = {"graphs": "graph share", "kv_cache": "KV cache", "block": "KV block", "kv_blocks": "KV blocks"}
 
@@ -86,48 +86,48 @@ class DeploymentForecast:
     @property
     def verdict(self) -> Verdict:
         """The verdict whether the model and the required graphs fit, or UNKNOWN if the figures are not sufficient."""
-        if self._refused or any(each.reason in _NEVER_FITS for each in self.forecast.problems):
+        if self._refusal_problem or any(each.reason in _NEVER_FITS for each in self.forecast.problems):
             return Verdict.REFUSED
         if self.forecast.problems:
             return Verdict.DOES_NOT_FIT
-        if self._missing:
+        if self._blocking_shortfalls:
             return Verdict.DOES_NOT_FIT if self.certain else Verdict.UNKNOWN
         if self.forecast.memory is None or (self.unjudged and not self.serves_anyway):
             return Verdict.UNKNOWN
         return Verdict.WARNINGS if self.warnings else Verdict.FITS
 
     @property
-    def _refused(self) -> Problem | None:
+    def _refusal_problem(self) -> Problem | None:
         # Omit the refusal if the forecast already contains a problem with the same reason. That problem is more useful,
         # because it has figures.
         known = {each.reason for each in (*self.forecast.problems, *self.shortfalls)}
         return None if self.refusal is None or self.refusal.reason in known else self.refusal
 
     @property
-    def _missing(self) -> tuple[Problem, ...]:
+    def _blocking_shortfalls(self) -> tuple[Problem, ...]:
         """The shortfalls that prevent pods from serving."""
         return () if self.serves_anyway else self.shortfalls
 
     @property
     def problems(self) -> tuple[Problem, ...]:
         """The reasons why the deployment is refused or does not fit. Missing memory comes before missing graphs."""
-        refused = self._refused
-        found = (*self.forecast.problems, *self._missing)
+        refused = self._refusal_problem
+        found = (*self.forecast.problems, *self._blocking_shortfalls)
         return found if refused is None else (refused, *found)
 
     @property
-    def why(self) -> tuple[str, ...]:
+    def reasons(self) -> tuple[str, ...]:
         """The reasons for a verdict other than FITS, as sentences."""
-        problems = tuple(sentence_of(each.message) for each in self.problems)
-        return problems or tuple(self._unknown())
+        problems = tuple(to_sentence(each.message) for each in self.problems)
+        return problems or tuple(self._unknown_reasons())
 
-    def _unknown(self) -> Iterator[str]:
+    def _unknown_reasons(self) -> Iterator[str]:
         if self.forecast.model is None:
             yield UNKNOWN_SHAPE
         elif self.forecast.memory is None:
             yield UNKNOWN_MEMORY
         if self.unjudged and not self.serves_anyway:
-            yield gate_sentence(self.unjudged)
+            yield describe_gate(self.unjudged)
 
     @property
     def remedies(self) -> tuple[str, ...]:
@@ -144,11 +144,11 @@ class DeploymentForecast:
     @property
     def warnings(self) -> tuple[str, ...]:
         """The warnings to read before a deployment. No warning prevents a pod from serving."""
-        gaps = self.plan_figures.uncovered.sentences() if self.plan_figures else ()
+        gaps = self.plan_figures.uncovered.describe_phases() if self.plan_figures else ()
         planned = self.forecast.plan.warnings if self.forecast.plan else ()
         short = tuple(each.message for each in self.shortfalls) if self.serves_anyway else ()
         unknown = (SERVES_ANYWAY,) if self.unjudged and self.serves_anyway else ()
-        return tuple(map(sentence_of, (*gaps, *planned, *short, *unknown, *self.hints)))
+        return tuple(map(to_sentence, (*gaps, *planned, *short, *unknown, *self.hints)))
 
     def figures(self) -> Iterator[tuple[str, str, Figure]]:
         """Yield (name, unit, figure) for each known figure, memory first."""
@@ -185,7 +185,7 @@ class DeploymentForecast:
         yield from ((f"{phase} {name}", unit, figure) for name, unit, figure in named if figure)
 
 
-def sentence_of(text: str) -> str:
+def to_sentence(text: str) -> str:
     """Return a reason or remedy as a sentence with a full stop, capitalized unless it begins with a name."""
     first = text.partition(" ")[0]
     plain = first.isalpha() and first.islower()

@@ -13,22 +13,22 @@ from math import ceil
 from gaudi_operator.api.v1alpha1.network import PUBLISHED, ServiceType
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
-from gaudi_operator.core.admission.engine_settings import settings_are_wrong
-from gaudi_operator.core.admission.kv_cache_bounds import least_memory, most_kv_blocks, usable_bytes
+from gaudi_operator.core.admission.engine_settings import check_engine_settings
+from gaudi_operator.core.admission.kv_cache_bounds import max_kv_blocks, min_device_memory, usable_bytes
 from gaudi_operator.core.admission.plan_figures import admission_figures
 from gaudi_operator.core.admission.plugin import why_too_few_graphs
 from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.admission.spec_forecast import cached_forecast
-from gaudi_operator.core.admission.speculation import drafts_cannot_be_verified
+from gaudi_operator.core.admission.speculation import check_speculation
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.plan_answers import PlanTooExpensive
 from gaudi_operator.core.quantities import MOST_MEMORY, format_memory, parse_bytes
-from gaudi_operator.core.rendering.container import image
-from gaudi_operator.core.rendering.execution_mode import captures_graphs, on_cpu
-from gaudi_operator.core.rendering.model_files import tokens
-from gaudi_operator.core.rendering.volumes import shared_memory
-from gaudi_operator.core.resource import Inference, derived
+from gaudi_operator.core.rendering.container import resolve_image
+from gaudi_operator.core.rendering.execution_mode import captures_graphs, runs_on_cpu
+from gaudi_operator.core.rendering.model_files import hub_tokens
+from gaudi_operator.core.rendering.volumes import shared_memory_size
+from gaudi_operator.core.resource import Inference, cache_on_inference
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.contract.bucketing import MOST_TEXT
 from gaudi_runtime.contract.config import EngineName
@@ -36,7 +36,7 @@ from gaudi_runtime.errors import Checks, PlanImpossible, Problem
 from gaudi_runtime.units import plural
 
 
-def simulation_is_not_allowed(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
+def check_simulation_allowed(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
     """Check that the installation allows the sim engine, which answers without a model."""
     if inference.spec.engine.name is not EngineName.SIM or defaults.allow_simulation:
         return None
@@ -47,7 +47,7 @@ def simulation_is_not_allowed(inference: Inference, defaults: InstallationDefaul
     )
 
 
-def published_without_key(spec: GaudiInferenceSpec) -> Problem | None:
+def check_published_access(spec: GaudiInferenceSpec) -> Problem | None:
     """Check that a new revision is published only with an API key or a list of clients.
 
     The API server refuses new objects without them. An object that was created before this rule keeps its revision.
@@ -60,16 +60,16 @@ def published_without_key(spec: GaudiInferenceSpec) -> Problem | None:
     return Problem("PublishedWithoutKey", f"{PUBLISHED} true.")
 
 
-def revision_is_not_allowed(revision: Revision, policy: PodPolicy, defaults: InstallationDefaults) -> Problem | None:
+def check_revision_allowed(revision: Revision, policy: PodPolicy, defaults: InstallationDefaults) -> Problem | None:
     """Check that the installation still allows a stored revision."""
-    if revision.simulated and not defaults.allow_simulation:
+    if revision.is_simulated and not defaults.allow_simulation:
         return Problem(
             "SimulationNotAllowed",
             f"Revision {revision.name} has the sim engine, which this installation does not allow. The operator "
             "creates no more pods of this revision. Change the spec (or spec.rollout.revision, if it is set), or "
             "install the operator with allowSimulation.",
         )
-    found = policy.why_not(revision)
+    found = policy.find_violation(revision)
     if found is None:
         return None
     return replace(
@@ -79,16 +79,16 @@ def revision_is_not_allowed(revision: Revision, policy: PodPolicy, defaults: Ins
     )
 
 
-def something_is_not_built(inference: Inference, _: InstallationDefaults) -> Problem | None:
+def check_fields_implemented(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Check that a spec sets no field that the API defines but this release does not implement.
 
     Such fields are refused, because ignoring them would hide the fault.
     """
-    found = next((f"{path}{advice}" for path, advice, asked in _not_built(inference.spec) if asked), None)
+    found = next((f"{path}{advice}" for path, advice, asked in _unimplemented_fields(inference.spec) if asked), None)
     return None if found is None else Problem("NotBuilt", found)
 
 
-def text_is_missing(inference: Inference, _: InstallationDefaults) -> Problem | None:
+def check_texts_exist(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Check that the ConfigMap texts of a spec exist. Without them, the buckets of the plan are unknown."""
     bucketing = inference.spec.bucketing
     traffic = bucketing.optimal.traffic_from if bucketing.optimal else None
@@ -104,13 +104,13 @@ def text_is_missing(inference: Inference, _: InstallationDefaults) -> Problem | 
     return None
 
 
-def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
+def _unimplemented_fields(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
     release = " is not implemented in this release"
     unsimulated = " is not implemented for the sim engine. Remove the field, or use engine vllm."
     simulated = spec.engine.name is EngineName.SIM
     several = f"{release}. Use the same Secret and key everywhere."
     ranks = spec.parallelism
-    on_card = spec.engine.name is EngineName.VLLM and not on_cpu(spec.accelerator)
+    on_card = spec.engine.name is EngineName.VLLM and not runs_on_cpu(spec.accelerator)
     return (
         (
             "spec.parallelism.nodes above 1 for engine vllm on a card",
@@ -129,22 +129,22 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
         ),
         ("spec.model.quantization", unsimulated, simulated and spec.model.quantization is not None),
         ("spec.model.adapters", unsimulated, simulated and bool(spec.model.adapters)),
-        ("More than one tokenSecretRef in spec.model", several, len(tokens(spec.model)) > 1),
+        ("More than one tokenSecretRef in spec.model", several, len(hub_tokens(spec.model)) > 1),
     )
 
 
-def no_image_is_known(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
+def check_image_known(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
     """Check that a spec names an image, or that the installation has a default image for its device."""
-    if image(inference.spec, defaults):
+    if resolve_image(inference.spec, defaults):
         return None
-    kind = "the CPU" if on_cpu(inference.spec.accelerator) else "cards"
+    kind = "the CPU" if runs_on_cpu(inference.spec.accelerator) else "cards"
     return Problem(
         "NoRuntimeImage",
         f"spec.server.image is left out, but this installation has no default image for {kind}. Set spec.server.image.",
     )
 
 
-def memory_is_above_all_devices(inference: Inference, _: InstallationDefaults) -> Problem | None:
+def check_device_memory(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Check that the device memory of a spec is not larger than that of any device.
 
     A larger amount probably has a wrong unit. The limit also keeps plan figures within 64 bits.
@@ -158,9 +158,9 @@ def memory_is_above_all_devices(inference: Inference, _: InstallationDefaults) -
     )
 
 
-def shared_memory_takes_all(inference: Inference, _: InstallationDefaults) -> Problem | None:
+def check_shared_memory(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Check that the container's memory limit is larger than /dev/shm, whose size counts against the limit."""
-    memory, shared = inference.spec.pod.resources.limits.memory, shared_memory(inference.spec)
+    memory, shared = inference.spec.pod.resources.limits.memory, shared_memory_size(inference.spec)
     if memory is None or parse_bytes(memory) > parse_bytes(shared):
         return None
     return Problem(
@@ -170,7 +170,7 @@ def shared_memory_takes_all(inference: Inference, _: InstallationDefaults) -> Pr
     )
 
 
-def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem | None:
+def check_plan_possible(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Check that a plan has at least one KV block and one bucket, and is not too expensive to compute."""
     spec = inference.spec
     if spec.warmup.graph_memory_percent == 100:
@@ -178,11 +178,11 @@ def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem
             "PlanImpossible",
             "spec.warmup.graphMemoryPercent is 100, so no memory is left for KV blocks. Lower the percentage.",
         )
-    if most_kv_blocks(spec) < 1:
+    if max_kv_blocks(spec) < 1:
         return Problem(
             "PlanImpossible",
             f"spec.accelerator.deviceMemory {spec.accelerator.device_memory} is too small for a single KV block. "
-            f"Raise deviceMemory to {format_memory(least_memory(spec))}, or lower spec.engine.blockSize or "
+            f"Raise deviceMemory to {format_memory(min_device_memory(spec))}, or lower spec.engine.blockSize or "
             "spec.warmup.graphMemoryPercent.",
         )
     try:
@@ -201,7 +201,7 @@ def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem
     return None
 
 
-def groups_are_not_served(inference: Inference, observed: Observed) -> Problem | None:
+def check_groups_served(inference: Inference, observed: Observed) -> Problem | None:
     """Check that the cluster serves LeaderWorkerSets if a replica has several nodes."""
     if inference.spec.parallelism.nodes == 1 or observed.groups_served:
         return None
@@ -213,7 +213,7 @@ def groups_are_not_served(inference: Inference, observed: Observed) -> Problem |
     )
 
 
-def thresholds_are_unreachable(inference: Inference, _: InstallationDefaults) -> Problem | None:
+def check_thresholds_reachable(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Check that the smallest graphs that meet the readiness thresholds fit into the memory.
 
     Otherwise, the readiness gates of the pods would stay closed.
@@ -239,7 +239,7 @@ def _why_too_large(inference: Inference, prompt: int, decode: int) -> str | None
     budget = usable_bytes(spec)
     if budget is None:
         return None
-    # The caller has already checked plan_is_impossible(), so this call cannot raise PlanImpossible.
+    # The caller has already called check_plan_possible(), so this call cannot raise PlanImpossible.
     plan, utilization = admission_figures(inference), spec.engine.device_memory_utilization_percent
     least = plan.least_graph_bytes
     if least <= budget:
@@ -252,21 +252,21 @@ def _why_too_large(inference: Inference, prompt: int, decode: int) -> str | None
     )
 
 
-@derived
+@cache_on_inference
 def first_violation(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
     """Return the first violation of a spec on an installation, or None if the spec is accepted. Raises Unanswered."""
     return _first_violation(inference, defaults)
 
 
 _first_violation = Checks(
-    simulation_is_not_allowed,
-    text_is_missing,
-    something_is_not_built,
-    settings_are_wrong,
-    drafts_cannot_be_verified,
-    no_image_is_known,
-    memory_is_above_all_devices,
-    shared_memory_takes_all,
-    plan_is_impossible,
-    thresholds_are_unreachable,
+    check_simulation_allowed,
+    check_texts_exist,
+    check_fields_implemented,
+    check_engine_settings,
+    check_speculation,
+    check_image_known,
+    check_device_memory,
+    check_shared_memory,
+    check_plan_possible,
+    check_thresholds_reachable,
 )

@@ -5,16 +5,16 @@ The runtime defines the rules (gaudi_runtime/knobs). Messages name the fields of
 
 from collections.abc import Iterator
 
-from gaudi_operator.core.admission.plugin import ignored_by_the_plugin
+from gaudi_operator.core.admission.plugin import fields_ignored_by_plugin
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.rendering.runtime_config import runtime_config
-from gaudi_operator.core.resource import Inference, derived
+from gaudi_operator.core.resource import Inference, cache_on_inference
 from gaudi_runtime.errors import Problem
-from gaudi_runtime.knobs.check import ignored_knobs, wrong_arguments, wrong_settings, wrong_variables
+from gaudi_runtime.knobs.check import argument_errors, ignored_knobs, setting_errors, variable_errors
 from gaudi_runtime.planning.ranges import ignored_settings
 
 
-def settings_are_wrong(inference: Inference, _: InstallationDefaults) -> Problem | None:
+def check_engine_settings(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Refuse engine settings that the engine does not know or would misread without reporting an error."""
     sentence = why_settings_are_wrong(inference)
     return Problem("SettingsWrong", sentence) if sentence else None
@@ -25,32 +25,32 @@ MOST_SENTENCES = 5
 
 def why_settings_are_wrong(inference: Inference) -> str | None:
     """Return a message that names at most MOST_SENTENCES wrong engine settings, or None if all are valid."""
-    return _text([f"spec.{each}" for each in _wrong(inference)])
+    return _join_sentences([f"spec.{each}" for each in _setting_faults(inference)])
 
 
-@derived
+@cache_on_inference
 def why_settings_are_ignored(inference: Inference) -> str | None:
     """Return a message that names every engine setting without effect, or None if all settings have an effect.
 
     The message also names bucket settings without effect.
     """
     config = runtime_config(inference)
-    plugin = ignored_by_the_plugin(inference)
+    plugin = fields_ignored_by_plugin(inference)
     ignored = (*plugin, *ignored_knobs(config), *ignored_settings(config.bucketing, config.limits))
-    return _text([f"spec.{each}" for each in ignored])
+    return _join_sentences([f"spec.{each}" for each in ignored])
 
 
-def _wrong(inference: Inference) -> Iterator[str]:
+def _setting_faults(inference: Inference) -> Iterator[str]:
     engine = inference.spec.engine
     variables = [each.name for each in engine.env]
-    yield from (f"engine.settings: {each}" for each in wrong_settings(engine.settings))
-    yield from (f"engine.extraArgs: {each}" for each in wrong_arguments(engine.extra_args))
-    yield from (f"engine.env: {each}" for each in wrong_variables(variables))
+    yield from (f"engine.settings: {each}" for each in setting_errors(engine.settings))
+    yield from (f"engine.extraArgs: {each}" for each in argument_errors(engine.extra_args))
+    yield from (f"engine.env: {each}" for each in variable_errors(variables))
     for name in sorted(engine.settings.keys() & set(variables)):
         yield f"engine.env: {name} is also in engine.settings: remove one of the two entries"
 
 
-def _text(sentences: list[str]) -> str | None:
+def _join_sentences(sentences: list[str]) -> str | None:
     if not sentences:
         return None
     more = len(sentences) - MOST_SENTENCES

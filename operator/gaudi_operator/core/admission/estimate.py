@@ -9,7 +9,7 @@ from math import ceil
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.quantities import MOST_MEMORY
-from gaudi_operator.core.rendering.execution_mode import on_cpu
+from gaudi_operator.core.rendering.execution_mode import runs_on_cpu
 from gaudi_runtime.catalog.cards import CARDS, card_named
 from gaudi_runtime.catalog.figure import Confidence, weakest
 from gaudi_runtime.catalog.models.known import known_shape
@@ -44,7 +44,7 @@ class ForecastTarget:
 def forecast_target(spec: GaudiInferenceSpec) -> ForecastTarget | None:
     """Return the card and the model of a spec, or None if either is unknown or a simulation sets its own figures."""
     if spec.engine.name is EngineName.SIM:
-        return _simulated(spec.engine.simulation or {})
+        return _simulated_target(spec.engine.simulation or {})
     source, card = spec.model.source.hugging_face, spec.accelerator.generation.value
     if source is not None:
         return ForecastTarget(card, source.repo) if known_shape(source.repo) else None
@@ -57,23 +57,23 @@ def why_not_estimated(spec: GaudiInferenceSpec) -> str:
     """Return why a spec has no estimate, as the end of a sentence."""
     if spec.engine.name is EngineName.SIM:
         return "spec.engine.simulation has no known card and model, or sets sizes, times or faults of its own"
-    if on_cpu(spec.accelerator):
+    if runs_on_cpu(spec.accelerator):
         return "the memory of graphs on a CPU is unknown"
     return "the model is unknown. For an estimate, add its public repository to spec.model.servedNames"
 
 
-def _simulated(script: dict[str, str]) -> ForecastTarget | None:
+def _simulated_target(script: dict[str, str]) -> ForecastTarget | None:
     card = CARDS.get(script.get("card", "").lower())
     if card is None or not script.keys() <= _NEUTRAL:
         return None
     model = script.get("model") or (card.rates.model if card.rates else "")
-    time_scale = _time_scale(script.get("timeScale", "1"))
+    time_scale = _parse_time_scale(script.get("timeScale", "1"))
     if known_shape(model) is None or time_scale is None:
         return None
     return ForecastTarget(card.name, model, exact=True, time_scale=time_scale)
 
 
-def _time_scale(text: str) -> float | None:
+def _parse_time_scale(text: str) -> float | None:
     """Return the real seconds per simulated second, or None if the runtime refuses the value (for example NaN)."""
     try:
         scale = float(text)
@@ -121,12 +121,12 @@ def estimate_plan(inputs: ForecastInputs, target: ForecastTarget) -> Estimate | 
     graphs = [each.graph_bytes for each in (found.prompt, found.decode) if each and each.graph_bytes]
     seconds = found.warmup_seconds
     return Estimate(
-        source=_source(found, target),
+        source=_describe_source(found, target),
         kv_blocks=min(MOST_MEMORY, int(found.kv_blocks.value)),
         graph_bytes=round(sum(each.value for each in graphs)) if graphs else None,
         warmup_seconds=ceil(seconds.value * target.time_scale) if seconds else None,
-        prompt=_bounds(found.prompt, target),
-        decode=_bounds(found.decode, target),
+        prompt=_graph_bounds(found.prompt, target),
+        decode=_graph_bounds(found.decode, target),
         problem=problem,
         proven=problem is not None and _is_proven(problem, found.memory, inputs, target),
     )
@@ -150,14 +150,14 @@ def _is_proven(problem: Problem, memory: MemoryForecast | None, inputs: Forecast
     return room * (1 - inputs.warmup.graph_memory_share) < memory.block.least
 
 
-def _bounds(phase: PhaseForecast | None, target: ForecastTarget) -> GraphBounds | None:
+def _graph_bounds(phase: PhaseForecast | None, target: ForecastTarget) -> GraphBounds | None:
     if phase is None or phase.captured is None:
         return None
     expected = len(phase.captured)
-    return GraphBounds(phase.planned, expected, expected if target.exact else _at_best(phase, target))
+    return GraphBounds(phase.planned, expected, expected if target.exact else _proven_maximum(phase, target))
 
 
-def _at_best(phase: PhaseForecast, target: ForecastTarget) -> int:
+def _proven_maximum(phase: PhaseForecast, target: ForecastTarget) -> int:
     """Return the proven maximum of captured graphs. If nothing is proven, return the number of planned graphs.
 
     The maximum uses the lowest bytes per graph of any source.
@@ -167,7 +167,7 @@ def _at_best(phase: PhaseForecast, target: ForecastTarget) -> int:
     return phase.captured_at_best or 0 if proven else phase.planned
 
 
-def _source(found: Forecast, target: ForecastTarget) -> str:
+def _describe_source(found: Forecast, target: ForecastTarget) -> str:
     """Return the source of the figures: the card, the model and the lowest confidence of graph sizes and times."""
     graphs = [phase.graph_bytes for phase in (found.prompt, found.decode) if phase]
     figures = [figure for figure in (*graphs, found.warmup_seconds) if figure]

@@ -3,19 +3,19 @@
 The checks compare the bucket gaps and the estimate of the forecast (spec_forecast.py) with the spec. Only a proven
 shortfall is a violation. A shortfall is proven if the spec names the model and even the lowest figures of any source
 are too high, or if a simulation behaves exactly as described. Other shortfalls are only reported. In TorchCompile the
-size of graphs is unknown, so `gate_outlook` returns what opens the gate.
+size of graphs is unknown, so `describe_gate_opening` returns what opens the gate.
 """
 
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.core.admission.estimate import Estimate, GraphBounds
 from gaudi_operator.core.admission.spec_forecast import forecast_plan
-from gaudi_operator.core.rendering.execution_mode import captures_graphs, execution_mode, on_cpu
+from gaudi_operator.core.rendering.execution_mode import captures_graphs, execution_mode, runs_on_cpu
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.config import EngineName, ExecutionMode
-from gaudi_runtime.contract.report import BucketPhase, meets, percent
+from gaudi_runtime.contract.report import BucketPhase, percent, reaches_percent
 from gaudi_runtime.errors import Problem
 from gaudi_runtime.forecast.result import Reason
-from gaudi_runtime.forecast.thresholds import gate_sentence
+from gaudi_runtime.forecast.thresholds import describe_gate
 
 
 def estimated_violation(inference: Inference) -> Problem | None:
@@ -24,19 +24,19 @@ def estimated_violation(inference: Inference) -> Problem | None:
     if found is None:
         return None
     if found.problem is not None and found.proven:
-        return Problem(found.problem.reason, _no_room("does", found.problem, inference))
+        return Problem(found.problem.reason, _explain_problem("does", found.problem, inference))
     if inference.spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
         return None
-    short = _shortfalls(inference, found, at_best=True)
+    short = _shortfall_sentence(inference, found, at_best=True)
     return Problem("ThresholdsUnreachable", f"{short} Source: {found.source}.") if short else None
 
 
-def plan_has_gaps(inference: Inference) -> Problem | None:
+def check_plan_gaps(inference: Inference) -> Problem | None:
     """Check the forecast for batches without a bucket, unless spec.bucketing.allowGaps permits them."""
     spec, found = inference.spec, forecast_plan(inference)
     if found is None or spec.bucketing.allow_gaps or not spec.warmup.enabled:
         return None
-    gaps = found.uncovered.sentence()
+    gaps = found.uncovered.describe_gaps()
     if gaps is None:
         return None
     return Problem(
@@ -52,11 +52,11 @@ def estimated_shortfall(inference: Inference) -> str | None:
     if found is None:
         return None
     if found.problem is not None:
-        return _no_room("may", found.problem, inference)
-    return _shortfalls(inference, found, at_best=False)
+        return _explain_problem("may", found.problem, inference)
+    return _shortfall_sentence(inference, found, at_best=False)
 
 
-def gate_outlook(inference: Inference) -> str | None:
+def describe_gate_opening(inference: Inference) -> str | None:
     """Return what opens the gate if the number of graphs that fit is unknown. Return None in all other cases.
 
     The sizes of graphs are known only for HPU graphs.
@@ -65,7 +65,7 @@ def gate_outlook(inference: Inference) -> str | None:
     mode = execution_mode(inference)
     if found is None or mode is not ExecutionMode.TORCH_COMPILE or not captures_graphs(inference):
         return None
-    without_card = spec.engine.name is EngineName.SIM or on_cpu(spec.accelerator)
+    without_card = spec.engine.name is EngineName.SIM or runs_on_cpu(spec.accelerator)
     if without_card or spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
         return None
     phases = (
@@ -73,7 +73,7 @@ def gate_outlook(inference: Inference) -> str | None:
         (BucketPhase.DECODE, found.decode, spec.readiness.min_captured_decode_percent),
     )
     asked = {phase: least for phase, planned, least in phases if planned and least}
-    return gate_sentence(asked) if asked else None
+    return describe_gate(asked) if asked else None
 
 
 def _estimate(inference: Inference) -> Estimate | None:
@@ -81,14 +81,16 @@ def _estimate(inference: Inference) -> Estimate | None:
     return found.estimate if found else None
 
 
-def _no_room(verb: str, problem: Problem, inference: Inference) -> str:
+def _explain_problem(verb: str, problem: Problem, inference: Inference) -> str:
     if problem.reason is Reason.PARALLELISM:
         return f"The model {verb} not fit the ranks of spec.parallelism: {problem.message}."
     advice = "use more cards, a smaller model or quantization"
-    return f"The model {verb} not fit: {problem.message}. To free memory, {advice}. {_advisor(inference)}."
+    return (
+        f"The model {verb} not fit: {problem.message}. To free memory, {advice}. {_forecast_command_hint(inference)}."
+    )
 
 
-def _shortfalls(inference: Inference, found: Estimate, *, at_best: bool) -> str | None:
+def _shortfall_sentence(inference: Inference, found: Estimate, *, at_best: bool) -> str | None:
     """Return a clause for each phase that cannot reach its threshold, and the remedy, or None if all phases can."""
     readiness = inference.spec.readiness
     phases = (
@@ -98,24 +100,26 @@ def _shortfalls(inference: Inference, found: Estimate, *, at_best: bool) -> str 
     short = [
         clause
         for phase, bounds, least in phases
-        if bounds is not None and (clause := _shortfall(phase, bounds, least, at_best=at_best))
+        if bounds is not None and (clause := _shortfall_clause(phase, bounds, least, at_best=at_best))
     ]
     if not short:
         return None
     advice = "raise spec.warmup.graphMemoryPercent, plan fewer buckets, or lower the percentages in spec.readiness"
-    return f"spec.readiness {' and '.join(short)}. To make the graphs fit, {advice}. {_advisor(inference)}."
+    return (
+        f"spec.readiness {' and '.join(short)}. To make the graphs fit, {advice}. {_forecast_command_hint(inference)}."
+    )
 
 
-def _advisor(inference: Inference) -> str:
+def _forecast_command_hint(inference: Inference) -> str:
     """Return a reference to gaudi-plan, which finds a remedy. The search takes too much CPU time for a reconcile."""
     identity = inference.identity
     command = f"gaudi-plan forecast --from-cluster {identity.name} -n {identity.namespace}"
     return f"`{command}` finds the smallest change"
 
 
-def _shortfall(phase: str, bounds: GraphBounds, least: int, *, at_best: bool) -> str | None:
+def _shortfall_clause(phase: str, bounds: GraphBounds, least: int, *, at_best: bool) -> str | None:
     count = bounds.at_best if at_best else bounds.expected
-    if meets(count, bounds.planned, least) is not False:
+    if reaches_percent(count, bounds.planned, least) is not False:
         return None
     word, reach = "at most" if at_best else "about", percent(count, bounds.planned)
     return f"requires {least} % of the {phase} graphs, but {word} {count} of {bounds.planned} ({reach} %) fit"

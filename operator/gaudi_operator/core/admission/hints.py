@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.core.rendering.execution_mode import execution_mode, on_cpu
+from gaudi_operator.core.rendering.execution_mode import execution_mode, runs_on_cpu
 from gaudi_operator.core.resource import Inference
-from gaudi_runtime.catalog.models.validated import Validated, last_release_of, validated_by_card
-from gaudi_runtime.contract.base import as_in_spec
+from gaudi_runtime.catalog.models.validated import ValidatedModel, last_supporting_release, validations_by_card
+from gaudi_runtime.contract.base import spec_spelling
 from gaudi_runtime.contract.config import Dtype, EngineName, ExecutionMode, QuantizationMethod
-from gaudi_runtime.knobs.speculation import speculation
+from gaudi_runtime.knobs.speculation import read_speculation
 
 _BITS = {
     QuantizationMethod.INC: "fp8",
@@ -30,34 +30,34 @@ _DTYPES = {Dtype.BFLOAT16: "bf16", Dtype.FLOAT16: "fp16", Dtype.FLOAT32: "fp32"}
 def plan_hints(inference: Inference) -> tuple[str, ...]:
     """Return hints as sentences: about the execution mode of a stored revision, and about a vLLM engine."""
     spec = inference.spec
-    default = tuple(_changed_default(inference))
+    default = tuple(_execution_mode_hints(inference))
     if spec.engine.name is not EngineName.VLLM:
         return default
-    on_card = () if on_cpu(spec.accelerator) else (*_vision(spec), *_validation(inference))
-    return (*default, *_drafts(spec), *on_card)
+    on_card = () if runs_on_cpu(spec.accelerator) else (*_vision_hints(spec), *_validation_hints(inference))
+    return (*default, *_speculation_hints(spec), *on_card)
 
 
-def _changed_default(inference: Inference) -> Iterator[str]:
+def _execution_mode_hints(inference: Inference) -> Iterator[str]:
     """Yield a sentence if the default execution mode has changed and the next revision will use the new default."""
     kept, coming = inference.kept_mode, execution_mode(replace(inference, kept_mode=None))
     if kept is not None and inference.spec.engine.execution_mode is None and kept is not coming:
-        runs = as_in_spec(kept)
+        runs = spec_spelling(kept)
         yield (
             f"spec.engine.executionMode is left out. The pods use {runs}, the default when their revision was "
-            f"created, but the next revision uses {as_in_spec(coming)}. To keep {runs}, set "
+            f"created, but the next revision uses {spec_spelling(coming)}. To keep {runs}, set "
             f"spec.engine.executionMode to {runs}. This restarts no pods."
         )
 
 
-def _drafts(spec: GaudiInferenceSpec) -> Iterator[str]:
-    if speculation(spec.engine.settings):
+def _speculation_hints(spec: GaudiInferenceSpec) -> Iterator[str]:
+    if read_speculation(spec.engine.settings):
         yield (
             "With speculative decoding, only greedy requests are served. Requests with a temperature, logprobs or a "
             "grammar get status 400."
         )
 
 
-def _vision(spec: GaudiInferenceSpec) -> Iterator[str]:
+def _vision_hints(spec: GaudiInferenceSpec) -> Iterator[str]:
     if spec.model.items_per_prompt.image or spec.model.items_per_prompt.video:
         yield (
             "Vision buckets are unknown until a pod has loaded the model. Until then, plans and estimates contain no "
@@ -65,32 +65,34 @@ def _vision(spec: GaudiInferenceSpec) -> Iterator[str]:
         )
 
 
-def _validation(inference: Inference) -> Iterator[str]:
+def _validation_hints(inference: Inference) -> Iterator[str]:
     spec = inference.spec
-    model, card = _model(spec), spec.accelerator.generation.value
+    model, card = _model_name(spec), spec.accelerator.generation.value
     if model is None:
         return
-    if last := last_release_of(model):
+    if last := last_supporting_release(model):
         yield f"{model} cannot start: vLLM {last} is the last release that serves it. Choose another model."
         return
-    published = validated_by_card(model)
+    published = validations_by_card(model)
     if card in published:
-        yield from _differences(inference, published[card])
+        yield from _difference_hints(inference, published[card])
     else:
         elsewhere = f"{', '.join(published)}, but not on {card}" if published else "no card"
         yield f"{model} is published as validated on {elsewhere}. The model may still work on this card."
 
 
-def _model(spec: GaudiInferenceSpec) -> str | None:
+def _model_name(spec: GaudiInferenceSpec) -> str | None:
     """Return the model's repository, or a served name that is in the published lists of models, or None."""
     if source := spec.model.source.hugging_face:
         return source.repo
-    return next((name for name in spec.model.served_names if validated_by_card(name) or last_release_of(name)), None)
+    return next(
+        (name for name in spec.model.served_names if validations_by_card(name) or last_supporting_release(name)), None
+    )
 
 
-def _differences(inference: Inference, published: Validated) -> Iterator[str]:
+def _difference_hints(inference: Inference, published: ValidatedModel) -> Iterator[str]:
     spec = inference.spec
-    by = "" if published.by_plugin else ", by a release before vLLM's plugin for Gaudi,"
+    by = "" if published.is_in_plugin_list else ", by a release before vLLM's plugin for Gaudi,"
     about = f"{published.model} is published as validated on {published.card}{by} with"
     if spec.parallelism.tensor not in published.tensor:
         sizes = " or ".join(map(str, published.tensor))

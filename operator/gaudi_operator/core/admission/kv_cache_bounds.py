@@ -19,7 +19,7 @@ LEAST_BYTES_PER_TOKEN = 2
 """The minimum bytes per token of a KV block, for key and value in one layer, with one head, dimension and byte."""
 
 
-def most_kv_blocks(spec: GaudiInferenceSpec) -> int:
+def max_kv_blocks(spec: GaudiInferenceSpec) -> int:
     """Return the maximum number of KV cache blocks that any model can use with this spec."""
     limits = plan_limits(spec)
     # Full sequences in all slots never use more than this number of blocks.
@@ -36,7 +36,7 @@ def _card_bytes(spec: GaudiInferenceSpec) -> int:
     return int(memories.get(spec.accelerator.generation.value, max(memories.values())))
 
 
-def least_memory(spec: GaudiInferenceSpec) -> int:
+def min_device_memory(spec: GaudiInferenceSpec) -> int:
     """Return the minimum memory budget in bytes that has room for one KV cache block of any model.
 
     The result is at most MOST_MEMORY.

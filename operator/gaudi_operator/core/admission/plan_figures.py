@@ -7,11 +7,11 @@ figures.
 from dataclasses import dataclass
 from math import ceil
 
-from gaudi_operator.core.admission.kv_cache_bounds import most_kv_blocks
+from gaudi_operator.core.admission.kv_cache_bounds import max_kv_blocks
 from gaudi_operator.core.plan_answers import PlanQuestion
 from gaudi_operator.core.rendering.container import plain_variables
 from gaudi_operator.core.rendering.runtime_config import bucket_policy, plan_limits, runtime_config
-from gaudi_operator.core.resource import Inference, derived
+from gaudi_operator.core.resource import Inference, cache_on_inference
 from gaudi_runtime.buckets.attention_bias import FusedAttention, largest_unindexable
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
@@ -80,7 +80,7 @@ def _least_graph_bytes(buckets: tuple[Bucket, ...], percent: int) -> int:
     return LEAST_BYTES_PER_INPUT * sum(sizes[:needed])
 
 
-@derived
+@cache_on_inference
 def admission_figures(inference: Inference) -> AdmissionFigures:
     """Return the plan figures that admission checks, for the largest plan that the spec can have.
 
@@ -96,7 +96,7 @@ def _figures_question(inference: Inference) -> AdmissionFiguresQuestion:
     return AdmissionFiguresQuestion(
         bucket_policy(spec),
         limits,
-        most_kv_blocks(spec),
+        max_kv_blocks(spec),
         readiness.min_captured_prompt_percent,
         readiness.min_captured_decode_percent,
         # By default, vLLM's plugin captures no graph that has more tokens than one step may have.

@@ -10,25 +10,31 @@ from math import ceil
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.core.admission.plan_figures import admission_figures, card_attention
 from gaudi_operator.core.rendering.container import plain_variables
-from gaudi_operator.core.rendering.execution_mode import captures_graphs, execution_mode, runs_the_plugin
+from gaudi_operator.core.rendering.execution_mode import captures_graphs, execution_mode, runs_vllm_on_card
 from gaudi_operator.core.rendering.runtime_config import plan_limits, runtime_config
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.errors import Checks, Problem
-from gaudi_runtime.knobs.attention_settings import SLICES_FROM, SLICING, slices, slices_from, why_not_indexed
+from gaudi_runtime.knobs.attention_settings import (
+    SLICES_FROM,
+    SLICING,
+    slicing_threshold,
+    uses_slices,
+    why_not_indexable,
+)
 from gaudi_runtime.units import plural
 
 _LEAST_SLICED = 1024
 
 
-def attention_cannot_be_sliced(inference: Inference) -> Problem | None:
+def check_attention_slicing(inference: Inference) -> Problem | None:
     """Refuse plans whose sliced attention the plugin rejects at load time (padding-aware buckets of long prompts)."""
     spec, limits = inference.spec, plan_limits(inference.spec)
     settings, tokens = {**plain_variables(spec), **spec.engine.settings}, limits.max_num_batched_tokens
-    if not runs_the_plugin(inference) or not slices(settings, spec.bucketing.strategy):
+    if not runs_vllm_on_card(inference) or not uses_slices(settings, spec.bucketing.strategy):
         return None
     said, padding = settings.get(SLICES_FROM), spec.bucketing.prompt.query.pad_max
-    threshold = slices_from(settings, tokens)
+    threshold = slicing_threshold(settings, tokens)
     least = max(_LEAST_SLICED, limits.block_size + 1)
     switch = f"or set spec.engine.settings {SLICING} to false"
     if threshold < least:
@@ -48,19 +54,19 @@ def attention_cannot_be_sliced(inference: Inference) -> Problem | None:
     return None
 
 
-def attention_cannot_be_computed(inference: Inference) -> Problem | None:
+def check_attention_computable(inference: Inference) -> Problem | None:
     """Refuse a plan with a prompt bucket for which vLLM's plugin would return NaN without an error."""
     attention = card_attention(inference)
     if attention is None or (bucket := admission_figures(inference).unindexable) is None:
         return None
-    why = why_not_indexed(bucket, runtime_config(inference), attention, "spec.")
+    why = why_not_indexable(bucket, runtime_config(inference), attention, "spec.")
     return Problem("PlanImpossible", f"spec.bucketing: {why}.")
 
 
-def ignored_by_the_plugin(inference: Inference) -> Iterator[str]:
+def fields_ignored_by_plugin(inference: Inference) -> Iterator[str]:
     """Yield sentences about fields that the plugin overrides. The sentences have no full stop."""
     engine = inference.spec.engine
-    if runs_the_plugin(inference) and engine.prefix_caching and engine.contiguous_paged_attention:
+    if runs_vllm_on_card(inference) and engine.prefix_caching and engine.contiguous_paged_attention:
         yield (
             "engine.prefixCaching has no effect with engine.contiguousPagedAttention, because vLLM's plugin then "
             "reuses no KV blocks. Only split prompts have a context. Set contiguousPagedAttention to false, or set "
@@ -68,7 +74,7 @@ def ignored_by_the_plugin(inference: Inference) -> Iterator[str]:
         )
 
 
-def graphs_of_contexts_are_too_few(inference: Inference) -> Problem | None:
+def check_default_token_limit(inference: Inference) -> Problem | None:
     """Refuse thresholds that are unreachable because of the plugin's default token limit for graphs."""
     spec = inference.spec
     asked = captures_graphs(inference) and spec.readiness.on_shortfall is not Shortfall.SERVE_AND_WARN
@@ -86,9 +92,9 @@ def why_too_few_graphs(inference: Inference, said: str) -> str | None:
     context.
     """
     spec = inference.spec
-    if not runs_the_plugin(inference) or execution_mode(inference) is not ExecutionMode.HPU_GRAPHS:
+    if not runs_vllm_on_card(inference) or execution_mode(inference) is not ExecutionMode.HPU_GRAPHS:
         return None
-    # The caller has already checked plan_is_impossible(), so this call cannot raise PlanImpossible.
+    # The caller has already called check_plan_possible(), so this call cannot raise PlanImpossible.
     plan, percent = admission_figures(inference), spec.readiness.min_captured_prompt_percent
     most = 100 * plan.within // plan.prompt
     if most >= percent:
@@ -100,5 +106,5 @@ def why_too_few_graphs(inference: Inference, said: str) -> str | None:
     )
 
 
-plugin_violation = Checks(attention_cannot_be_sliced, attention_cannot_be_computed, graphs_of_contexts_are_too_few)
+plugin_violation = Checks(check_attention_slicing, check_attention_computable, check_default_token_limit)
 """Return the violation of a plugin rule that keeps pods of a new revision from serving, or None."""

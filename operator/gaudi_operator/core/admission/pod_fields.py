@@ -99,50 +99,50 @@ def unrendered_field(template: Object) -> str | None:
 
     Containers and volumes must be lists of objects, and supplemental groups must be a list, as in a PodView.
     """
-    return next(_fields_of_others(template.get("spec") or {}), None)
+    return next(_unrendered_fields(template.get("spec") or {}), None)
 
 
-def _fields_of_others(spec: Object) -> Iterator[str]:
-    yield from _unknown("spec", spec, POD_FIELDS)
+def _unrendered_fields(spec: Object) -> Iterator[str]:
+    yield from _unknown_fields("spec", spec, POD_FIELDS)
     if spec.get("automountServiceAccountToken") is not False:
         yield "spec.automountServiceAccountToken"
-    if not _is_unprivileged(_object(spec, "securityContext")):
+    if not _is_unprivileged(_get_object(spec, "securityContext")):
         yield "spec.securityContext"
     folders = list[str]()
     for volume in spec.get("volumes", ()):
-        yield from _unknown("spec.volumes", volume, VOLUME_FIELDS)
-        for source in _objects(_object(volume, "projected"), "sources"):
-            yield from _unknown("spec.volumes.projected", source, PROJECTED_FIELDS)
+        yield from _unknown_fields("spec.volumes", volume, VOLUME_FIELDS)
+        for source in _get_objects(_get_object(volume, "projected"), "sources"):
+            yield from _unknown_fields("spec.volumes.projected", source, PROJECTED_FIELDS)
         if "hostPath" in volume:
             folders.append(volume["name"])
         # If `hostPath.type` is set, the kubelet may create the folder on the node.
-        if _object(volume, "hostPath").get("type"):
+        if _get_object(volume, "hostPath").get("type"):
             yield "spec.volumes.hostPath.type"
     for where in ("containers", "initContainers"):
         for each in spec.get(where, ()):
-            yield from _of_container(f"spec.{where}", each, folders)
+            yield from _unrendered_container_fields(f"spec.{where}", each, folders)
 
 
-def _of_container(where: str, container: Object, folders: list[str]) -> Iterator[str]:
-    yield from _unknown(where, container, CONTAINER_FIELDS)
-    if not _has_rights_of_ours(_object(container, "securityContext"), container["name"]):
+def _unrendered_container_fields(where: str, container: Object, folders: list[str]) -> Iterator[str]:
+    yield from _unknown_fields(where, container, CONTAINER_FIELDS)
+    if not _has_rendered_security(_get_object(container, "securityContext"), container["name"]):
         yield f"{where}.securityContext"
-    for port in _objects(container, "ports"):
-        yield from _unknown(f"{where}.ports", port, PORT_FIELDS)
+    for port in _get_objects(container, "ports"):
+        yield from _unknown_fields(f"{where}.ports", port, PORT_FIELDS)
     for name in ("livenessProbe", "readinessProbe"):
-        yield from _unknown(f"{where}.{name}", _object(container, name), PROBE_FIELDS)
+        yield from _unknown_fields(f"{where}.{name}", _get_object(container, name), PROBE_FIELDS)
         # With `host`, a pod could make the kubelet send requests to any host that the node can reach.
-        if "host" in _object(_object(container, name), "httpGet"):
+        if "host" in _get_object(_get_object(container, name), "httpGet"):
             yield f"{where}.{name}.httpGet.host"
-    hook = _object(container, "lifecycle")
-    yield from _unknown(f"{where}.lifecycle", hook, frozenset({"preStop"}))
-    yield from _unknown(f"{where}.lifecycle.preStop", _object(hook, "preStop"), frozenset({"exec"}))
-    for mount in _objects(container, "volumeMounts"):
-        yield from _unknown(f"{where}.volumeMounts", mount, MOUNT_FIELDS)
+    hook = _get_object(container, "lifecycle")
+    yield from _unknown_fields(f"{where}.lifecycle", hook, frozenset({"preStop"}))
+    yield from _unknown_fields(f"{where}.lifecycle.preStop", _get_object(hook, "preStop"), frozenset({"exec"}))
+    for mount in _get_objects(container, "volumeMounts"):
+        yield from _unknown_fields(f"{where}.volumeMounts", mount, MOUNT_FIELDS)
         if mount.get("name") in folders and mount.get("readOnly") is not True:
             yield f"{where}.volumeMounts.readOnly"
     for amounts in ("limits", "requests"):
-        for name, amount in _object(_object(container, "resources"), amounts).items():
+        for name, amount in _get_object(_get_object(container, "resources"), amounts).items():
             if is_device(name) and parse_device_count(amount) is None:
                 yield f"{where}.resources.{amounts}"
 
@@ -161,7 +161,7 @@ def parse_device_count(amount: object) -> int | None:
     return None if number is None or number < 0 else number
 
 
-def _unknown(where: str, found: Object, known: frozenset[str]) -> Iterator[str]:
+def _unknown_fields(where: str, found: Object, known: frozenset[str]) -> Iterator[str]:
     # Users choose the names of unknown fields. Condition messages repeat only names that consist of letters.
     strange = (name if fullmatch("[A-Za-z]{1,64}", name) else "?" for name in found if name not in known)
     return (f"{where}.{name}" for name in strange)
@@ -178,8 +178,8 @@ def _is_unprivileged(security: Object) -> bool:
     )
 
 
-def _has_rights_of_ours(security: Object, name: str) -> bool:
-    capabilities = _object(security, "capabilities")
+def _has_rendered_security(security: Object, name: str) -> bool:
+    capabilities = _get_object(security, "capabilities")
     may_add = [each.value for each in Capability] if name == CONTAINER else []
     added = capabilities.get("add", [])
     return (
@@ -192,11 +192,11 @@ def _has_rights_of_ours(security: Object, name: str) -> bool:
     )
 
 
-def _object(holder: Object, name: str) -> Object:
+def _get_object(holder: Object, name: str) -> Object:
     found = holder.get(name)
     return found if isinstance(found, Mapping) else {}
 
 
-def _objects(holder: Object, name: str) -> list[Object]:
+def _get_objects(holder: Object, name: str) -> list[Object]:
     found = holder.get(name)
     return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []

@@ -29,9 +29,9 @@ from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
 from gaudi_operator.api.v1alpha1.pods.pod import DEFAULT_USER
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.admission.pod_fields import unrendered_field
-from gaudi_operator.core.admission.pod_view import PodView, Security, is_below
-from gaudi_operator.core.admission.revision_limits import is_named, revision_beyond_limits
-from gaudi_operator.core.classes import FORBIDDEN, NO_CLASS, Platform
+from gaudi_operator.core.admission.pod_view import PodSecurityContext, PodTemplateView, is_path_inside
+from gaudi_operator.core.admission.revision_limits import matches_name_pattern, revision_limit_violations
+from gaudi_operator.core.classes import FORBIDDEN, NO_CLASS, ResolvedClass
 from gaudi_operator.core.installation import AllowedHostPath
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.errors import Problem
@@ -46,18 +46,18 @@ class PodPolicy:
 
     namespace: str
     host_paths: tuple[AllowedHostPath, ...]
-    platform: Platform = NO_CLASS
+    platform: ResolvedClass = NO_CLASS
     account: str = ""
     spec: GaudiInferenceSpec | None = None
 
-    def why_not(self, revision: Revision) -> Problem | None:
+    def find_violation(self, revision: Revision) -> Problem | None:
         """Return the first violation of a revision's pods, or None if they are allowed."""
         if self.platform.problem:
             return self.platform.problem
-        views = list[PodView]()
+        views = list[PodTemplateView]()
         for template in revision.templates:
             try:
-                views.append(PodView.model_validate(template))
+                views.append(PodTemplateView.model_validate(template))
             except ValidationError:
                 return Problem(REFUSED_TEMPLATE, f"its pod template was not written by this operator. {_DELETE}")
             if field := unrendered_field(template):
@@ -65,16 +65,16 @@ class PodPolicy:
                     REFUSED_TEMPLATE,
                     f"its pod template has {field} with a value that this operator does not write. {_DELETE}",
                 )
-        return next(self._found(revision, views), None)
+        return next(self._violations(revision, views), None)
 
-    def _found(self, revision: Revision, views: list[PodView]) -> Iterator[Problem]:
+    def _violations(self, revision: Revision, views: list[PodTemplateView]) -> Iterator[Problem]:
         name, limits = self.platform.name, self.platform.limits
         for view in views:
-            yield from _wrong_host_paths(view, self)
-        for where, why in revision_beyond_limits(self.spec, revision, views, limits, self.account):
+            yield from _host_path_violations(view, self)
+        for where, why in revision_limit_violations(self.spec, revision, views, limits, self.account):
             yield Problem(FORBIDDEN, f"{where} {why}, a limit of class {name}. Change the field, or use another class.")
         for view in views:
-            for where, why in _unsafe(view, self.platform.permissions):
+            for where, why in _unpermitted_settings(view, self.platform.permissions):
                 if self.platform.says:
                     advice = f"class {name} does not allow this. Remove the setting, or use another class"
                     yield Problem(FORBIDDEN, f"{where} {why}, but {advice}.")
@@ -86,12 +86,12 @@ REFUSED_TEMPLATE = "PodTemplateNotAllowed"
 _DELETE = "Delete its ControllerRevision, so that the operator renders a new template."
 
 
-def _wrong_host_paths(view: PodView, policy: PodPolicy) -> Iterator[Problem]:
+def _host_path_violations(view: PodTemplateView, policy: PodPolicy) -> Iterator[Problem]:
     here = [each for each in policy.host_paths if not each.namespaces or policy.namespace in each.namespaces]
     mounted = list(view.host_paths)
     groups = {DEFAULT_USER}
     for where, path in mounted:
-        leave = [each for each in here if is_below(path, each.prefix)]
+        leave = [each for each in here if is_path_inside(path, each.prefix)]
         if not leave:
             yield Problem(
                 "HostPathNotAllowed",
@@ -100,7 +100,7 @@ def _wrong_host_paths(view: PodView, policy: PodPolicy) -> Iterator[Problem]:
                 "allowHostPath.",
             )
         groups |= {group for each in leave for group in each.groups}
-    if mounted and (wrong := _wrong_group(view.spec.security_context, groups)):
+    if mounted and (wrong := _group_fault(view.spec.security_context, groups)):
         yield Problem("HostPathNotAllowed", f"spec.pod: {wrong} in a pod that mounts a folder of the node. {_FIXED}.")
 
 
@@ -110,7 +110,7 @@ _FIXED = (
 )
 
 
-def _wrong_group(security: Security, allowed: set[int]) -> str | None:
+def _group_fault(security: PodSecurityContext, allowed: set[int]) -> str | None:
     if security.run_as_group is None:
         return "userFromCluster is not allowed"
     for group in (security.run_as_group, security.fs_group):
@@ -120,7 +120,7 @@ def _wrong_group(security: Security, allowed: set[int]) -> str | None:
     return None if wrong is None else f"supplementalGroups {wrong} is not allowed"
 
 
-def is_foreign(annotation: str) -> bool:
+def is_controlling_annotation(annotation: str) -> bool:
     """Return True if node agents, sandboxes or networks read this pod annotation."""
     domain = annotation.partition("/")[0]
     below = any(domain == each or domain.endswith(f".{each}") for each in FOREIGN_DOMAINS)
@@ -132,12 +132,12 @@ def is_unsafe_variable(name: str) -> bool:
     return name.startswith(UNSAFE_VARIABLES)
 
 
-def _unsafe(view: PodView, limits: ClassLimits) -> Iterator[tuple[str, str]]:
+def _unpermitted_settings(view: PodTemplateView, limits: ClassLimits) -> Iterator[tuple[str, str]]:
     """Yield (field of the spec, reason) of settings that need permission from a class but are not in its lists."""
     spec = view.spec
     annotations = limits.annotation_prefixes or ()
-    for annotation in view.annotations:
-        if is_foreign(annotation) and not annotation.startswith(annotations):
+    for annotation in view.user_annotations:
+        if is_controlling_annotation(annotation) and not annotation.startswith(annotations):
             yield f"spec.pod.annotations {annotation}", CONTROLS_POD
     priority = spec.priority_class_name
     if priority.startswith(SYSTEM_PRIORITY) and priority not in (limits.priority_classes or ()):
@@ -154,6 +154,6 @@ def _unsafe(view: PodView, limits: ClassLimits) -> Iterator[tuple[str, str]]:
         if each.key in control_plane and each.operator in PLACING:
             yield f"spec.pod.affinity {each.key}", ALLOWS_CONTROL_PLANE
     for where, name in view.variables:
-        listed = any(is_named(name, each) for each in limits.environment_variables or ())
+        listed = any(matches_name_pattern(name, each) for each in limits.environment_variables or ())
         if is_unsafe_variable(name) and not listed:
             yield f"{where} {name}", LOADS_CODE

@@ -14,23 +14,23 @@ from gaudi_operator.api.permission_rules import CARDS_VARIABLE, NO_CARDS
 from gaudi_operator.api.v1alpha1.resource import GROUP
 from gaudi_operator.core.admission.pod_fields import is_device, parse_device_count
 from gaudi_operator.core.names import CONTAINER
-from gaudi_runtime.contract.base import Tolerant
+from gaudi_runtime.contract.base import TolerantModel
 
 _MOST_VARIABLES, _MOST_CONTAINERS = 1_000, 100
 """The limits for stored templates, because every reconcile reads all variables and containers."""
 
 
-class _Variable(Tolerant):
+class _Variable(TolerantModel):
     name: str
     value: str = ""
 
 
-class _Resources(Tolerant):
+class _Resources(TolerantModel):
     limits: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies it
     requests: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies it
 
 
-class _Container(Tolerant):
+class _Container(TolerantModel):
     name: str
     image: str = ""
     env: Annotated[tuple[_Variable, ...], Field(max_length=_MOST_VARIABLES)] = ()
@@ -41,45 +41,45 @@ class _Container(Tolerant):
 _Containers = Annotated[tuple[_Container, ...], Field(max_length=_MOST_CONTAINERS)]
 
 
-class _Folder(Tolerant):
+class _HostPathVolume(TolerantModel):
     path: str
 
 
-class _Image(Tolerant):
+class _ImageVolume(TolerantModel):
     reference: str = ""
 
 
-class _Volume(Tolerant):
+class _Volume(TolerantModel):
     name: str
-    image: _Image | None = None
-    host_path: _Folder | None = None
+    image: _ImageVolume | None = None
+    host_path: _HostPathVolume | None = None
     persistent_volume_claim: dict[str, Any] | None = None
 
 
-class _Toleration(Tolerant):
+class _Toleration(TolerantModel):
     key: str | None = None
 
 
-class _Requirement(Tolerant):
+class _Requirement(TolerantModel):
     key: str
     operator: str
 
 
-class _Term(Tolerant):
+class _NodeSelectorTerm(TolerantModel):
     match_expressions: tuple[_Requirement, ...] = ()
 
 
-class _Required(Tolerant):
-    node_selector_terms: tuple[_Term, ...] = ()
+class _RequiredAffinity(TolerantModel):
+    node_selector_terms: tuple[_NodeSelectorTerm, ...] = ()
 
 
-class _Preferred(Tolerant):
-    preference: _Term = _Term()
+class _PreferredAffinity(TolerantModel):
+    preference: _NodeSelectorTerm = _NodeSelectorTerm()
 
 
-class _NodeAffinity(Tolerant):
-    required_during_scheduling_ignored_during_execution: _Required = _Required()
-    preferred_during_scheduling_ignored_during_execution: tuple[_Preferred, ...] = ()
+class _NodeAffinity(TolerantModel):
+    required_during_scheduling_ignored_during_execution: _RequiredAffinity = _RequiredAffinity()
+    preferred_during_scheduling_ignored_during_execution: tuple[_PreferredAffinity, ...] = ()
 
     @property
     def requirements(self) -> Iterator[_Requirement]:
@@ -90,11 +90,11 @@ class _NodeAffinity(Tolerant):
             yield from each.preference.match_expressions
 
 
-class _Affinity(Tolerant):
+class _Affinity(TolerantModel):
     node_affinity: _NodeAffinity = _NodeAffinity()
 
 
-class Security(Tolerant):
+class PodSecurityContext(TolerantModel):
     """The group IDs of a pod's processes, from its security context."""
 
     run_as_group: int | None = None
@@ -102,11 +102,11 @@ class Security(Tolerant):
     supplemental_groups: tuple[int, ...] = ()
 
 
-class _Metadata(Tolerant):
+class _Metadata(TolerantModel):
     annotations: dict[str, str] = {}  # noqa: RUF012 - pydantic copies it
 
 
-class _Spec(Tolerant):
+class _Spec(TolerantModel):
     containers: _Containers = ()
     init_containers: _Containers = ()
     volumes: tuple[_Volume, ...] = ()
@@ -117,28 +117,28 @@ class _Spec(Tolerant):
     runtime_class_name: str = ""
     service_account_name: str = ""
     resource_claims: tuple[dict[str, Any], ...] = ()
-    security_context: Security = Security()
+    security_context: PodSecurityContext = PodSecurityContext()
 
 
 _OF_VOLUMES = {"model": "spec.model.source.ociImage", "seed-recipes": "spec.recipeCache.ociImage"}
 
 
-def _keeps_cards_away(variable: _Variable) -> bool:
+def _hides_cards(variable: _Variable) -> bool:
     return (variable.name, variable.value) == (CARDS_VARIABLE, NO_CARDS)
 
 
-def _kind(container: _Container) -> str:
+def _spec_field(container: _Container) -> str:
     return "sidecars" if container.restart_policy == "Always" else "initContainers"
 
 
-class PodView(Tolerant):
+class PodTemplateView(TolerantModel):
     """The parts of a pod template that the pod policy checks."""
 
     metadata: _Metadata = _Metadata()
     spec: _Spec = _Spec()
 
     @property
-    def annotations(self) -> Iterator[str]:
+    def user_annotations(self) -> Iterator[str]:
         """The keys of the annotations that users set, without the operator's annotations."""
         return (each for each in self.metadata.annotations if not each.startswith(f"{GROUP}/"))
 
@@ -148,7 +148,7 @@ class PodView(Tolerant):
         for each in self.spec.containers:
             yield "spec.server.image" if each.name == CONTAINER else f"container {each.name}: image", each.image
         for each in self.spec.init_containers:
-            yield f"spec.pod.{_kind(each)} {each.name}: image", each.image
+            yield f"spec.pod.{_spec_field(each)} {each.name}: image", each.image
         for volume in self.spec.volumes:
             if volume.image:
                 yield _OF_VOLUMES.get(volume.name, "spec.model.adapters.source.ociImage"), volume.image.reference
@@ -158,13 +158,13 @@ class PodView(Tolerant):
         """The variables of all containers, as (field of the spec, name). The variable that hides cards is left out."""
         for each in self.spec.containers:
             where = "spec.engine.env" if each.name == CONTAINER else f"container {each.name}"
-            yield from ((where, variable.name) for variable in each.env if not _keeps_cards_away(variable))
+            yield from ((where, variable.name) for variable in each.env if not _hides_cards(variable))
         for each in self.spec.init_containers:
-            where = f"spec.pod.{_kind(each)} {each.name}: env"
-            yield from ((where, variable.name) for variable in each.env if not _keeps_cards_away(variable))
+            where = f"spec.pod.{_spec_field(each)} {each.name}: env"
+            yield from ((where, variable.name) for variable in each.env if not _hides_cards(variable))
 
     @property
-    def cards(self) -> int:
+    def card_count(self) -> int:
         """The number of devices that a pod of this template requests."""
         containers = (each.resources for each in (*self.spec.containers, *self.spec.init_containers))
         # Kubernetes requires the limit and the request of a device to be equal, so count each device once.
@@ -178,7 +178,7 @@ class PodView(Tolerant):
         return (str(each[key]) for each in self.spec.resource_claims for key in keys if key in each)
 
     @property
-    def sources(self) -> Iterator[tuple[str, str]]:
+    def model_sources(self) -> Iterator[tuple[str, str]]:
         """The volumes that contain a model or an adapter, as (field of the spec, kind of source)."""
         for volume in self.spec.volumes:
             where = "adapters.source" if volume.name.startswith("adapter-") else "source"
@@ -199,7 +199,7 @@ class PodView(Tolerant):
                 yield f"spec.model.{where}.hostPath", each.host_path.path
 
 
-def is_below(path: str, prefix: str) -> bool:
+def is_path_inside(path: str, prefix: str) -> bool:
     """Return True if a folder of a pod is `prefix` or inside it. A path with `..` always returns False."""
     if not path.startswith("/") or ".." in path.split("/"):
         return False

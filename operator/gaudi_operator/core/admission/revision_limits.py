@@ -10,32 +10,38 @@ from pydantic import Field, ValidationError
 
 from gaudi_operator.api.v1alpha1.inference_class import ClassLimits, SourceKind
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.core.admission.pod_view import PodView, is_below
+from gaudi_operator.core.admission.pod_view import PodTemplateView, is_path_inside
 from gaudi_operator.core.names import CONTAINER
 from gaudi_operator.core.rendering.container import OWN_VARIABLES
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_runtime.contract.base import Tolerant
+from gaudi_runtime.contract.base import TolerantModel
 from gaudi_runtime.contract.ports import API_KEY_VARIABLE
 from gaudi_runtime.knobs.table import knobs
 
 Finding = tuple[str, str]
 
 
-def revision_beyond_limits(
-    spec: GaudiInferenceSpec | None, revision: Revision, views: Sequence[PodView], limits: ClassLimits, account: str
+def revision_limit_violations(
+    spec: GaudiInferenceSpec | None,
+    revision: Revision,
+    views: Sequence[PodTemplateView],
+    limits: ClassLimits,
+    account: str,
 ) -> Iterator[Finding]:
     """Yield each field of a revision that exceeds the limits, and each count of `spec` that exceeds them.
 
     `account` is the service account that the operator creates for the resource.
     """
     if spec:
-        yield from beyond_counts(spec, revision, views, limits)
+        yield from count_limit_violations(spec, revision, views, limits)
     for view in views:
-        yield from beyond_limits(view, revision.inputs, limits, account)
-    yield from beyond_of_the_engine(revision, views, limits)
+        yield from template_limit_violations(view, revision.inputs, limits, account)
+    yield from engine_limit_violations(revision, views, limits)
 
 
-def beyond_limits(view: PodView, inputs: Mapping[str, Any], limits: ClassLimits, account: str) -> Iterator[Finding]:
+def template_limit_violations(
+    view: PodTemplateView, inputs: Mapping[str, Any], limits: ClassLimits, account: str
+) -> Iterator[Finding]:
     """Yield the fields of a revision's pod template that exceed the limits of its class.
 
     `inputs` are the inputs of the revision. `account` is the service account that the operator creates for the
@@ -43,11 +49,11 @@ def beyond_limits(view: PodView, inputs: Mapping[str, Any], limits: ClassLimits,
     """
     spec = view.spec
     for where, image in view.images:
-        if limits.images is not None and not any(starts_with(image, each) for each in limits.images):
-            yield f"{where} {image}", _listed("images", limits.images)
+        if limits.images is not None and not any(has_image_prefix(image, each) for each in limits.images):
+            yield f"{where} {image}", _not_allowed_reason("images", limits.images)
     for where, path in view.host_paths:
-        if limits.host_paths is not None and not any(is_below(path, each) for each in limits.host_paths):
-            yield f"{where} {path}", _listed("hostPaths", limits.host_paths)
+        if limits.host_paths is not None and not any(is_path_inside(path, each) for each in limits.host_paths):
+            yield f"{where} {path}", _not_allowed_reason("hostPaths", limits.host_paths)
     names = (
         ("priorityClassName", spec.priority_class_name, "priorityClasses", limits.priority_classes),
         ("runtimeClassName", spec.runtime_class_name, "runtimeClasses", limits.runtime_classes),
@@ -60,50 +66,53 @@ def beyond_limits(view: PodView, inputs: Mapping[str, Any], limits: ClassLimits,
     )
     for field, name, limit, allowed in names:
         if name and allowed is not None and name not in allowed:
-            yield f"spec.pod.{field} {name}", _listed(limit, allowed)
+            yield f"spec.pod.{field} {name}", _not_allowed_reason(limit, allowed)
     for label, value in limits.node_selector.items():
         if spec.node_selector.get(label) != value:
             yield f"spec.pod.nodeSelector {label}", f'must have the value "{value}" (limits.nodeSelector)'
     for toleration in spec.tolerations:
         if limits.tolerations is not None and toleration.key not in limits.tolerations:
-            yield f"spec.pod.tolerations {toleration.key}", _listed("tolerations", limits.tolerations)
-    for annotation in view.annotations:
+            yield f"spec.pod.tolerations {toleration.key}", _not_allowed_reason("tolerations", limits.tolerations)
+    for annotation in view.user_annotations:
         if limits.annotation_prefixes is not None and not annotation.startswith(limits.annotation_prefixes):
-            yield f"spec.pod.annotations {annotation}", _listed("annotationPrefixes", limits.annotation_prefixes)
+            yield (
+                f"spec.pod.annotations {annotation}",
+                _not_allowed_reason("annotationPrefixes", limits.annotation_prefixes),
+            )
     if limits.environment_variables is not None:
-        for where, name in _variables_of_users(view, inputs):
-            if not any(is_named(name, each) for each in limits.environment_variables):
-                yield f"{where} {name}", _listed("environmentVariables", limits.environment_variables)
-    if limits.api_key_required and not _has_key(view):
+        for where, name in _user_variables(view, inputs):
+            if not any(matches_name_pattern(name, each) for each in limits.environment_variables):
+                yield f"{where} {name}", _not_allowed_reason("environmentVariables", limits.environment_variables)
+    if limits.api_key_required and not _has_api_key(view):
         yield "spec.server.apiKeySecretRef", "must be set (limits.apiKeyRequired)"
 
 
-def _listed(limit: str, allowed: Iterable[str]) -> str:
+def _not_allowed_reason(limit: str, allowed: Iterable[str]) -> str:
     return f"is not an allowed value (limits.{limit}: {', '.join(allowed) or 'none'})"
 
 
-def starts_with(image: str, prefix: str) -> bool:
+def has_image_prefix(image: str, prefix: str) -> bool:
     """Return True if an image name begins with `prefix`, and the prefix ends between two parts of the name."""
     rest = image.removeprefix(prefix)
     return image.startswith(prefix) and (not rest or prefix[-1] in "/:@" or rest[0] in "/:@")
 
 
-def is_named(variable: str, pattern: str) -> bool:
+def matches_name_pattern(variable: str, pattern: str) -> bool:
     """Return True if a variable's name equals `pattern`. A `*` at the end of the pattern matches any rest."""
     return variable.startswith(pattern[:-1]) if pattern.endswith("*") else variable == pattern
 
 
-def _variables_of_users(view: PodView, inputs: Mapping[str, Any]) -> Iterator[Finding]:
+def _user_variables(view: PodTemplateView, inputs: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield (field of the spec, name) of each variable that a user sets, even if it also has an operator default."""
-    engine = _section(inputs, "engine")
-    theirs = {each.get("name") for each in _items(engine, "env") if isinstance(each, dict)}
+    engine = _get_section(inputs, "engine")
+    theirs = {each.get("name") for each in _get_list(engine, "env") if isinstance(each, dict)}
     for where, name in view.variables:
         ours = where == "spec.engine.env" and (name in OWN_VARIABLES or name in knobs())
         if not ours or name in theirs:
             yield where, name
 
 
-def _has_key(view: PodView) -> bool:
+def _has_api_key(view: PodTemplateView) -> bool:
     runtime = [each for each in view.spec.containers if each.name == CONTAINER]
     return any(variable.name == API_KEY_VARIABLE for each in runtime for variable in each.env)
 
@@ -116,7 +125,9 @@ _SOURCES = {
 }
 
 
-def beyond_of_the_engine(revision: Revision, views: Iterable[PodView], limits: ClassLimits) -> Iterator[Finding]:
+def engine_limit_violations(
+    revision: Revision, views: Iterable[PodTemplateView], limits: ClassLimits
+) -> Iterator[Finding]:
     """Yield the engine settings of a revision that exceed the limits of its class.
 
     A stored revision may have forged inputs. Therefore the configuration and the mounts of its pods are checked, too.
@@ -126,59 +137,66 @@ def beyond_of_the_engine(revision: Revision, views: Iterable[PodView], limits: C
     except ValidationError:
         yield "the configuration of the stored revision", "cannot be read"
         return
-    engine = _section(revision.inputs, "engine")
-    for argument in (*_items(engine, "extraArgs"), *config.engine.extra_args):
+    engine = _get_section(revision.inputs, "engine")
+    for argument in (*_get_list(engine, "extraArgs"), *config.engine.extra_args):
         name = str(argument).partition("=")[0]
         if limits.extra_arguments is not None and name.startswith("--") and name not in limits.extra_arguments:
-            yield f"spec.engine.extraArgs {name}", _listed("extraArguments", limits.extra_arguments)
-    for settings in (_section(engine, "settings"), config.engine.settings):
+            yield f"spec.engine.extraArgs {name}", _not_allowed_reason("extraArguments", limits.extra_arguments)
+    for settings in (_get_section(engine, "settings"), config.engine.settings):
         trusted = settings.get("--trust-remote-code")
         if not limits.trust_remote_code and trusted is not None and str(trusted).lower() != "false":
             yield "spec.engine.settings --trust-remote-code", "is not allowed (limits.trustRemoteCode)"
-    for stall in (_section(revision.inputs, "warmup").get("stallTimeoutSeconds"), config.serving.stall_timeout_seconds):
+    for stall in (
+        _get_section(revision.inputs, "warmup").get("stallTimeoutSeconds"),
+        config.serving.stall_timeout_seconds,
+    ):
         most = limits.max_stall_timeout_seconds
         if most is not None and isinstance(stall, int) and stall > most:
             yield (
                 f"spec.warmup.stallTimeoutSeconds {stall}",
                 f"is above {most} (limits.maxStallTimeoutSeconds)",
             )
-    mounted = (each for view in views for each in view.sources)
-    for where, kind in (*_sources(_section(revision.inputs, "model")), *mounted, *config.model.fetched):
+    mounted = (each for view in views for each in view.model_sources)
+    for where, kind in (
+        *_model_sources(_get_section(revision.inputs, "model")),
+        *mounted,
+        *config.model.fetched_sources,
+    ):
         if limits.model_sources is not None and _SOURCES.get(kind) not in limits.model_sources:
-            yield f"spec.model.{where}.{kind}", _listed("modelSources", limits.model_sources)
+            yield f"spec.model.{where}.{kind}", _not_allowed_reason("modelSources", limits.model_sources)
 
 
-def _sources(model: Mapping[str, Any]) -> Iterator[Finding]:
+def _model_sources(model: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield (field below spec.model, kind of source) of the model and its adapters, from the inputs of a revision."""
-    for where, holder in (("source", model), *(("adapters.source", each) for each in _items(model, "adapters"))):
-        yield from ((where, kind) for kind in _section(holder, "source"))
+    for where, holder in (("source", model), *(("adapters.source", each) for each in _get_list(model, "adapters"))):
+        yield from ((where, kind) for kind in _get_section(holder, "source"))
 
 
-class _Engine(Tolerant):
+class _Engine(TolerantModel):
     settings: dict[str, Any] = Field({})
     extra_args: tuple[Any, ...] = ()
 
 
-class _Fetched(Tolerant):
+class _HubModel(TolerantModel):
     hub: dict[str, Any] | None = None
 
 
-class _Model(_Fetched):
-    adapters: tuple[_Fetched, ...] = ()
+class _Model(_HubModel):
+    adapters: tuple[_HubModel, ...] = ()
 
     @property
-    def fetched(self) -> Iterator[Finding]:
+    def fetched_sources(self) -> Iterator[Finding]:
         """Yield (field below spec.model, kind of source) of each model that the runtime fetches."""
         if self.hub is not None:
             yield "source", "huggingFace"
         yield from (("adapters.source", "huggingFace") for each in self.adapters if each.hub is not None)
 
 
-class _Serving(Tolerant):
+class _Serving(TolerantModel):
     stall_timeout_seconds: int | None = None
 
 
-class _Config(Tolerant):
+class _Config(TolerantModel):
     """The parts of a RuntimeConfig that a class limits."""
 
     engine: _Engine = _Engine()
@@ -186,29 +204,29 @@ class _Config(Tolerant):
     serving: _Serving = _Serving()
 
 
-def _section(holder: object, name: str) -> Mapping[str, Any]:
+def _get_section(holder: object, name: str) -> Mapping[str, Any]:
     found = holder.get(name) if isinstance(holder, Mapping) else None
     return found if isinstance(found, Mapping) else {}
 
 
-def _items(holder: Mapping[str, Any], name: str) -> list[Any]:
+def _get_list(holder: Mapping[str, Any], name: str) -> list[Any]:
     found = holder.get(name)
     return found if isinstance(found, list) else []
 
 
-def _cards(revision: Revision, views: Sequence[PodView]) -> int:
+def _cards_per_replica(revision: Revision, views: Sequence[PodTemplateView]) -> int:
     """Return the number of cards that the pods of one replica request."""
     if revision.group is None:
-        return views[0].cards
+        return views[0].card_count
     leader, worker = views
-    return leader.cards + max(0, revision.group.size - 1) * worker.cards
+    return leader.card_count + max(0, revision.group.size - 1) * worker.card_count
 
 
-def beyond_counts(
-    spec: GaudiInferenceSpec, revision: Revision, views: Sequence[PodView], limits: ClassLimits
+def count_limit_violations(
+    spec: GaudiInferenceSpec, revision: Revision, views: Sequence[PodTemplateView], limits: ClassLimits
 ) -> Iterator[Finding]:
     """Yield the counts of a revision that exceed the limits of its class: replicas, autoscaler and claim templates."""
-    cards = _cards(revision, views)
+    cards = _cards_per_replica(revision, views)
     for template in (each for view in views for each in view.claim_templates):
         if limits.max_cards is not None:
             yield (
@@ -228,12 +246,12 @@ def beyond_counts(
             )
 
 
-def most_replicas(revision: Revision, limits: ClassLimits) -> int | None:
+def max_allowed_replicas(revision: Revision, limits: ClassLimits) -> int | None:
     """Return the maximum number of replicas that the limits of the class allow, or None if there is no limit."""
     if limits.max_cards is None:
         return limits.max_replicas
     try:
-        cards = _cards(revision, [PodView.model_validate(each) for each in revision.templates])
+        cards = _cards_per_replica(revision, [PodTemplateView.model_validate(each) for each in revision.templates])
     except ValidationError:
         return 0  # pod_policy.py refuses its template
     by_cards = limits.max_cards // cards if cards else None

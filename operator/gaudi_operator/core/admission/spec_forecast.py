@@ -7,14 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from gaudi_operator.core.admission.estimate import Estimate, ForecastTarget, estimate_plan, forecast_target
-from gaudi_operator.core.admission.kv_cache_bounds import most_kv_blocks
+from gaudi_operator.core.admission.kv_cache_bounds import max_kv_blocks
 from gaudi_operator.core.plan_answers import PlanQuestion, PlanTooExpensive
 from gaudi_operator.core.rendering.runtime_config import runtime_config
-from gaudi_operator.core.resource import Inference, derived
+from gaudi_operator.core.resource import Inference, cache_on_inference
 from gaudi_runtime.contract.bucketing import BucketPolicy
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of
-from gaudi_runtime.planning.coverage import Uncovered, plan_coverage
+from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_from_config
+from gaudi_runtime.planning.coverage import PlanCoverage, plan_coverage
 from gaudi_runtime.planning.kept_plans import kept_plan
 
 
@@ -28,7 +28,7 @@ class PlanForecast:
     prompt: int
     decode: int
     kv_blocks: int
-    uncovered: Uncovered
+    uncovered: PlanCoverage
     estimate: Estimate | None
 
 
@@ -46,7 +46,7 @@ def forecast_plan(
     return None
 
 
-@derived
+@cache_on_inference
 def cached_forecast(
     inference: Inference, measured_blocks: int | None = None, block_size: int | None = None
 ) -> PlanForecast | None:
@@ -60,7 +60,7 @@ def forecast_question(
     inference: Inference, measured_blocks: int | None = None, block_size: int | None = None
 ) -> "ForecastQuestion":
     """Return the plan question that has the forecast of a spec as its answer."""
-    spec, inputs = inference.spec, inputs_of(runtime_config(inference))
+    spec, inputs = inference.spec, inputs_from_config(runtime_config(inference))
     inputs = replace(
         inputs,
         limits=inputs.limits.model_copy(update={"block_size": block_size}) if block_size else inputs.limits,
@@ -69,7 +69,7 @@ def forecast_question(
     # The cache of answers replaces long texts in the fields of a question by digests. Therefore the policy, which has
     # such texts, is a field of its own.
     rest = replace(inputs, policy=BucketPolicy())
-    return ForecastQuestion(inputs.policy, rest, forecast_target(spec), most_kv_blocks(spec))
+    return ForecastQuestion(inputs.policy, rest, forecast_target(spec), max_kv_blocks(spec))
 
 
 @dataclass(frozen=True)

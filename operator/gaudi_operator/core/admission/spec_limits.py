@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from ipaddress import ip_network
 
 from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
-from gaudi_operator.api.v1alpha1.network import SHORTEST_PREFIX, Client, NetworkAccess, ServiceType
+from gaudi_operator.api.v1alpha1.network import SHORTEST_PREFIX, NetworkAccess, NetworkClient, ServiceType
 from gaudi_operator.api.v1alpha1.selectors import SelectorOperator
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.core.classes import FORBIDDEN, Platform
+from gaudi_operator.core.classes import FORBIDDEN, ResolvedClass
 from gaudi_operator.core.quantities import parse_quantity
 from gaudi_operator.core.resource import Inference
-from gaudi_operator.core.rollout.planner import scaled_amount
+from gaudi_operator.core.rollout.planner import resolve_pod_count
 from gaudi_runtime.errors import Problem
 
 
@@ -30,15 +30,15 @@ class LimitViolation:
 
 def spec_limit_violations(spec: GaudiInferenceSpec, limits: ClassLimits) -> Iterator[LimitViolation]:
     """Yield the fields of the spec that exceed the limits."""
-    yield from _clients(spec.network_access, limits)
-    yield from _service(spec, limits)
-    yield from _recipes(spec, limits)
-    surge = scaled_amount(spec.rollout.max_surge, _most_replicas(spec), round_up=True)
+    yield from _client_violations(spec.network_access, limits)
+    yield from _service_violations(spec, limits)
+    yield from _recipe_pvc_violations(spec, limits)
+    surge = resolve_pod_count(spec.rollout.max_surge, _max_requested_replicas(spec), round_up=True)
     if limits.max_surge is not None and surge > limits.max_surge:
         yield LimitViolation(f"spec.rollout.maxSurge {surge}", f"is above {limits.max_surge} (limits.maxSurge)")
 
 
-def first_limit_violation(spec: GaudiInferenceSpec, platform: Platform) -> Problem | None:
+def first_limit_violation(spec: GaudiInferenceSpec, platform: ResolvedClass) -> Problem | None:
     """Return the first field of the spec that exceeds the limits of its class or, without a class, the defaults."""
     found = next(spec_limit_violations(spec, platform.limits), None)
     if found is None:
@@ -75,7 +75,7 @@ def clamp_to_limits(inference: Inference, limits: ClassLimits) -> tuple[Inferenc
     return replace(inference, spec=spec.model_copy(update=changed)), kinds
 
 
-def _most_replicas(spec: GaudiInferenceSpec) -> int:
+def _max_requested_replicas(spec: GaudiInferenceSpec) -> int:
     """Return the maximum number of replicas that the spec or its autoscaler requests."""
     return max(spec.replicas, spec.autoscaling.max_replicas if spec.autoscaling else 0)
 
@@ -83,20 +83,20 @@ def _most_replicas(spec: GaudiInferenceSpec) -> int:
 _OPEN = "lets every namespace reach the model port (limits.allowAllClients)"
 
 
-def _clients(access: NetworkAccess, limits: ClassLimits) -> Iterator[LimitViolation]:
+def _client_violations(access: NetworkAccess, limits: ClassLimits) -> Iterator[LimitViolation]:
     if limits.allow_all_clients:
         return
     asked = {
         "allowAllClients true": access.allow_all_clients,
         "enabled false": not access.enabled,
-        "clients": any(map(_is_everyone, access.clients or ())),
+        "clients": any(map(_matches_all_clients, access.clients or ())),
     }
     for field, opens in asked.items():
         if opens:
             yield LimitViolation(f"spec.networkAccess.{field}", _OPEN, "NetworkPolicy")
 
 
-def _is_everyone(client: Client) -> bool:
+def _matches_all_clients(client: NetworkClient) -> bool:
     """Return True if a client entry matches all namespaces, or an IP range that may contain a whole cluster."""
     if client.ip_block:
         return ip_network(client.ip_block.cidr, strict=False).prefixlen < SHORTEST_PREFIX
@@ -107,14 +107,16 @@ def _is_everyone(client: Client) -> bool:
     return not selector.match_labels and not named
 
 
-def _service(spec: GaudiInferenceSpec, limits: ClassLimits) -> Iterator[LimitViolation]:
+def _service_violations(spec: GaudiInferenceSpec, limits: ClassLimits) -> Iterator[LimitViolation]:
     service, types = spec.service, limits.service_types
     if types is not None and service.type is not ServiceType.CLUSTER_IP and service.type not in types:
-        yield LimitViolation(f"spec.service.type {service.type.value}", _unlisted("serviceTypes", types), "Service")
+        yield LimitViolation(
+            f"spec.service.type {service.type.value}", _not_allowed_reason("serviceTypes", types), "Service"
+        )
     for key in service.annotations:
         if not _annotation_is_allowed(key, limits):
             prefixes = limits.service_annotation_prefixes or ()
-            why = _unlisted("serviceAnnotationPrefixes", prefixes)
+            why = _not_allowed_reason("serviceAnnotationPrefixes", prefixes)
             yield LimitViolation(f"spec.service.annotations {key}", why, "Service")
 
 
@@ -123,7 +125,7 @@ def _annotation_is_allowed(key: str, limits: ClassLimits) -> bool:
     return prefixes is None or key.startswith(prefixes)
 
 
-def _recipes(spec: GaudiInferenceSpec, limits: ClassLimits) -> Iterator[LimitViolation]:
+def _recipe_pvc_violations(spec: GaudiInferenceSpec, limits: ClassLimits) -> Iterator[LimitViolation]:
     cache, most = spec.recipe_cache, limits.max_recipe_cache_size
     made = cache.enabled and not cache.existing_claim
     if made and most is not None and parse_quantity(cache.size) > parse_quantity(most):
@@ -131,5 +133,5 @@ def _recipes(spec: GaudiInferenceSpec, limits: ClassLimits) -> Iterator[LimitVio
         yield LimitViolation(f"spec.recipeCache.size {cache.size}", why, "PersistentVolumeClaim")
 
 
-def _unlisted(limit: str, allowed: tuple[str, ...]) -> str:
+def _not_allowed_reason(limit: str, allowed: tuple[str, ...]) -> str:
     return f"is not an allowed value (limits.{limit}: {', '.join(allowed) or 'none'})"

@@ -4,24 +4,24 @@ See docs/internals/vllm.md, Speculative decoding.
 """
 
 from gaudi_operator.core.installation import InstallationDefaults
-from gaudi_operator.core.rendering.execution_mode import on_cpu
+from gaudi_operator.core.rendering.execution_mode import runs_on_cpu
 from gaudi_operator.core.rendering.runtime_config import plan_limits
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.bucketing import MOST_DRAFTS
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.errors import Problem
-from gaudi_runtime.knobs.speculation import NGRAM, SETTING, Speculation, speculation, why_refused
+from gaudi_runtime.knobs.speculation import NGRAM, SETTING, Speculation, read_speculation, why_method_refused
 
 _SETTING = f"spec.engine.settings {SETTING}"
 
 
-def drafts_cannot_be_verified(inference: Inference, _: InstallationDefaults) -> Problem | None:
+def check_speculation(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Refuse speculative decoding that has no planned buckets or that vLLM's plugin cannot run correctly."""
     spec = inference.spec
-    asked = speculation(spec.engine.settings)
+    asked = read_speculation(spec.engine.settings)
     if asked is None or spec.engine.name is not EngineName.VLLM:
         return None
-    if on_cpu(spec.accelerator):
+    if runs_on_cpu(spec.accelerator):
         return Problem(
             "NotBuilt",
             f"{_SETTING} is not implemented in this release for spec.accelerator.generation: none. Remove the setting.",
@@ -30,13 +30,13 @@ def drafts_cannot_be_verified(inference: Inference, _: InstallationDefaults) -> 
         return Problem(
             "NotBuilt",
             f"{_SETTING}: method {asked.method} is not implemented in this release, because "
-            f"{why_refused(asked.method)}. Use method {NGRAM}.",
+            f"{why_method_refused(asked.method)}. Use method {NGRAM}.",
         )
-    wrong = _wrong(inference, asked)
+    wrong = _speculation_fault(inference, asked)
     return Problem("SettingsWrong", f"{_SETTING}: {wrong}") if wrong else None
 
 
-def _wrong(inference: Inference, asked: Speculation) -> str | None:
+def _speculation_fault(inference: Inference, asked: Speculation) -> str | None:
     if asked.tokens is None or not 1 <= asked.tokens <= MOST_DRAFTS:
         return f"num_speculative_tokens must be a whole number from 1 to {MOST_DRAFTS}."
     limits = plan_limits(inference.spec)

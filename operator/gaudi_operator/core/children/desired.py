@@ -24,10 +24,10 @@ from gaudi_operator.core.children.workloads import (
 from gaudi_operator.core.names import APPLIED_HASH_ANNOTATION
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.rendering.metadata import Object
-from gaudi_operator.core.rendering.recipe_pvc import kept_revisions, recipe_pvc, recipe_pvc_name
-from gaudi_operator.core.rendering.runtime_config import config_map
+from gaudi_operator.core.rendering.recipe_pvc import kept_revisions_config_map, recipe_pvc, recipe_pvc_name
+from gaudi_operator.core.rendering.runtime_config import runtime_config_map
 from gaudi_operator.core.resource import Identity, Inference
-from gaudi_operator.core.rollout.live_workloads import live_workloads, running_revisions, with_workloads
+from gaudi_operator.core.rollout.live_workloads import live_workloads, revisions_with_workloads, running_revisions
 from gaudi_operator.core.rollout.replicas import PlannedReplicas
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
@@ -38,27 +38,27 @@ def child_actions(state: State, scaling: PlannedReplicas) -> list[Action]:
     """Return the writes and deletions of children. Without a current revision, only back-offs change workloads."""
     observed, current = state.observed, state.rollout.current
     if current is None:
-        return _backed_off(state, scaling)
+        return _back_off_writes(state, scaling)
     inference, beyond = clamp_to_limits(state.inference, state.platform.limits)
     limit = inference.spec.rollout.revision_history_limit
-    over = find_garbage(observed, current.name, state.stored, limit, state.stable)
+    over = find_garbage(observed, current.name, state.stored, limit, state.stable_name)
     running = running_revisions(current, state.stored, observed, over.in_use)
     # The operator's own deletions trigger no reconcile. Therefore this reconcile also writes the children that depend
     # on them.
     kept = (each for each in state.revisions if each.name not in over.forgotten)
-    readers = recipe_readers(inference, running, kept)
-    needed = {*(each.config_map for each in running), *(each["metadata"]["name"] for each in readers)}
+    readers = recipe_config_maps(inference, running, kept)
+    needed = {*(each.config_map_name for each in running), *(each["metadata"]["name"] for each in readers)}
     actions = [
         *missing_writes([*readers, *_desired_children(inference, state, running, scaling)], observed.children),
         *over.deletes,
         *unread_config_maps(observed, needed),
         *recipe_pvc_actions(inference, running, observed.pvcs),
-        *_switched_off(inference, observed),
+        *_disabled_child_deletes(inference, observed),
     ]
-    return [each for each in actions if not _changes_one_of(beyond, each, observed)]
+    return [each for each in actions if not _changes_live_child(beyond, each, observed)]
 
 
-def _changes_one_of(kinds: Collection[str], action: Action, observed: Observed) -> bool:
+def _changes_live_child(kinds: Collection[str], action: Action, observed: Observed) -> bool:
     """Return True if the action changes a live child of these kinds."""
     if not isinstance(action, Apply) or action.manifest["kind"] not in kinds:
         return False
@@ -72,11 +72,11 @@ def missing_writes(desired: Iterable[Object], observed: Iterable[Manifest]) -> l
     `desired` are complete manifests, in the order of their writes. `observed` are live objects of any kind.
     """
     live = {(each["kind"], each["metadata"]["name"]): each for each in observed}
-    writes = [_write(child, live.get((child["kind"], child["metadata"]["name"]))) for child in desired]
+    writes = [_child_write(child, live.get((child["kind"], child["metadata"]["name"]))) for child in desired]
     return [write for write in writes if write is not None]
 
 
-def _write(child: Object, live: Manifest | None) -> Action | None:
+def _child_write(child: Object, live: Manifest | None) -> Action | None:
     if live is None:
         return Apply(child, "it does not exist")
     # The object is being deleted, so an apply would be lost. The next reconcile creates a new object.
@@ -88,7 +88,7 @@ def _write(child: Object, live: Manifest | None) -> Action | None:
         return None
     if child.get("immutable") and drifted_field(compared["data"], live.get("data")):
         return delete_child(live, "its content does not match its name, and it is immutable: it is recreated")
-    if _hash(child) != _hash(live):
+    if _applied_hash(child) != _applied_hash(live):
         return Apply(child, "the desired content has changed")
     return Apply(child, f"{drift} was changed by another client")
 
@@ -101,7 +101,7 @@ def with_hashed_texts(child: Object) -> Object:
     return {**child, "data": hash_texts(child["data"])} if child["kind"] == "ConfigMap" else child
 
 
-def _hash(manifest: Manifest) -> object:
+def _applied_hash(manifest: Manifest) -> object:
     return (manifest["metadata"].get("annotations") or {}).get(APPLIED_HASH_ANNOTATION)
 
 
@@ -113,50 +113,50 @@ def _desired_children(
     owner, autoscaling = inference.identity, inference.spec.autoscaling
     children = [
         *(controller_revision(owner, each) for each in state.rollout.revisions_to_record),
-        *([service_account(owner)] if _own_account_is_used(owner.name, running) else []),
-        *(config_map(owner, revision.config) for revision in running if revision.config),
+        *([service_account(owner)] if _uses_own_account(owner.name, running) else []),
+        *(runtime_config_map(owner, revision.config) for revision in running if revision.config),
         *([network_policy(inference, state.defaults)] if inference.spec.network_access.enabled else []),
         pod_disruption_budget(inference, policy.desired, policy.max_unavailable),
         service(inference),
         *([horizontal_pod_autoscaler(inference, autoscaling, scale_down_window(state))] if autoscaling else []),
-        *_workloads(state, running, scaling),
+        *_desired_workloads(state, running, scaling),
     ]
     # Revisions that differ only in their pod template share a ConfigMap. The dictionary removes its duplicates.
     return list({(child["kind"], child["metadata"]["name"]): child for child in children}.values())
 
 
-def _workloads(state: State, running: Iterable[Revision], scaling: PlannedReplicas) -> Iterable[Object]:
-    after_back_off = _after_back_off(state, scaling)
+def _desired_workloads(state: State, running: Iterable[Revision], scaling: PlannedReplicas) -> Iterable[Object]:
+    after_back_off = _replicas_after_back_off(state, scaling)
     for revision in running:
         if revision.name in scaling.replicas:
-            why = state.rollout.in_place if revision.name == state.current else None
+            why = state.rollout.in_place if revision.name == state.current_name else None
             annotations = rollout_annotations(why, after_back_off.get(revision.name))
-            yield _workload(state.inference.identity, revision, scaling.replicas[revision.name], annotations)
+            yield _render_workload(state.inference.identity, revision, scaling.replicas[revision.name], annotations)
 
 
-def _backed_off(state: State, scaling: PlannedReplicas) -> list[Action]:
+def _back_off_writes(state: State, scaling: PlannedReplicas) -> list[Action]:
     """Return the writes that lower replicas for back-offs, or restore them. Deleted revisions are included."""
     live = {name: each["spec"].get("replicas") for name, each in live_workloads(state.observed).items()}
     # Skip workloads that already have the right number of replicas. Their manifest is only a copy from the API server.
     changed = [
         each
-        for each in with_workloads(state.stored, state.observed)
+        for each in revisions_with_workloads(state.stored, state.observed)
         if scaling.replicas.get(each.name) != live[each.name]
     ]
-    return missing_writes(_workloads(state, changed, scaling), state.observed.children)
+    return missing_writes(_desired_workloads(state, changed, scaling), state.observed.children)
 
 
-def _after_back_off(state: State, scaling: PlannedReplicas) -> dict[str, int]:
+def _replicas_after_back_off(state: State, scaling: PlannedReplicas) -> dict[str, int]:
     """Return the replicas that a back-off must later restore to older revisions.
 
     The rollout itself restores the replicas of the current revision.
     """
-    dropped = {state.current, *(each.name for each in state.revisions if each.failure)}
+    dropped = {state.current_name, *(each.name for each in state.revisions if each.failure)}
     lowered = (name for name, count in scaling.replicas.items() if count < scaling.desired[name])
     return {name: scaling.desired[name] for name in lowered if name not in dropped}
 
 
-def _switched_off(inference: Inference, observed: Observed) -> list[Action]:
+def _disabled_child_deletes(inference: Inference, observed: Observed) -> list[Action]:
     spec = inference.spec
     policies = () if spec.network_access.enabled else observed.network_policies
     autoscalers = () if spec.autoscaling else observed.autoscalers
@@ -166,17 +166,17 @@ def _switched_off(inference: Inference, observed: Observed) -> list[Action]:
     ]
 
 
-def _workload(owner: Identity, revision: Revision, replicas: int, annotations: Mapping[str, str]) -> Object:
+def _render_workload(owner: Identity, revision: Revision, replicas: int, annotations: Mapping[str, str]) -> Object:
     if revision.group:
         return leader_worker_set(owner, revision, replicas, annotations)
     return replica_set(owner, revision.name, revision.template, replicas, annotations)
 
 
-def _own_account_is_used(name: str, running: Iterable[Revision]) -> bool:
-    return any(_account(revision.template) == name for revision in running)
+def _uses_own_account(name: str, running: Iterable[Revision]) -> bool:
+    return any(_service_account_name(revision.template) == name for revision in running)
 
 
-def _account(template: Mapping[str, Any]) -> object:
+def _service_account_name(template: Mapping[str, Any]) -> object:
     return template.get("spec", {}).get("serviceAccountName")
 
 
@@ -199,11 +199,11 @@ def recipe_pvc_actions(inference: Inference, running: Iterable[Revision], pvcs: 
     return [delete_child(each, "spec.recipeCache is switched off and no pod mounts it") for each in alive]
 
 
-def recipe_readers(inference: Inference, running: Iterable[Revision], kept: Iterable[Revision]) -> list[Object]:
+def recipe_config_maps(inference: Inference, running: Iterable[Revision], kept: Iterable[Revision]) -> list[Object]:
     """Return the desired ConfigMap of `kept` revisions if pods of a `running` revision mount it, or no child."""
     name = recipe_pvc_name(inference.identity)
     read = any(_mounts(revision, "configMap", "name", name) for revision in running)
-    return [kept_revisions(inference.identity, (each.name for each in kept))] if read else []
+    return [kept_revisions_config_map(inference.identity, (each.name for each in kept))] if read else []
 
 
 def _mounts(revision: Revision, kind: str, key: str, name: str) -> bool:

@@ -24,38 +24,38 @@ _LARGEST_INT64 = 2**63 - 1
 
 def drifted_field(applied: object, live: object) -> str | None:
     """Return the path of the first field that differs, such as `spec.replicas`, or None if no field differs."""
-    return _drift(applied, live, ())
+    return _find_drift(applied, live, ())
 
 
-def _drift(applied: object, live: object, path: tuple[str, ...]) -> str | None:
+def _find_drift(applied: object, live: object, path: tuple[str, ...]) -> str | None:
     # Most of an object is unchanged, and one comparison skips each unchanged branch.
     if applied == live:
         return None
     if isinstance(applied, Mapping):
-        return _mapping(applied, live, path)
+        return _mapping_drift(applied, live, path)
     if isinstance(applied, list | tuple):
-        return _sequence(applied, live, path)
+        return _sequence_drift(applied, live, path)
     # The API server drops empty strings of optional fields.
-    if (applied == "" and live is None) or _same_amount(applied, live, path):
+    if (applied == "" and live is None) or _is_same_quantity(applied, live, path):
         return None
     return ".".join(path)
 
 
-def _mapping(applied: Mapping[str, Any], live: object, path: tuple[str, ...]) -> str | None:
+def _mapping_drift(applied: Mapping[str, Any], live: object, path: tuple[str, ...]) -> str | None:
     if not isinstance(live, Mapping):
         return None if not applied and live is None else ".".join(path)
     # Server-side apply keeps keys that other managers added. In a selector, such a key changes the meaning, so it is
     # drift.
     if path and path[-1] in _ATOMIC and live.keys() - applied.keys():
         return ".".join(path)
-    drifts = (_drift(value, live.get(key), (*path, key)) for key, value in applied.items())
+    drifts = (_find_drift(value, live.get(key), (*path, key)) for key, value in applied.items())
     return next((drift for drift in drifts if drift is not None), None)
 
 
-def _sequence(applied: Sequence[Any], live: object, path: tuple[str, ...]) -> str | None:
+def _sequence_drift(applied: Sequence[Any], live: object, path: tuple[str, ...]) -> str | None:
     if not isinstance(live, list | tuple):
         return None if not applied and live is None else ".".join(path)
-    key = _list_key(applied)
+    key = _merge_key(applied)
     if key is not None:
         found = {entry.get(key): entry for entry in live if isinstance(entry, Mapping)}
         pairs = [(entry, found.get(entry[key]), str(entry[key])) for entry in applied]
@@ -65,22 +65,22 @@ def _sequence(applied: Sequence[Any], live: object, path: tuple[str, ...]) -> st
         return None if list(applied) == list(live) else ".".join(path)
     else:
         pairs = [(mine, theirs, str(index)) for index, (mine, theirs) in enumerate(zip(applied, live, strict=True))]
-    drifts = (_drift(mine, theirs, (*path, label)) for mine, theirs, label in pairs)
+    drifts = (_find_drift(mine, theirs, (*path, label)) for mine, theirs, label in pairs)
     return next((drift for drift in drifts if drift is not None), None)
 
 
-def _list_key(entries: Sequence[Any]) -> str | None:
+def _merge_key(entries: Sequence[Any]) -> str | None:
     if not entries or not all(isinstance(entry, Mapping) for entry in entries):
         return None
-    return next((key for key in _LIST_KEYS if _tells_apart(key, entries)), None)
+    return next((key for key in _LIST_KEYS if _is_unique_key(key, entries)), None)
 
 
-def _tells_apart(key: str, entries: Sequence[Any]) -> bool:
+def _is_unique_key(key: str, entries: Sequence[Any]) -> bool:
     """Return True if the value of `key` is different in all entries. One volume may be mounted at several paths."""
     return all(key in entry for entry in entries) and len({str(entry[key]) for entry in entries}) == len(entries)
 
 
-def _same_amount(applied: object, live: object, path: tuple[str, ...]) -> bool:
+def _is_same_quantity(applied: object, live: object, path: tuple[str, ...]) -> bool:
     """Return True if two quantities are equal. The API server writes 1024Mi as 1Gi, and limits amounts to int64."""
     amount = path[:2] == _METRICS or _QUANTITY_PARENTS.intersection(path)
     if not amount or not isinstance(applied, str) or not isinstance(live, str):

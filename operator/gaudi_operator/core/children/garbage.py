@@ -33,13 +33,13 @@ def find_garbage(
     count. They are deleted with their workload, and the status keeps the last error (rollout/backoff.py). `stored` is
     sorted newest first. `history_limit` is the number of unused revisions to keep in addition to the `stable` revision.
     """
-    in_use = {current, *(_revision(each) for each in (*observed.pods, *observed.workers) if not _has_ended(each))}
+    in_use = {current, *(_revision_name(each) for each in (*observed.pods, *observed.workers) if not _has_ended(each))}
     in_use |= {revision_of(each) for each in observed.workloads if full_replicas(each)}
     # Keep the stable revision regardless of its age, because a failed rollout returns to it.
     history = [revision.name for revision in stored if revision.name not in {*in_use, stable}]
     forgotten = set(history[history_limit:])
     done = (each for each in observed.workloads if revision_of(each) not in in_use)
-    old = (each for each in observed.revisions if _revision(each) in forgotten)
+    old = (each for each in observed.revisions if _revision_name(each) in forgotten)
     deletes = [
         *_deletes(done, "its revision was replaced and has no pods"),
         *_deletes(old, "the history of revisions is full"),
@@ -67,5 +67,5 @@ def _deletes(objects: Iterable[Manifest], reason: str) -> list[Delete]:
     return [delete_child(each, reason) for each in objects if "deletionTimestamp" not in each["metadata"]]
 
 
-def _revision(manifest: Manifest) -> str:
+def _revision_name(manifest: Manifest) -> str:
     return str((manifest["metadata"].get("labels") or {}).get(REVISION_LABEL, ""))

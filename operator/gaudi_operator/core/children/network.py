@@ -5,16 +5,22 @@ Only the operator and the monitoring can reach the status port. Pods of a group 
 has no permissions, and its token is not mounted.
 """
 
-from gaudi_operator.api.base import as_written
-from gaudi_operator.api.v1alpha1.network import Client, ServiceType
+from gaudi_operator.api.base import dump_non_defaults
+from gaudi_operator.api.v1alpha1.network import NetworkClient, ServiceType
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import NAMESPACE_LABEL, OPERATOR_POD_LABELS
-from gaudi_operator.core.rendering.metadata import Object, child, selector_labels, stamped, traffic_labels
-from gaudi_operator.core.resource import Identity, Inference, derived
+from gaudi_operator.core.rendering.metadata import (
+    Object,
+    add_applied_hash,
+    child_manifest,
+    selector_labels,
+    traffic_labels,
+)
+from gaudi_operator.core.resource import Identity, Inference, cache_on_inference
 from gaudi_runtime.contract.ports import MODEL_PORT_NAME, STATUS_PORT_NAME
 
 
-@derived
+@cache_on_inference
 def service(inference: Inference) -> Object:
     """Build the Service of the resource. It publishes only the model port."""
     owner, desired = inference.identity, inference.spec.service
@@ -22,14 +28,14 @@ def service(inference: Inference) -> Object:
     if inference.spec.server.tls_secret_name:
         port["appProtocol"] = "https"  # gateways and meshes read this field, not the name of the port
     spec = {"type": desired.type.value, "selector": traffic_labels(inference), "ports": [port]}
-    manifest = child("v1", "Service", owner.name, owner, {"spec": spec})
+    manifest = child_manifest("v1", "Service", owner.name, owner, {"spec": spec})
     if desired.annotations:
         metadata = {**manifest["metadata"], "annotations": dict(desired.annotations)}
-        return stamped({**manifest, "metadata": metadata})
+        return add_applied_hash({**manifest, "metadata": metadata})
     return manifest
 
 
-def endpoint(inference: Inference) -> str:
+def endpoint_url(inference: Inference) -> str:
     """Return the URL of the OpenAI API inside the cluster. It contains the DNS name of the Service."""
     owner = inference.identity
     scheme = "https" if inference.spec.server.tls_secret_name else "http"
@@ -38,7 +44,7 @@ def endpoint(inference: Inference) -> str:
 
 def service_account(owner: Identity) -> Object:
     """Build the ServiceAccount that pods use unless the resource names another account."""
-    return child("v1", "ServiceAccount", owner.name, owner, {"automountServiceAccountToken": False})
+    return child_manifest("v1", "ServiceAccount", owner.name, owner, {"automountServiceAccountToken": False})
 
 
 def network_policy(inference: Inference, defaults: InstallationDefaults) -> Object:
@@ -50,7 +56,7 @@ def network_policy(inference: Inference, defaults: InstallationDefaults) -> Obje
         "policyTypes": ["Ingress"],
         "ingress": [*_client_rules(inference, defaults), _operator_rule(defaults), *_group_rules(inference)],
     }
-    return child("networking.k8s.io/v1", "NetworkPolicy", owner.name, owner, {"spec": spec})
+    return child_manifest("networking.k8s.io/v1", "NetworkPolicy", owner.name, owner, {"spec": spec})
 
 
 def _operator_rule(defaults: InstallationDefaults) -> Object:
@@ -84,12 +90,12 @@ def _client_rules(inference: Inference, defaults: InstallationDefaults) -> list[
     return [{"from": [_peer(each) for each in access.clients], "ports": ports}] if access.clients else []
 
 
-def _peer(client: Client) -> Object:
+def _peer(client: NetworkClient) -> Object:
     if client.ip_block:
-        return {"ipBlock": as_written(client.ip_block)}
+        return {"ipBlock": dump_non_defaults(client.ip_block)}
     pods, namespaces = client.pod_selector, client.namespace_selector
     found = {"podSelector": pods, "namespaceSelector": namespaces}
-    return {name: as_written(selector) for name, selector in found.items() if selector is not None}
+    return {name: dump_non_defaults(selector) for name, selector in found.items() if selector is not None}
 
 
 def _port(name: str) -> Object:

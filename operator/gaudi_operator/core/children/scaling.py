@@ -6,12 +6,12 @@ writes spec.replicas through the scale subresource. The operator never writes th
 
 from math import ceil
 
-from gaudi_operator.api.base import as_written
+from gaudi_operator.api.base import dump_non_defaults
 from gaudi_operator.api.v1alpha1.autoscaling import Autoscaling
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, KIND
 from gaudi_operator.api.v1alpha1.status import MEASURED_BASES
 from gaudi_operator.core.pods.progress import WARMED_UP_PHASES
-from gaudi_operator.core.rendering.metadata import Object, child, selector_labels
+from gaudi_operator.core.rendering.metadata import Object, child_manifest, selector_labels
 from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.state import State
 
@@ -26,14 +26,14 @@ def pod_disruption_budget(inference: Inference, desired: int, max_unavailable: i
     """
     owner = inference.identity
     spec = {
-        "minAvailable": _least_pods(desired - max(1, max_unavailable), inference.spec.parallelism.nodes),
+        "minAvailable": _min_available_pods(desired - max(1, max_unavailable), inference.spec.parallelism.nodes),
         "selector": {"matchLabels": selector_labels(owner)},
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
     }
-    return child("policy/v1", "PodDisruptionBudget", owner.name, owner, {"spec": spec})
+    return child_manifest("policy/v1", "PodDisruptionBudget", owner.name, owner, {"spec": spec})
 
 
-def _least_pods(replicas: int, pods: int) -> int:
+def _min_available_pods(replicas: int, pods: int) -> int:
     """Return the minimum number of ready pods that keeps `replicas` groups complete. A group has `pods` pods.
 
     Evicting one pod ends its whole group. With a lower minimum, the next eviction could end another required group.
@@ -53,22 +53,22 @@ LEAST_WINDOW, MOST_WINDOW = 300, 3600
 
 def horizontal_pod_autoscaler(inference: Inference, autoscaling: Autoscaling, window: int) -> Object:
     """Build the autoscaler of the resource. `window` is the default of scaleDown.stabilizationWindowSeconds."""
-    owner, behavior = inference.identity, as_written(autoscaling.behavior)
-    metrics = [as_written(each) for each in autoscaling.metrics]
+    owner, behavior = inference.identity, dump_non_defaults(autoscaling.behavior)
+    metrics = [dump_non_defaults(each) for each in autoscaling.metrics]
     spec = {
         "scaleTargetRef": {"apiVersion": API_VERSION, "kind": KIND, "name": owner.name},
         "minReplicas": autoscaling.min_replicas,
         "maxReplicas": autoscaling.max_replicas,
-        "metrics": metrics or [_running_requests(inference.spec.engine.max_num_seqs)],
+        "metrics": metrics or [_running_requests_metric(inference.spec.engine.max_num_seqs)],
         "behavior": {**behavior, "scaleDown": {_WINDOW: window, **behavior.get("scaleDown", {})}},
     }
-    return child("autoscaling/v2", "HorizontalPodAutoscaler", owner.name, owner, {"spec": spec})
+    return child_manifest("autoscaling/v2", "HorizontalPodAutoscaler", owner.name, owner, {"spec": spec})
 
 
 _WINDOW = "stabilizationWindowSeconds"
 
 
-def _running_requests(most: int) -> Object:
+def _running_requests_metric(most: int) -> Object:
     target = {"type": "AverageValue", "averageValue": str(max(1, most * TARGET_PERCENT // 100))}
     return {"type": "Pods", "pods": {"metric": {"name": METRIC}, "target": target}}
 
@@ -83,6 +83,6 @@ def scale_down_window(state: State) -> int:
     if plan is not None and plan.basis in MEASURED_BASES and plan.warmup_seconds is not None:
         seconds: float = plan.warmup_seconds
     else:
-        reports = (pod.report for pod in state.active if pod.report)
+        reports = (pod.report for pod in state.active_pods if pod.report)
         seconds = max((each.elapsed_seconds for each in reports if each.phase in WARMED_UP_PHASES), default=0)
     return min(max(LEAST_WINDOW, 60 * ceil(seconds / 60)), MOST_WINDOW)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gaudi_operator.core.names import DESIRED_ANNOTATION, IN_PLACE_ANNOTATION
-from gaudi_operator.core.rendering.metadata import Object, child, revision_labels
+from gaudi_operator.core.rendering.metadata import Object, child_manifest, revision_labels
 from gaudi_operator.core.resource import Identity
 from gaudi_operator.core.rollout.controller_revision import history_annotations
 from gaudi_operator.core.rollout.revision import Revision
@@ -20,7 +20,9 @@ def controller_revision(owner: Identity, revision: Revision) -> Object:
     Its data is immutable. Its revision number increases each time the revision is selected to run.
     """
     name, body = f"{owner.name}-{revision.name}", {"data": revision.data, "revision": revision.number}
-    return child("apps/v1", "ControllerRevision", name, owner, body, revision.name, history_annotations(revision))
+    return child_manifest(
+        "apps/v1", "ControllerRevision", name, owner, body, revision.name, history_annotations(revision)
+    )
 
 
 def workload_name(owner: Identity, revision: str) -> str:
@@ -38,7 +40,7 @@ def replica_set(
         "template": template,
     }
     name = workload_name(owner, revision)
-    return child("apps/v1", "ReplicaSet", name, owner, {"spec": spec}, revision, annotations)
+    return child_manifest("apps/v1", "ReplicaSet", name, owner, {"spec": spec}, revision, annotations)
 
 
 def rollout_annotations(in_place: str | None, desired: int | None) -> dict[str, str]:
@@ -74,4 +76,4 @@ def leader_worker_set(owner: Identity, revision: Revision, replicas: int, annota
     }
     spec = {"replicas": replicas, "startupPolicy": "LeaderCreated", "leaderWorkerTemplate": templates}
     name = workload_name(owner, revision.name)
-    return child(GROUPS_API_VERSION, GROUPS_KIND, name, owner, {"spec": spec}, revision.name, annotations)
+    return child_manifest(GROUPS_API_VERSION, GROUPS_KIND, name, owner, {"spec": spec}, revision.name, annotations)

@@ -14,8 +14,8 @@ from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.pods.view import PodCondition, PodView, read_condition
-from gaudi_operator.core.text_formats import timestamp
-from gaudi_runtime.contract.text import on_one_line
+from gaudi_operator.core.text_formats import format_timestamp
+from gaudi_runtime.contract.text import make_one_line
 
 _RECORD = re.compile(r" ?Container (\S+), instance (\S+), plan (\S+)\.$")
 
@@ -43,20 +43,20 @@ def judged_instance(pod: PodView) -> JudgedInstance | None:
     return JudgedInstance(*match.groups()) if match else None
 
 
-def judged_counts(pod: PodView) -> str:
+def gate_message(pod: PodView) -> str:
     """Return the message of the pod's gate without the record. The message describes the captured graphs."""
     return _RECORD.sub("", pod.gate.message) if pod.gate else ""
 
 
 def is_settling(pod: PodView, deadlines: Deadlines) -> bool:
     """Return True if the gate of the pod has just opened and the kubelet does not report the pod as ready yet."""
-    since = pod.open_since if pod.active and not pod.ready else None
-    return since is not None and not deadlines.reached(since, SETTLE_SECONDS)
+    since = pod.open_since if pod.is_active and not pod.is_ready else None
+    return since is not None and not deadlines.has_passed(since, SETTLE_SECONDS)
 
 
 def gate_status(pod: Mapping[str, Any]) -> str | None:
     """Return the status of the gate in a pod's manifest, or None if the gate was never written."""
-    known = _known(pod)
+    known = _find_gate_condition(pod)
     return str(known["status"]) if known else None
 
 
@@ -67,14 +67,14 @@ def other_conditions(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def gate_condition(pod: Mapping[str, Any], gate: SetGate, now: datetime) -> dict[str, str]:
     """Return the gate condition to write. `pod` is the manifest of the pod, or empty if the manifest is unknown."""
-    known = _known(pod)
-    found = _written(read_condition(known) if known else None, gate, now)
+    known = _find_gate_condition(pod)
+    found = _condition_after_write(read_condition(known) if known else None, gate, now)
     return {
         "type": GATE,
         "status": "True" if found.true else "False",
         "reason": found.reason,
         "message": found.message,
-        "lastTransitionTime": timestamp(found.since or now),
+        "lastTransitionTime": format_timestamp(found.since or now),
     }
 
 
@@ -83,17 +83,17 @@ def pods_with_gates(pods: Iterable[PodView], gates: Iterable[SetGate], now: date
     written = {gate.uid: gate for gate in gates}
     found = ((pod, written.get(pod.uid)) for pod in pods)
     return tuple(
-        replace(pod, conditions={**pod.conditions, GATE: _written(pod.gate, gate, now)}) if gate else pod
+        replace(pod, conditions={**pod.conditions, GATE: _condition_after_write(pod.gate, gate, now)}) if gate else pod
         for pod, gate in found
     )
 
 
-def _written(known: PodCondition | None, gate: SetGate, now: datetime) -> PodCondition:
+def _condition_after_write(known: PodCondition | None, gate: SetGate, now: datetime) -> PodCondition:
     """Return the gate condition after the write. Its transition time changes only if its status changes."""
     since = known.since if known is not None and known.true == gate.open else None
-    return PodCondition(gate.open, gate.reason, on_one_line(gate.message), since or now.replace(microsecond=0))
+    return PodCondition(gate.open, gate.reason, make_one_line(gate.message), since or now.replace(microsecond=0))
 
 
-def _known(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _find_gate_condition(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return next((each for each in conditions if each["type"] == GATE), None)

@@ -26,29 +26,31 @@ BELOW_THRESHOLD = "OpenedBelowThreshold"
 
 def judge_gate(pod: PodView, readiness: Readiness, deadlines: Deadlines) -> SetGate | None:
     """Judge the gate of `pod`. Return the gate write, or None if the gate must not change now."""
-    if not pod.active:
+    if not pod.is_active:
         return None
     if pod.report is not None and pod.container is not None:
         missing = explain_shortfall(pod.report, readiness)
         if missing is None and _has_just_closed(pod, deadlines):
             return None
         if missing is None:
-            return _open(pod, JudgedInstance(pod.container.id, pod.report.instance, pod.report.plan_hash), readiness)
-        return _close(pod, *missing) if pod.gate_open else None
-    if pod.gate_open and (lost := _lost_container(pod)):
-        return _close(pod, *lost)
+            return _open_gate(
+                pod, JudgedInstance(pod.container.id, pod.report.instance, pod.report.plan_hash), readiness
+            )
+        return _close_gate(pod, *missing) if pod.is_gate_open else None
+    if pod.is_gate_open and (lost := _explain_lost_container(pod)):
+        return _close_gate(pod, *lost)
     return None
 
 
 def _has_just_closed(pod: PodView, deadlines: Deadlines) -> bool:
     # For a closed gate, `since` is the time when the gate closed, because gates close without a delay.
-    since = pod.gate.since if pod.gate and not pod.gate_open else None
-    return since is not None and not deadlines.reached(since, REOPEN_SECONDS)
+    since = pod.gate.since if pod.gate and not pod.is_gate_open else None
+    return since is not None and not deadlines.has_passed(since, REOPEN_SECONDS)
 
 
-def _open(pod: PodView, record: JudgedInstance, readiness: Readiness) -> SetGate | None:
+def _open_gate(pod: PodView, record: JudgedInstance, readiness: Readiness) -> SetGate | None:
     # Skip the apply if nothing changed. Otherwise each reconcile would send one request per pod.
-    if pod.gate_open and judged_instance(pod) == record:
+    if pod.is_gate_open and judged_instance(pod) == record:
         return None
     assert pod.report is not None  # noqa: S101 - judge_gate() opens on a report only
     missing = shortfalls(pod.report, readiness)
@@ -62,11 +64,11 @@ def _open(pod: PodView, record: JudgedInstance, readiness: Readiness) -> SetGate
     return SetGate(pod.name, pod.uid, True, reason, text, again=pod.gate is not None)
 
 
-def _close(pod: PodView, reason: str, message: str) -> SetGate:
+def _close_gate(pod: PodView, reason: str, message: str) -> SetGate:
     return SetGate(pod.name, pod.uid, False, reason, message)
 
 
-def _lost_container(pod: PodView) -> tuple[str, str] | None:
+def _explain_lost_container(pod: PodView) -> tuple[str, str] | None:
     """Return (reason, message) if the kubelet reports that the container for which the gate was judged is gone."""
     container, record = pod.container, judged_instance(pod)
     if container is None:

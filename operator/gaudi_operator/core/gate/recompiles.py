@@ -37,37 +37,39 @@ def limit_recompiles(
     if readiness.on_recompiles is not OnRecompiles.CLOSE_GATE:
         return found
     closing = {uid for uid, gate in found.items() if not gate.open}
-    serving = [pod for pod in pods if pod.ready and pod.uid not in closing]
+    serving = [pod for pod in pods if pod.is_ready and pod.uid not in closing]
     # Keep at least one pod serving, because slow answers are better than none.
     spare = len(serving) - to_go - max(1, promised)
     coming = sum(is_settling(pod, deadlines) for pod in pods)
     # Reopen gates before closing other gates, so that two gates are not closed at the same time.
-    waiting = [pod.uid for pod in _calmest_first(pods) if pod.uid in found and _is_kept_closed(pod)]
+    waiting = [pod.uid for pod in _sort_by_recompiles(pods) if pod.uid in found and _is_kept_closed(pod)]
     for uid in waiting[max(0, -spare - coming) :]:
         del found[uid]
-    return found | {pod.uid: _close(pod) for pod in _hottest(serving, readiness)[: max(0, spare)]}
+    return found | {pod.uid: _close_gate(pod) for pod in _pods_above_limit(serving, readiness)[: max(0, spare)]}
 
 
-def _hottest(serving: Iterable[PodView], readiness: Readiness) -> list[PodView]:
+def _pods_above_limit(serving: Iterable[PodView], readiness: Readiness) -> list[PodView]:
     """Return the pods above the recompilation limit. Pods with the most recompilations come first."""
-    return [pod for pod in _calmest_first(serving) if _recent(pod) > readiness.max_recent_recompiles][::-1]
+    return [pod for pod in _sort_by_recompiles(serving) if _recent_recompiles(pod) > readiness.max_recent_recompiles][
+        ::-1
+    ]
 
 
-def _calmest_first(pods: Iterable[PodView]) -> list[PodView]:
-    return sorted(pods, key=lambda pod: (_recent(pod), pod.name))
+def _sort_by_recompiles(pods: Iterable[PodView]) -> list[PodView]:
+    return sorted(pods, key=lambda pod: (_recent_recompiles(pod), pod.name))
 
 
 def _is_kept_closed(pod: PodView) -> bool:
     """Return True if the gate was closed for recompilations and some of the recompilations are still recent."""
-    return pod.gate is not None and pod.gate.reason == RECOMPILING and _recent(pod) > 0
+    return pod.gate is not None and pod.gate.reason == RECOMPILING and _recent_recompiles(pod) > 0
 
 
-def _recent(pod: PodView) -> int:
+def _recent_recompiles(pod: PodView) -> int:
     return pod.report.recent_recompiles if pod.report else 0
 
 
-def _close(pod: PodView) -> SetGate:
-    waited = f"Requests waited for {_recent(pod)} compiles within five minutes"
+def _close_gate(pod: PodView) -> SetGate:
+    waited = f"Requests waited for {_recent_recompiles(pod)} compiles within five minutes"
     message = f"{waited}. The gate opens after five minutes without a compile."
     return SetGate(pod.name, pod.uid, False, RECOMPILING, message)
 
@@ -77,6 +79,6 @@ ADD_SIZES = (
 )
 
 
-def only_images_cold(report: WarmupReport) -> bool:
+def has_only_vision_recompiles(report: WarmupReport) -> bool:
     """Return True if only vision inputs caused recompilations. Additional token buckets would then not help."""
     return bool(report.served.vision and report.served.vision.recompiles and not report.cold_shapes)

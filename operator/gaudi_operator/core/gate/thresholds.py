@@ -7,8 +7,8 @@ from gaudi_runtime.contract.report import (
     PhaseProgress,
     VisionProgress,
     WarmupReport,
-    meets,
     percent,
+    reaches_percent,
 )
 
 _MAX_REASON = 300
@@ -16,7 +16,7 @@ _MAX_REASON = 300
 
 def shortfalls(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
     """Return a clause for each phase below its threshold. The check compares counts, not rounded percentages."""
-    return tuple(clause for _, clause in _short(report, readiness))
+    return tuple(clause for _, clause in _phase_shortfalls(report, readiness))
 
 
 def first_skipped_buckets(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
@@ -28,7 +28,7 @@ def first_skipped_buckets(report: WarmupReport, readiness: Readiness) -> tuple[s
     return tuple(
         f"{kind.capitalize()} bucket {left[kind][0]} was the first bucket without a graph: "
         f"{left[kind][1][:_MAX_REASON].rstrip('.')}."
-        for kind, _ in _short(report, readiness)
+        for kind, _ in _phase_shortfalls(report, readiness)
         if kind in left
     )
 
@@ -36,26 +36,26 @@ def first_skipped_buckets(report: WarmupReport, readiness: Readiness) -> tuple[s
 _VISION = "vision"
 
 
-def _short(report: WarmupReport, readiness: Readiness) -> tuple[tuple[str, str], ...]:
+def _phase_shortfalls(report: WarmupReport, readiness: Readiness) -> tuple[tuple[str, str], ...]:
     if report.warmup_skipped:
         return ()
     phases = (
         (BucketPhase.PROMPT, report.prompt, readiness.min_captured_prompt_percent),
         (BucketPhase.DECODE, report.decode, readiness.min_captured_decode_percent),
     )
-    found = [(phase.value, _shortfall(phase, progress, least)) for phase, progress, least in phases]
+    found = [(phase.value, _shortfall_clause(phase, progress, least)) for phase, progress, least in phases]
     found.append((_VISION, _vision_shortfall(report.vision, readiness.min_warmed_vision_percent)))
     return tuple((kind, clause) for kind, clause in found if clause)
 
 
 def _vision_shortfall(vision: VisionProgress | None, least: int) -> str | None:
-    if vision is None or meets(vision.warmed, vision.planned, least) is not False:
+    if vision is None or reaches_percent(vision.warmed, vision.planned, least) is not False:
         return None
     floored = percent(vision.warmed, vision.planned)
     return f"{vision.warmed} of {vision.planned} vision buckets ({floored} %) are warm (minimum {least} %)"
 
 
-def _shortfall(phase: BucketPhase, progress: PhaseProgress, least: int) -> str | None:
+def _shortfall_clause(phase: BucketPhase, progress: PhaseProgress, least: int) -> str | None:
     planned = progress.planned
     if planned == 0 or not progress.capture_applies:
         if progress.warmed >= planned:
@@ -64,7 +64,7 @@ def _shortfall(phase: BucketPhase, progress: PhaseProgress, least: int) -> str |
             f"{progress.warmed} of {planned} {phase} buckets are warm, but an execution mode without graphs requires "
             "all of them"
         )
-    if meets(progress.captured, planned, least):
+    if reaches_percent(progress.captured, planned, least):
         return None
     floored = percent(progress.captured, planned)
     return f"{progress.captured} of {planned} {phase} graphs ({floored} %) are captured (minimum {least} %)"
@@ -74,13 +74,13 @@ def captured_counts(report: WarmupReport) -> str:
     """Return a clause with the number of captured graphs, for a gate that opens because the thresholds are met."""
     if report.warmup_skipped:
         return "warm-up is switched off"
-    found = [_count(BucketPhase.PROMPT, report.prompt), _count(BucketPhase.DECODE, report.decode)]
+    found = [_count_clause(BucketPhase.PROMPT, report.prompt), _count_clause(BucketPhase.DECODE, report.decode)]
     if report.vision:
         found.append(f"{report.vision.warmed} of {report.vision.planned} vision buckets warmed")
     return " and ".join(found)
 
 
-def _count(phase: BucketPhase, progress: PhaseProgress) -> str:
+def _count_clause(phase: BucketPhase, progress: PhaseProgress) -> str:
     if progress.planned and progress.capture_applies:
         return f"{progress.captured} of {progress.planned} {phase} graphs captured"
     return f"{progress.warmed} of {progress.planned} {phase} buckets warmed"

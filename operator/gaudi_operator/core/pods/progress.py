@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from enum import StrEnum
 
-from gaudi_operator.core.pods.start_delays import is_gated
+from gaudi_operator.core.pods.start_delays import has_scheduling_gates
 from gaudi_operator.core.pods.view import PodView
 from gaudi_runtime.contract.report import (
     Phase,
@@ -20,7 +20,7 @@ from gaudi_runtime.contract.report import (
 WARMED_UP_PHASES = frozenset({Phase.SERVING, Phase.DRAINING})
 
 
-class Waiting(StrEnum):
+class PendingStep(StrEnum):
     """The step that a pod without traffic waits for, as condition messages report it."""
 
     GATED = "held by scheduling gates"
@@ -31,25 +31,25 @@ class Waiting(StrEnum):
     READINESS = "warmed up but not ready"
 
 
-def waits_for(pod: PodView) -> Waiting:
+def pending_step(pod: PodView) -> PendingStep:
     """Return the step that an active but unready pod waits for."""
-    if is_gated(pod):
-        return Waiting.GATED
-    if not pod.placed:
-        return Waiting.UNSCHEDULED
+    if has_scheduling_gates(pod):
+        return PendingStep.GATED
+    if not pod.is_scheduled:
+        return PendingStep.UNSCHEDULED
     if pod.container is None or not pod.container.running:
-        return Waiting.STARTING
+        return PendingStep.STARTING
     if pod.report is not None and pod.report.failure is not None:
-        return Waiting.FAILED
+        return PendingStep.FAILED
     # The gate may stay closed after the warm-up, for example if too few graphs are captured.
-    ended = pod.gate_open or (pod.report is not None and pod.report.phase in WARMED_UP_PHASES)
-    return Waiting.READINESS if ended else Waiting.WARMING
+    ended = pod.is_gate_open or (pod.report is not None and pod.report.phase in WARMED_UP_PHASES)
+    return PendingStep.READINESS if ended else PendingStep.WARMING
 
 
-def count_waiting(pods: Iterable[PodView]) -> dict[Waiting, int]:
+def count_waiting(pods: Iterable[PodView]) -> dict[PendingStep, int]:
     """Return how many pods without traffic wait at each step. The result has the order of the steps."""
-    counts = Counter(waits_for(pod) for pod in pods if not pod.ready)
-    return {kind: counts[kind] for kind in Waiting if counts[kind]}
+    counts = Counter(pending_step(pod) for pod in pods if not pod.is_ready)
+    return {kind: counts[kind] for kind in PendingStep if counts[kind]}
 
 
 def captured_percent(progress: PhaseProgress) -> int | None:

@@ -32,13 +32,13 @@ class CurrentBucket:
         return max(LEAST_SECONDS, SLOW_FACTOR * self.forecast)
 
 
-def slow_bucket(pod: PodView, deadlines: Deadlines) -> str | None:
+def describe_slow_bucket(pod: PodView, deadlines: Deadlines) -> str | None:
     """Return a sentence about the current bucket of the pod if this bucket is slow, or None.
 
     Without a forecast, no bucket counts as slow.
     """
-    at = _in_work(pod)
-    if at is None or pod.report is None or not deadlines.reached(at.since, at.limit):
+    at = _current_bucket(pod)
+    if at is None or pod.report is None or not deadlines.has_passed(at.since, at.limit):
         return None
     return (
         f"{at.phase.capitalize()} bucket {at.bucket} takes more than {at.limit:.0f} s in phase {pod.report.phase}, "
@@ -46,7 +46,7 @@ def slow_bucket(pod: PodView, deadlines: Deadlines) -> str | None:
     )
 
 
-def _in_work(pod: PodView) -> CurrentBucket | None:
+def _current_bucket(pod: PodView) -> CurrentBucket | None:
     """Return the current bucket of the pod, or None if there is no current bucket with a forecast.
 
     The bucket started when the progress last changed.

@@ -29,7 +29,7 @@ def unscheduled_since(pod: PodView) -> datetime | None:
     return scheduled.since
 
 
-def is_gated(pod: PodView) -> bool:
+def has_scheduling_gates(pod: PodView) -> bool:
     """Return True if scheduling gates delay the start of the pod.
 
     The scheduler assigns no node until the gates are removed.
@@ -47,30 +47,30 @@ def describe_scheduling_gates(pod: PodView) -> str:
 def why_unscheduled(pod: PodView, seconds: float, deadlines: Deadlines) -> str | None:
     """Return why the pod still has no node after `seconds`, or None if it has a node or the time has not passed."""
     since = unscheduled_since(pod)
-    if since is None or not deadlines.reached(since, seconds):
+    if since is None or not deadlines.has_passed(since, seconds):
         return None
     # The scheduler's message does not contain the names of the scheduling gates, so list the gates here.
     return (
         f"held by {describe_scheduling_gates(pod)}"
-        if is_gated(pod)
+        if has_scheduling_gates(pod)
         else pod.conditions["PodScheduled"].message or "no node fits"
     )
 
 
 def creation_refused_since(workload: Manifest) -> datetime | None:
     """Return the time since which the creation of a ReplicaSet's pods is refused, or None if this time is unknown."""
-    return parse_timestamp(_refusal(workload).get("lastTransitionTime"))
+    return parse_timestamp(_replica_failure_condition(workload).get("lastTransitionTime"))
 
 
 def why_creation_refused(workload: Manifest, seconds: float, deadlines: Deadlines) -> str | None:
     """Return why the creation of a ReplicaSet's pods is still refused after `seconds`, or None if it is not."""
-    found, since = _refusal(workload), creation_refused_since(workload)
-    if not found or (since is not None and not deadlines.reached(since, seconds)):
+    found, since = _replica_failure_condition(workload), creation_refused_since(workload)
+    if not found or (since is not None and not deadlines.has_passed(since, seconds)):
         return None
     return str(found.get("message") or found.get("reason") or "no reason was given")
 
 
-def _refusal(workload: Manifest) -> Mapping[str, Any]:
+def _replica_failure_condition(workload: Manifest) -> Mapping[str, Any]:
     conditions = (workload.get("status") or {}).get("conditions") or ()
     refusals = (each for each in conditions if (each["type"], each["status"]) == ("ReplicaFailure", "True"))
     return next(refusals, {})
@@ -92,7 +92,7 @@ def unprepared_since(pod: PodView) -> datetime | None:
 def why_unprepared(pod: PodView, deadlines: Deadlines) -> str | None:
     """Return a sentence about a pod that has waited too long for its volumes or network, or None."""
     since = unprepared_since(pod)
-    if since is None or not deadlines.reached(since, UNPREPARED_SECONDS):
+    if since is None or not deadlines.has_passed(since, UNPREPARED_SECONDS):
         return None
     return (
         f"Pod {pod.name} has a node, but has waited for its volumes or its network for more than "

@@ -75,7 +75,7 @@ class SideContainer:
     container: ContainerState
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """Whether the container has completed successfully and will not restart."""
         last = self.container.last_exit
         ended = not self.container.running and self.container.waiting_reason is None
@@ -127,16 +127,16 @@ class PodView:
     scheduling_gates: tuple[str, ...] = ()
 
     @property
-    def active(self) -> bool:
+    def is_active(self) -> bool:
         """Whether the pod counts as a replica. Terminating and ended pods do not count."""
         return not self.terminating and self.phase not in ENDED
 
     @property
-    def placed(self) -> bool:
+    def is_scheduled(self) -> bool:
         """Whether the pod and all pods of its group have nodes."""
         scheduled = self.conditions.get("PodScheduled")
         here = self.container is not None or (scheduled is not None and scheduled.true)
-        return here and len(self.workers) + 1 >= self.size and all(worker.placed for worker in self.workers)
+        return here and len(self.workers) + 1 >= self.size and all(worker.is_scheduled for worker in self.workers)
 
     @property
     def container_awaited_since(self) -> datetime | None:
@@ -155,7 +155,7 @@ class PodView:
         return self.conditions.get(GATE)
 
     @property
-    def gate_open(self) -> bool:
+    def is_gate_open(self) -> bool:
         """Whether the readiness gate is open."""
         return self.gate is not None and self.gate.true
 
@@ -165,32 +165,32 @@ class PodView:
         return self.gate.since if self.gate and self.gate.true else None
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether the pod receives traffic: the kubelet reports it as ready, and its gate is still open."""
-        return self.active and self.gate_open and "Ready" in self.conditions and self.conditions["Ready"].true
+        return self.is_active and self.is_gate_open and "Ready" in self.conditions and self.conditions["Ready"].true
 
     @property
-    def served(self) -> bool:
+    def has_gate_condition(self) -> bool:
         """Whether the gate of the pod was ever written. A pod that was ready once usually recovers."""
         return self.gate is not None
 
 
 def read_pods(observed: Observed) -> tuple[PodView, ...]:
     """Return one view per replica, sorted by pod name. The view of a group's leader includes its workers."""
-    views = [_with_workers(pod, _read(pod, _word(pod, observed)), observed) for pod in observed.pods]
+    views = [_with_workers(pod, _read_pod(pod, _find_report(pod, observed)), observed) for pod in observed.pods]
     return tuple(sorted(views, key=lambda view: view.name))
 
 
-def _word(pod: Manifest, observed: Observed) -> PodReport | None:
+def _find_report(pod: Manifest, observed: Observed) -> PodReport | None:
     return observed.reports.get(pod["metadata"]["uid"])
 
 
 def _with_workers(leader: Manifest, view: PodView, observed: Observed) -> PodView:
     """Return the view of a leader with its workers. A group counts as unscheduled until all its pods have nodes."""
-    group = _group(leader)
+    group = _group_key(leader)
     if group is None:
         return view
-    mine = (_read(worker, None) for worker in observed.workers if _group(worker) == group)
+    mine = (_read_pod(worker, None) for worker in observed.workers if _group_key(worker) == group)
     workers = tuple(sorted(mine, key=lambda worker: worker.name))
     size = parse_int32((leader["metadata"].get("annotations") or {}).get(GROUP_SIZE_ANNOTATION)) or 1
     # The leader is scheduled before its workers. Without this check, the group would look scheduled while a worker has
@@ -201,16 +201,16 @@ def _with_workers(leader: Manifest, view: PodView, observed: Observed) -> PodVie
     return replace(view, size=size, ordinal=group[1], workers=workers, conditions=conditions, scheduling_gates=gates)
 
 
-def _group(pod: Manifest) -> tuple[str, int] | None:
+def _group_key(pod: Manifest) -> tuple[str, int] | None:
     """Return (name of the LeaderWorkerSet, number of the group) of a pod, or None if the pod belongs to no group."""
     labels = pod["metadata"].get("labels") or {}
     number = parse_int32(labels.get(GROUP_INDEX_LABEL))
     return None if GROUP_NAME_LABEL not in labels or number is None else (labels[GROUP_NAME_LABEL], number)
 
 
-def _read(pod: Manifest, word: PodReport | None) -> PodView:
+def _read_pod(pod: Manifest, word: PodReport | None) -> PodView:
     metadata, status = pod["metadata"], pod.get("status") or {}
-    container = _container(status)
+    container = _runtime_container(status)
     annotations = metadata.get("annotations") or {}
     failed = status.get("phase") == "Failed"
     hashed = annotations.get(PLAN_HASH_ANNOTATION, "")
@@ -229,7 +229,7 @@ def _read(pod: Manifest, word: PodReport | None) -> PodView:
         report_ignored=ignored,
         deletion_cost=parse_int32(annotations.get(DELETION_COST_ANNOTATION)) or 0,
         ended=_why_ended(status, container) if failed else None,
-        ended_at=_ended_at(pod) if failed else None,
+        ended_at=_end_time(pod) if failed else None,
         ended_reason=(status.get("reason") or None) if failed else None,
         created=parse_timestamp(metadata.get("creationTimestamp")),
         side_containers=_side_containers(pod),
@@ -263,7 +263,7 @@ def _why_ended(status: Mapping[str, Any], container: ContainerState | None) -> s
     return f"{text.rstrip('.')}."
 
 
-def _ended_at(pod: Manifest) -> datetime | None:
+def _end_time(pod: Manifest) -> datetime | None:
     status = pod["status"]
     states = [each.get("state") or {} for each in status.get("containerStatuses") or ()]
     finished = [(state.get("terminated") or {}).get("finishedAt") for state in states]
@@ -282,7 +282,7 @@ def read_condition(condition: Mapping[str, Any]) -> PodCondition:
     )
 
 
-def _container(status: Mapping[str, Any]) -> ContainerState | None:
+def _runtime_container(status: Mapping[str, Any]) -> ContainerState | None:
     found = (each for each in status.get("containerStatuses") or () if each["name"] == CONTAINER)
     return next(map(_read_container, found), None)
 
@@ -304,12 +304,12 @@ def _read_container(status: Mapping[str, Any]) -> ContainerState:
         running="running" in state,
         waiting_reason=waiting.get("reason"),
         waiting_message=waiting.get("message") or "",
-        last_exit=_exit(last) if last else None,
+        last_exit=_read_exit(last) if last else None,
         restarts=max(0, status.get("restartCount") or 0),
     )
 
 
-def _exit(terminated: Mapping[str, Any]) -> ContainerExit:
+def _read_exit(terminated: Mapping[str, Any]) -> ContainerExit:
     lines = (terminated.get("message") or "").strip().splitlines()
     return ContainerExit(
         reason=terminated.get("reason") or "Error",

@@ -15,15 +15,15 @@ _QUOTED = re.compile(r'persistentvolumeclaim "([^"]+)"')
 _UNBOUND = "unbound immediate"
 
 
-def is_about_volumes(said: str) -> bool:
+def mentions_volumes(said: str) -> bool:
     """Return True if the scheduler's message is about volumes."""
     return any(word in said.lower() for word in _VOLUME_WORDS)
 
 
-def explain_unbound(pod: str, said: str, criteria: Criteria) -> str:
+def explain_unbound_claims(pod: str, said: str, criteria: Criteria) -> str:
     """Return sentences about a pod that waits for a volume: the claims, the fields that name them, and the remedy."""
-    claims = _awaited(said, criteria)
-    found = f"Pod {pod} waits for {_describe(claims)}: {said}"
+    claims = _awaited_claims(said, criteria)
+    found = f"Pod {pod} waits for {_describe_claims(claims)}: {said}"
     if len(claims) == 1 and f'"{next(iter(claims))}" not found' in said:
         return f"{found} Create the claim in this namespace, or correct the field."
     if not claims:
@@ -36,7 +36,7 @@ def explain_unbound(pod: str, said: str, criteria: Criteria) -> str:
     )
 
 
-def _awaited(said: str, criteria: Criteria) -> dict[str, str]:
+def _awaited_claims(said: str, criteria: Criteria) -> dict[str, str]:
     """Return the claims that a pod may wait for, with their fields.
 
     These are the claims that the message quotes or, without quoted names, all claims that may be unbound.
@@ -49,7 +49,7 @@ def _awaited(said: str, criteria: Criteria) -> dict[str, str]:
     return claims
 
 
-def _describe(claims: dict[str, str]) -> str:
+def _describe_claims(claims: dict[str, str]) -> str:
     if not claims:
         return "a volume"
     named = [f"{claim} ({field})" for claim, field in claims.items()]
@@ -58,12 +58,12 @@ def _describe(claims: dict[str, str]) -> str:
     return f"one of the PersistentVolumeClaims {', '.join(named[:-1])} and {named[-1]}"
 
 
-def advise_on_locks(criteria: Criteria) -> str:
+def advise_on_claim_mounts(criteria: Criteria) -> str:
     """Return the advice for a pod whose node cannot mount its claims, or an empty text if the pod mounts no claim."""
     claims = claim_fields(criteria.template, criteria.resource)
     if not claims:
         return ""
     return (
-        f" The pod mounts {_describe(claims).removeprefix('one of ')}. A ReadWriteOnce PVC serves only the pods of "
-        "one node. Use ReadWriteMany, or select one node with spec.pod.nodeSelector."
+        f" The pod mounts {_describe_claims(claims).removeprefix('one of ')}. A ReadWriteOnce PVC serves only the pods "
+        "of one node. Use ReadWriteMany, or select one node with spec.pod.nodeSelector."
     )

@@ -11,7 +11,7 @@ from gaudi_operator.core.observed import Manifest
 
 
 @dataclass(frozen=True)
-class Room:
+class ExpectedRoom:
     """The expected room for new pods, as a criterion for problems.
 
     While `to_come` is True, more room is expected and a pod without a node is no problem. `unblock` is the advice on
@@ -46,4 +46,4 @@ class Criteria:
     stall_seconds: int
     observed: bool
     learned_plan: bool
-    room: Room
+    room: ExpectedRoom

@@ -18,30 +18,31 @@ def why_forecast_missed(report: WarmupReport, most_padding_percent: int, name: s
     not a criterion, because consecutive decode batches are nearly identical.
     """
     served = {BucketPhase.PROMPT: report.served.prompt, BucketPhase.DECODE: report.served.decode}
-    if _batches(report.served.prompt) < FEWEST_PROMPTS:
+    if _count_batches(report.served.prompt) < FEWEST_PROMPTS:
         return None
     for phase, seen in served.items():
-        if found := _why_padded(phase, seen, most_padding_percent):
-            return f"{found} {_how_to_pad_less(report, name)}"
+        if found := _describe_excess_padding(phase, seen, most_padding_percent):
+            return f"{found} {_advise_on_padding(report, name)}"
     for phase, seen in served.items():
-        if not report.warmup_skipped and (found := _why_cold(phase, seen)):
-            return f"{found} {_how_to_stay_warm(report, name)}"
+        if not report.warmup_skipped and (found := _describe_cold_batches(phase, seen)):
+            return f"{found} {_advise_on_cold_batches(report, name)}"
     return None
 
 
-def _why_padded(phase: BucketPhase, served: ServedPhase, most_percent: int) -> str | None:
+def _describe_excess_padding(phase: BucketPhase, served: ServedPhase, most_percent: int) -> str | None:
     seen, forecast = served.padding, served.forecast_padding
     if seen is None or forecast is None or seen <= forecast * (1 + most_percent / 100):
         return None
     return (
-        f"{_batches(served)} {phase} batches computed {seen:.3f} times the real tokens, but the forecast for batches "
+        f"{_count_batches(served)} {phase} batches computed {seen:.3f} times the real tokens, but the forecast for "
+        "batches "
         f"of these sizes was {forecast:.3f}. spec.rollout.canary.maxPaddingPercent allows {most_percent} % more than "
         "the forecast."
     )
 
 
-def _why_cold(phase: BucketPhase, served: ServedPhase) -> str | None:
-    batches = _batches(served)
+def _describe_cold_batches(phase: BucketPhase, served: ServedPhase) -> str | None:
+    batches = _count_batches(served)
     if served.forecast_padding is None or served.misses * 100 <= batches * MOST_COLD_PERCENT:
         return None
     return (
@@ -50,25 +51,25 @@ def _why_cold(phase: BucketPhase, served: ServedPhase) -> str | None:
     )
 
 
-def _how_to_pad_less(report: WarmupReport, name: str) -> str:
+def _advise_on_padding(report: WarmupReport, name: str) -> str:
     if report.skipped_total:
-        return f"{_unprepared(report)}. Give warm-up more time or memory, or plan fewer graphs."
+        return f"{_describe_skipped_buckets(report)}. Give warm-up more time or memory, or plan fewer graphs."
     learn = f"Run `kubectl gaudi plan learn {name} --apply` under the usual load"
     return f"The traffic differs from spec.bucketing.optimal.traffic. {learn}, or raise maxPaddingPercent."
 
 
-def _how_to_stay_warm(report: WarmupReport, name: str) -> str:
+def _advise_on_cold_batches(report: WarmupReport, name: str) -> str:
     if report.skipped_total:
-        return f"{_unprepared(report)}. Raise spec.warmup.graphMemoryPercent, or plan fewer graphs."
+        return f"{_describe_skipped_buckets(report)}. Raise spec.warmup.graphMemoryPercent, or plan fewer graphs."
     return (
         f"`kubectl gaudi buckets {name}` shows the shapes of these batches while the pod runs. To keep the pod, "
         "set spec.rollout.onFailure to Pause."
     )
 
 
-def _unprepared(report: WarmupReport) -> str:
+def _describe_skipped_buckets(report: WarmupReport) -> str:
     return f"{plural(report.skipped_total, 'planned bucket has', 'planned buckets have')} no graph"
 
 
-def _batches(served: ServedPhase) -> int:
+def _count_batches(served: ServedPhase) -> int:
     return served.hits + served.misses

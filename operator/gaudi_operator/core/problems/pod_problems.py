@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import chain
 
-from gaudi_operator.core.gate.recompiles import ADD_SIZES, only_images_cold
+from gaudi_operator.core.gate.recompiles import ADD_SIZES, has_only_vision_recompiles
 from gaudi_operator.core.gate.thresholds import explain_shortfall
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.pods.start_delays import (
@@ -17,7 +17,7 @@ from gaudi_operator.core.pods.start_delays import (
     UNSCHEDULABLE_SECONDS,
     creation_refused_since,
     describe_scheduling_gates,
-    is_gated,
+    has_scheduling_gates,
     unprepared_since,
     unscheduled_since,
     why_creation_refused,
@@ -26,17 +26,17 @@ from gaudi_operator.core.pods.start_delays import (
 )
 from gaudi_operator.core.pods.terminations import describe_activity
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.problems.claims import advise_on_locks, explain_unbound, is_about_volumes
+from gaudi_operator.core.problems.claims import advise_on_claim_mounts, explain_unbound_claims, mentions_volumes
 from gaudi_operator.core.problems.containers import (
-    container_cannot_start,
-    crash_loop,
-    side_container_cannot_start,
-    side_container_fails,
+    container_start_problem,
+    crash_loop_problem,
+    side_container_exit_problem,
+    side_container_start_problem,
 )
 from gaudi_operator.core.problems.criteria import Criteria
 from gaudi_operator.core.problems.learned_plan import why_forecast_missed
-from gaudi_operator.core.problems.resolution import RESOLVED_BY_OTHERS, problem_since, worst_problem
-from gaudi_operator.core.text_formats import one_sentence
+from gaudi_operator.core.problems.resolution import RESOLVED_BY_OTHERS, make_problem, worst_problem
+from gaudi_operator.core.text_formats import format_sentence
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import Checks, Problem
 
@@ -50,9 +50,9 @@ FEWEST_ERRORS = 5
 """The minimum number of failed answers before their percentage counts."""
 
 
-def first_problem(pods: Iterable[PodView], replica_sets: Iterable[Manifest], criteria: Criteria) -> Problem | None:
+def worst_pod_problem(pods: Iterable[PodView], replica_sets: Iterable[Manifest], criteria: Criteria) -> Problem | None:
     """Return the worst problem of `pods` and their ReplicaSets, or None."""
-    refused = (found for each in replica_sets if (found := _refused_pods(each, criteria)))
+    refused = (found for each in replica_sets if (found := _pod_creation_problem(each, criteria)))
     return worst_problem(chain(pod_problems(pods, criteria), refused))
 
 
@@ -71,36 +71,36 @@ def pod_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     return _CHECKS(pod, criteria)
 
 
-def _failed_start(pod: PodView, _: Criteria) -> Problem | None:
+def _reported_start_problem(pod: PodView, _: Criteria) -> Problem | None:
     failure = pod.report.failure if pod.report else None
     if failure is None:
         return None
     now, later = (f"Pod {pod.name} {could} start: {failure.message}" for could in ("cannot", "could not"))
-    return problem_since(failure.reason, now, pod.received, later)
+    return make_problem(failure.reason, now, pod.received, later)
 
 
-def _unscheduled(pod: PodView, criteria: Criteria) -> Problem | None:
+def _scheduling_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     said = None if criteria.room.to_come else why_unscheduled(pod, UNSCHEDULABLE_SECONDS, criteria.deadlines)
     if said is None:
         return None
-    said, since = one_sentence(said), unscheduled_since(pod)
-    if is_gated(pod):
-        return _gated(pod, since, criteria)
-    if is_about_volumes(said):
-        found, others = explain_unbound(pod.name, said, criteria), _remedies_on_nodes(said)
+    said, since = format_sentence(said), unscheduled_since(pod)
+    if has_scheduling_gates(pod):
+        return _scheduling_gate_problem(pod, since, criteria)
+    if mentions_volumes(said):
+        found, others = explain_unbound_claims(pod.name, said, criteria), _node_remedies(said)
         rest = f" For the other nodes: {'; '.join(others)}." if others else ""
-        return problem_since("VolumeNotBound", f"{found}{rest}", since)
+        return make_problem("VolumeNotBound", f"{found}{rest}", since)
     found = f"Pod {pod.name} is unschedulable: {said}"
     if criteria.room.unblock:
-        return problem_since("UpgradeBlocked", f"{found} {criteria.room.unblock}", since)
+        return make_problem("UpgradeBlocked", f"{found} {criteria.room.unblock}", since)
     # While the operator can still replace pods in place, the problem starts now. The deadline for other components
     # starts after that.
-    if soon := _in_place_soon("the pod stays unschedulable", criteria):
-        return problem_since("Unschedulable", f"{found} {soon}", criteria.deadlines.now)
-    return problem_since("Unschedulable", f"{found} {_advice_on_nodes(said)}", since)
+    if soon := _describe_replacement_in_place("the pod stays unschedulable", criteria):
+        return make_problem("Unschedulable", f"{found} {soon}", criteria.deadlines.now)
+    return make_problem("Unschedulable", f"{found} {_advise_on_nodes(said)}", since)
 
 
-def _in_place_soon(what: str, criteria: Criteria) -> str | None:
+def _describe_replacement_in_place(what: str, criteria: Criteria) -> str | None:
     """Return sentences about the replacement in place that follows if the cause `what` lasts.
 
     Return None if the rollout waits.
@@ -114,16 +114,16 @@ def _in_place_soon(what: str, criteria: Criteria) -> str | None:
     )
 
 
-def _advice_on_nodes(said: str) -> str:
+def _advise_on_nodes(said: str) -> str:
     """Return a sentence about how to give the scheduler a suitable node."""
-    advice = "; ".join(_remedies_on_nodes(said) or [_FREE])
+    advice = "; ".join(_node_remedies(said) or [_FREE])
     return f"{advice[0].upper()}{advice[1:]}."
 
 
 _FREE = "free or add cards and memory, or lower spec.replicas"
 
 
-def _remedies_on_nodes(said: str) -> list[str]:
+def _node_remedies(said: str) -> list[str]:
     """Return the remedies for the reasons in the scheduler's message that concern nodes."""
     found = []
     if "affinity/selector" in said:
@@ -135,44 +135,44 @@ def _remedies_on_nodes(said: str) -> list[str]:
     return found
 
 
-def _gated(pod: PodView, since: datetime | None, criteria: Criteria) -> Problem:
+def _scheduling_gate_problem(pod: PodView, since: datetime | None, criteria: Criteria) -> Problem:
     found = f"Pod {pod.name} is held by {describe_scheduling_gates(pod)} and has no node yet."
     # Old pods hold the quota that the new pod needs. Without this advice, the upgrade would wait forever.
     if criteria.room.unblock:
-        return problem_since("UpgradeBlocked", f"{found} {criteria.room.unblock}", since)
+        return make_problem("UpgradeBlocked", f"{found} {criteria.room.unblock}", since)
     admits = (
         "The pod starts after the quota system that set the gate, such as Kueue, admits the pod. `kubectl describe "
         f"pod {pod.name}` shows the events of the pod."
     )
-    soon = _in_place_soon("the gate stays", criteria)
+    soon = _describe_replacement_in_place("the gate stays", criteria)
     # Waiting for quota has no deadline. The problem therefore starts now, so that problems with a deadline precede it.
-    return problem_since(SCHEDULING_GATED, f"{found} {soon or admits}", criteria.deadlines.now)
+    return make_problem(SCHEDULING_GATED, f"{found} {soon or admits}", criteria.deadlines.now)
 
 
-def _unprepared(pod: PodView, criteria: Criteria) -> Problem | None:
+def _preparation_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     said = why_unprepared(pod, criteria.deadlines)
     if said is None:
         return None
-    return problem_since("PodNotPrepared", f"{said}{advise_on_locks(criteria)}", unprepared_since(pod))
+    return make_problem("PodNotPrepared", f"{said}{advise_on_claim_mounts(criteria)}", unprepared_since(pod))
 
 
-def _workers(pod: PodView, criteria: Criteria) -> Problem | None:
+def _worker_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     """Return the problem that prevents a worker of the group from starting.
 
     After the start, the leader's report covers the progress of its workers.
     """
     found = (
-        side_container_cannot_start(worker, criteria)
-        or side_container_fails(worker, criteria)
-        or container_cannot_start(worker, criteria)
-        or _unprepared(worker, criteria)
+        side_container_start_problem(worker, criteria)
+        or side_container_exit_problem(worker, criteria)
+        or container_start_problem(worker, criteria)
+        or _preparation_problem(worker, criteria)
         for worker in pod.workers
-        if worker.active
+        if worker.is_active
     )
     return next((each for each in found if each), None)
 
 
-def _standstill(pod: PodView, criteria: Criteria) -> Problem | None:
+def _stall_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     report, limit = pod.report, criteria.stall_seconds
     if report is None or pod.received is None or report.phase.is_settled:
         return None
@@ -180,7 +180,7 @@ def _standstill(pod: PodView, criteria: Criteria) -> Problem | None:
         # Only the runtime measures progress. The operator's clock only determines the time of the next check.
         age = (criteria.deadlines.now - pod.received).total_seconds()
         left = limit - report.since_progress_seconds - age
-        criteria.deadlines.requeue(left if left > 0 else REPORT_SECONDS)
+        criteria.deadlines.schedule_requeue(left if left > 0 else REPORT_SECONDS)
         return None
     found = f"in pod {pod.name} for more than {limit} s, in {describe_activity(report)}."
     return Problem(
@@ -191,7 +191,7 @@ def _standstill(pod: PodView, criteria: Criteria) -> Problem | None:
     )
 
 
-def _shortfall(pod: PodView, criteria: Criteria) -> Problem | None:
+def _shortfall_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     if pod.report is None or pod.report.phase is not Phase.SERVING:
         return None
     below = explain_shortfall(pod.report, criteria.readiness)
@@ -205,7 +205,7 @@ def _shortfall(pod: PodView, criteria: Criteria) -> Problem | None:
     return Problem(reason, f"Pod {pod.name} receives {why}", f"Pod {pod.name} received {why}")
 
 
-def _recompiles(pod: PodView, criteria: Criteria) -> Problem | None:
+def _recompile_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     most, report = criteria.canary.max_recompiles, pod.report
     if report is None or not criteria.observed:
         return None
@@ -215,7 +215,7 @@ def _recompiles(pod: PodView, criteria: Criteria) -> Problem | None:
     worst = max(report.cold_shapes, key=lambda cold: cold.count, default=None)
     shape = f", most often {worst.phase} {worst.shape}" if worst else ""
     change = "Add buckets for these shapes to spec.bucketing."
-    advice = ADD_SIZES if only_images_cold(report) else change
+    advice = ADD_SIZES if has_only_vision_recompiles(report) else change
     return Problem(
         "TooManyRecompiles",
         f"Requests waited for {report.recompiles_since_ready} compiles in pod {pod.name}{shape}, but "
@@ -223,7 +223,7 @@ def _recompiles(pod: PodView, criteria: Criteria) -> Problem | None:
     )
 
 
-def _errors(pod: PodView, criteria: Criteria) -> Problem | None:
+def _error_rate_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     most = criteria.canary.max_error_percent
     requests = pod.report.requests if pod.report and criteria.observed else None
     if requests is None or requests.failed < FEWEST_ERRORS:
@@ -237,7 +237,7 @@ def _errors(pod: PodView, criteria: Criteria) -> Problem | None:
     return Problem("TooManyErrors", f"{found} Read its log with `kubectl logs {pod.name}`.", found)
 
 
-def _forecast(pod: PodView, criteria: Criteria) -> Problem | None:
+def _forecast_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     # Check only a plan that differs from the plan of the previous revision. With the same plan, a rollback would not
     # help.
     if pod.report is None or not criteria.observed or not criteria.learned_plan:
@@ -247,38 +247,38 @@ def _forecast(pod: PodView, criteria: Criteria) -> Problem | None:
     return Problem("ForecastMissed", f"In pod {pod.name}, {found}") if found else None
 
 
-def _refused_pods(replica_set: Manifest, criteria: Criteria) -> Problem | None:
+def _pod_creation_problem(replica_set: Manifest, criteria: Criteria) -> Problem | None:
     found = (
         None if criteria.room.to_come else why_creation_refused(replica_set, UNSCHEDULABLE_SECONDS, criteria.deadlines)
     )
     if found is None:
         return None
     since = creation_refused_since(replica_set)
-    said = f"ReplicaSet {replica_set['metadata']['name']} cannot create pods: {one_sentence(found)}"
+    said = f"ReplicaSet {replica_set['metadata']['name']} cannot create pods: {format_sentence(found)}"
     # Give this advice only for a quota, which has room after old pods are removed. An admission rule rejects the pod in
     # any case.
     if criteria.room.unblock and "quota" in found:
-        return problem_since("UpgradeBlocked", f"{said} {criteria.room.unblock}", since)
-    if soon := _in_place_soon("the ReplicaSet cannot create pods", criteria):
-        return problem_since("PodsRefused", f"{said} {soon}", criteria.deadlines.now)
-    return problem_since("PodsRefused", f"{said} Check the quota and the admission rules of this namespace.", since)
+        return make_problem("UpgradeBlocked", f"{said} {criteria.room.unblock}", since)
+    if soon := _describe_replacement_in_place("the ReplicaSet cannot create pods", criteria):
+        return make_problem("PodsRefused", f"{said} {soon}", criteria.deadlines.now)
+    return make_problem("PodsRefused", f"{said} Check the quota and the admission rules of this namespace.", since)
 
 
 # The checks follow the life of a pod. Each check runs only if all previous checks found no problem.
 _CHECKS = Checks(
-    _failed_start,
-    side_container_cannot_start,
-    side_container_fails,
-    container_cannot_start,
-    crash_loop,
-    _unscheduled,
-    _unprepared,
-    _workers,
-    _standstill,
-    _shortfall,
-    _recompiles,
-    _errors,
-    _forecast,
+    _reported_start_problem,
+    side_container_start_problem,
+    side_container_exit_problem,
+    container_start_problem,
+    crash_loop_problem,
+    _scheduling_problem,
+    _preparation_problem,
+    _worker_problem,
+    _stall_problem,
+    _shortfall_problem,
+    _recompile_problem,
+    _error_rate_problem,
+    _forecast_problem,
 )
 
 
@@ -286,25 +286,25 @@ MIN_FAILED_PODS = 2
 """The minimum number of failed pods before they are a problem."""
 
 
-def failed_in_a_row(pods: Iterable[PodView], revision: str) -> list[PodView]:
+def consecutive_failed_pods(pods: Iterable[PodView], revision: str) -> list[PodView]:
     """Return the pods of a revision that failed before they were ready, oldest first.
 
     If a pod of the revision is ready, only failures after that time are returned.
     """
     mine = [pod for pod in pods if pod.revision == revision]
     # A ready pod proves that the revision works. Therefore ignore failures before the last pod became ready.
-    ready = max((since for pod in mine if pod.ready and (since := pod.conditions["Ready"].since)), default=None)
-    failed = ((pod.ended_at, pod) for pod in mine if pod.ended_at and not pod.served)
-    return [pod for at, pod in sorted(failed, key=_when) if ready is None or at > ready]
+    ready = max((since for pod in mine if pod.is_ready and (since := pod.conditions["Ready"].since)), default=None)
+    failed = ((pod.ended_at, pod) for pod in mine if pod.ended_at and not pod.has_gate_condition)
+    return [pod for at, pod in sorted(failed, key=_sort_key) if ready is None or at > ready]
 
 
 def failed_pods_problem(pods: Iterable[PodView], revision: str) -> Problem | None:
     """Return the problem of a revision whose pods fail, with the number of pods and the reason of the last failure."""
-    failed = failed_in_a_row(pods, revision)
+    failed = consecutive_failed_pods(pods, revision)
     if len(failed) < MIN_FAILED_PODS:
         return None
     last = failed[-1]
-    return problem_since(
+    return make_problem(
         "PodsFail",
         f"{len(failed)} pods of revision {revision} ended before they served, most recently {last.name}: "
         f"{last.ended} Check the node of the pod and spec.pod.resources. `kubectl describe pod {last.name}` shows "
@@ -313,6 +313,6 @@ def failed_pods_problem(pods: Iterable[PodView], revision: str) -> Problem | Non
     )
 
 
-def _when(found: tuple[datetime, PodView]) -> tuple[datetime, str]:
+def _sort_key(found: tuple[datetime, PodView]) -> tuple[datetime, str]:
     at, pod = found
     return at, pod.name

@@ -50,7 +50,7 @@ QUEUED = frozenset({"SchedulingGated"})
 """Reasons of pods that wait for quota. This may take hours and never counts as stalled."""
 
 
-def problem_since(reason: str, message: str, since: datetime | None, lasting: str | None = None) -> Problem:
+def make_problem(reason: str, message: str, since: datetime | None, lasting: str | None = None) -> Problem:
     """Return a problem. If others may resolve the problem, it has the start time `since`."""
     return Problem(reason, message, lasting, since=since if reason in RESOLVED_BY_OTHERS else None)
 
@@ -64,7 +64,7 @@ def needs_user_action(problem: Problem, seconds: float, deadlines: Deadlines) ->
     """Return True if only a user can resolve the problem, or if others have not resolved it within `seconds`."""
     if problem.reason in QUEUED:
         return False
-    return problem.since is None or deadlines.reached(problem.since, seconds)
+    return problem.since is None or deadlines.has_passed(problem.since, seconds)
 
 
 def spec_refused_since(reason: str, conditions: Iterable[Condition]) -> datetime | None:

@@ -27,9 +27,9 @@ def image_fields(template: Manifest, container: str) -> list[ImageField]:
     """Return the images that a container needs: its own image and the image volumes that it mounts."""
     return [
         found
-        for field, each in _containers(template)
+        for field, each in _containers_with_fields(template)
         if each["name"] == container
-        for found in (_own_image(field, each), *_mounted_images(template, each))
+        for found in (_container_image_field(field, each), *_image_volume_fields(template, each))
     ]
 
 
@@ -49,16 +49,16 @@ def advise_on_image(said: str, images: Sequence[ImageField]) -> str:
     return f"The image is set by {sets}. Check its name and registry, {policies} and spec.pod.imagePullSecrets."
 
 
-def _own_image(field: str, container: Manifest) -> ImageField:
+def _container_image_field(field: str, container: Manifest) -> ImageField:
     image = SERVER_IMAGE if field == _SERVER else f"{field}.image"
     return ImageField(image, f"{field}.imagePullPolicy", container.get("image") or "")
 
 
-def _mounted_images(template: Manifest, container: Manifest) -> Iterator[ImageField]:
+def _image_volume_fields(template: Manifest, container: Manifest) -> Iterator[ImageField]:
     mounted = {each["name"] for each in container.get("volumeMounts") or ()}
     for volume in _volumes(template):
         if (image := volume.get("image")) and volume["name"] in mounted:
-            field = _source(volume["name"], "ociImage")
+            field = _source_field(volume["name"], "ociImage")
             yield ImageField(f"{field}.reference", f"{field}.pullPolicy", image.get("reference") or "")
 
 
@@ -78,12 +78,12 @@ def _claim_field(volume: str, claim: str, resource: str) -> str:
     if volume == "recipes":
         # A claim with this name was created by the operator.
         return "spec.recipeCache" if claim == f"{resource}{RECIPE_PVC_SUFFIX}" else "spec.recipeCache.existingClaim"
-    return f"{_source(volume, 'persistentVolumeClaim')}.claimName"
+    return f"{_source_field(volume, 'persistentVolumeClaim')}.claimName"
 
 
 def advise_on_memory(template: Manifest, container: str) -> str:
     """Return the advice for a container that was killed because memory ran out: its limit and the field to change."""
-    for field, found in _containers(template):
+    for field, found in _containers_with_fields(template):
         if found["name"] == container:
             resources = "spec.pod.resources" if field == _SERVER else f"{field}.resources"
             if limit := ((found.get("resources") or {}).get("limits") or {}).get("memory"):
@@ -97,7 +97,7 @@ def advise_on_memory(template: Manifest, container: str) -> str:
 _SERVER = "spec.server"
 
 
-def _containers(template: Manifest) -> Iterator[tuple[str, Manifest]]:
+def _containers_with_fields(template: Manifest) -> Iterator[tuple[str, Manifest]]:
     """Yield each container of a pod with the field of the spec that defines it."""
     spec = template.get("spec") or {}
     yield from ((_SERVER, each) for each in spec.get("containers") or () if each["name"] == CONTAINER)
@@ -113,7 +113,7 @@ def _volumes(template: Manifest) -> Iterator[Manifest]:
 _SOURCES = {"model": "spec.model.source", "fetched": "spec.model.cache", "seed-recipes": "spec.recipeCache"}
 
 
-def _source(volume: str, kind: str) -> str:
+def _source_field(volume: str, kind: str) -> str:
     """Return the field of the spec that sets a volume with this kind of source."""
     if volume in _SOURCES:
         return f"{_SOURCES[volume]}.{kind}"

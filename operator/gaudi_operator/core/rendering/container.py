@@ -6,7 +6,7 @@ The user's containers in the same pod have the same security context, but the op
 
 from collections.abc import Iterable
 
-from gaudi_operator.api.base import as_written
+from gaudi_operator.api.base import dump_non_defaults
 from gaudi_operator.api.permission_rules import CARDS_VARIABLE, NO_CARDS
 from gaudi_operator.api.v1alpha1.accelerator import CARD_RESOURCE
 from gaudi_operator.api.v1alpha1.model import PullPolicy
@@ -17,11 +17,11 @@ from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RecipeObjectStore
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import CONTAINER, REVISION_LABEL
-from gaudi_operator.core.rendering.execution_mode import on_cpu
+from gaudi_operator.core.rendering.execution_mode import runs_on_cpu
 from gaudi_operator.core.rendering.metadata import Object
-from gaudi_operator.core.rendering.model_files import repositories, tokens
+from gaudi_operator.core.rendering.model_files import hub_repositories, hub_tokens
 from gaudi_operator.core.rendering.runtime_config import runtime_config
-from gaudi_operator.core.rendering.volumes import TEMPORARY_PATH, mount, mounts
+from gaudi_operator.core.rendering.volumes import TEMPORARY_PATH, runtime_volume_mounts, user_volume_mount
 from gaudi_operator.core.resource import Identity, Inference
 from gaudi_runtime.contract.config import EngineName, ServingConfig
 from gaudi_runtime.contract.ports import (
@@ -50,18 +50,18 @@ PROBE_TIMEOUT_SECONDS = 5
 """The timeout of probes. A status port may be slow to answer while the machine compiles."""
 
 
-def container(inference: Inference, defaults: InstallationDefaults) -> Object:
+def runtime_container(inference: Inference, defaults: InstallationDefaults) -> Object:
     """Return the runtime container, which serves the model."""
     spec, ports = inference.spec, ServingConfig()
     return {
         "name": CONTAINER,
-        "image": image(spec, defaults),
-        "imagePullPolicy": _pull_policy(spec, defaults).value,
+        "image": resolve_image(spec, defaults),
+        "imagePullPolicy": _resolve_pull_policy(spec, defaults).value,
         "args": ["serve", "--config", CONFIG_PATH],
         # Do not use the image's working directory. If the directory belongs to root, the container may not start, and
         # profilers and graph dumps cannot write to it.
         "workingDir": TEMPORARY_PATH,
-        "env": environment(inference, defaults),
+        "env": environment_variables(inference, defaults),
         "resources": _resources(spec),
         "ports": [
             {"name": MODEL_PORT_NAME, "containerPort": ports.model_port, "protocol": "TCP"},
@@ -73,15 +73,15 @@ def container(inference: Inference, defaults: InstallationDefaults) -> Object:
         # machine may answer late.
         "livenessProbe": _probe(LIVEZ_PATH, period=10, failures=6),
         "lifecycle": {"preStop": {"exec": {"command": ["gaudi-runtime", "prestop"]}}},
-        "volumeMounts": mounts(spec),
-        "securityContext": _rights(*spec.pod.capabilities),
+        "volumeMounts": runtime_volume_mounts(spec),
+        "securityContext": _security_context(*spec.pod.capabilities),
         # If native code crashes, the container writes no termination message. The kubelet then uses the last log lines
         # as the message.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 
 
-def _rights(*capabilities: Capability) -> Object:
+def _security_context(*capabilities: Capability) -> Object:
     """Return the security context of a container. The pod template sets the other fields (pod_template.py)."""
     added = [each.value for each in capabilities]
     return {
@@ -100,18 +100,18 @@ def side_containers(pod: Pod) -> list[Object]:
 
 
 def _side_container(asked: SideContainer) -> Object:
-    written = as_written(asked)
+    written = dump_non_defaults(asked)
     return {
         **written,
-        "env": _without_cards(written.get("env", ())),
+        "env": _env_without_cards(written.get("env", ())),
         "imagePullPolicy": asked.image_pull_policy.value,
-        "volumeMounts": [mount(each) for each in asked.volume_mounts],
-        "securityContext": _rights(),
+        "volumeMounts": [user_volume_mount(each) for each in asked.volume_mounts],
+        "securityContext": _security_context(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 
 
-def _without_cards(env: Iterable[Object]) -> list[Object]:
+def _env_without_cards(env: Iterable[Object]) -> list[Object]:
     """Return the environment of a container that must not use cards.
 
     Intel's container runtime gives a container the cards that this variable lists. Images may also set the variable.
@@ -121,50 +121,54 @@ def _without_cards(env: Iterable[Object]) -> list[Object]:
     return list({CARDS_VARIABLE: {"name": CARDS_VARIABLE, "value": NO_CARDS}, **given}.values())
 
 
-def image(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> str:
+def resolve_image(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> str:
     """Return the runtime image that the spec names, or the installation's default image for the type of device."""
-    default = defaults.runtime_image if on_cpu(spec.accelerator) else defaults.hpu_image
+    default = defaults.runtime_image if runs_on_cpu(spec.accelerator) else defaults.hpu_image
     return spec.server.image or default
 
 
-def _pull_policy(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> PullPolicy:
+def _resolve_pull_policy(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> PullPolicy:
     """Return the pull policy. The installation's setting replaces `IfNotPresent`, which is the schema's default."""
     asked = spec.server.image_pull_policy
     return defaults.image_pull_policy if asked is PullPolicy.IF_NOT_PRESENT else asked
 
 
-def environment(inference: Inference, defaults: InstallationDefaults) -> list[Object]:
+def environment_variables(inference: Inference, defaults: InstallationDefaults) -> list[Object]:
     """Return the variables of the operator, the engine's knobs and the user. Later variables replace earlier ones.
 
     Knobs are set in the RuntimeConfig and also as variables, because the software of the device reads the variables
     when a process starts.
     """
-    plain = {**_writable_places(inference.spec), **_network(inference.spec), **_knobs(inference)}
+    plain = {**_folder_variables(inference.spec), **_offline_variables(inference.spec), **_engine_variables(inference)}
     variables = {name: {"name": name, "value": value} for name, value in plain.items()}
     return list(
         {
             **variables,
-            **_secrets(inference.spec),
+            **_secret_variables(inference.spec),
             **recipe_environment(inference.spec.recipe_cache),
-            **_tracing(inference.identity, inference.spec.tracing or defaults.tracing),
-            **{each.name: _variable(each) for each in inference.spec.engine.env},
+            **_tracing_variables(inference.identity, inference.spec.tracing or defaults.tracing),
+            **{each.name: _dump_variable(each) for each in inference.spec.engine.env},
         }.values()
     )
 
 
-def _knobs(inference: Inference) -> dict[str, str]:
+def _engine_variables(inference: Inference) -> dict[str, str]:
     """Return the knobs without paths in a fetched model. The runtime sets these when it knows the commit."""
     found = render_engine_options(runtime_config(inference)).env
     return {name: value for name, value in found.items() if not value.startswith(f"{FETCH_PATH}/")}
 
 
-def _variable(variable: EnvVar) -> Object:
+def _dump_variable(variable: EnvVar) -> Object:
     return variable.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _writable_places(spec: GaudiInferenceSpec) -> dict[str, str]:
+def _folder_variables(spec: GaudiInferenceSpec) -> dict[str, str]:
     """Return variables that name writable folders. The root file system is read-only, and the user has no home."""
-    logs = {CARDS_VARIABLE: NO_CARDS} if on_cpu(spec.accelerator) else {"HABANA_LOGS": f"{TEMPORARY_PATH}/habana_logs"}
+    logs = (
+        {CARDS_VARIABLE: NO_CARDS}
+        if runs_on_cpu(spec.accelerator)
+        else {"HABANA_LOGS": f"{TEMPORARY_PATH}/habana_logs"}
+    )
     vllm = {"VLLM_CACHE_ROOT": f"{CACHE_PATH}/vllm", "VLLM_NO_USAGE_STATS": "1"}
     return {
         "HOME": TEMPORARY_PATH,
@@ -178,14 +182,14 @@ def _writable_places(spec: GaudiInferenceSpec) -> dict[str, str]:
     }
 
 
-def _network(spec: GaudiInferenceSpec) -> dict[str, str]:
+def _offline_variables(spec: GaudiInferenceSpec) -> dict[str, str]:
     """Return variables that prevent libraries from connecting to the hub, unless the runtime fetches a model."""
-    return {} if repositories(spec.model) else {"HF_HUB_OFFLINE": "1"}
+    return {} if hub_repositories(spec.model) else {"HF_HUB_OFFLINE": "1"}
 
 
-def _secrets(spec: GaudiInferenceSpec) -> dict[str, Object]:
+def _secret_variables(spec: GaudiInferenceSpec) -> dict[str, Object]:
     """Return the hub's access token and the API key as references to Secrets, so that manifests contain no values."""
-    found = {"HF_TOKEN": next(iter(tokens(spec.model)), None), API_KEY_VARIABLE: spec.server.api_key_secret_ref}
+    found = {"HF_TOKEN": next(iter(hub_tokens(spec.model)), None), API_KEY_VARIABLE: spec.server.api_key_secret_ref}
     return {
         name: {"name": name, "valueFrom": {"secretKeyRef": {"name": secret.name, "key": secret.key}}}
         for name, secret in found.items()
@@ -205,10 +209,10 @@ def _probe(path: str, period: int, failures: int) -> Object:
 def _resources(spec: GaudiInferenceSpec) -> Object:
     accelerator = spec.accelerator
     devices = {"hugepages-2Mi": accelerator.hugepages} if accelerator.hugepages else {}
-    if not on_cpu(accelerator) and not accelerator.resource_claim_template_name:
+    if not runs_on_cpu(accelerator) and not accelerator.resource_claim_template_name:
         devices[CARD_RESOURCE] = str(spec.parallelism.ranks_per_pod)
-    limits = {**as_written(spec.pod.resources.limits), **devices}
-    requests = {**as_written(spec.pod.resources.requests), **devices}
+    limits = {**dump_non_defaults(spec.pod.resources.limits), **devices}
+    requests = {**dump_non_defaults(spec.pod.resources.requests), **devices}
     # Kubernetes rejects hugepages in a container that requests neither CPU nor memory. A CPU limit is also a CPU
     # request.
     if accelerator.hugepages and "cpu" not in limits:
@@ -233,18 +237,18 @@ def recipe_environment(cache: RecipeCache) -> dict[str, Object]:
     """Return the variables of shared recipes if recipes are shared. The revision is read from the pod's label."""
     if not cache.enabled:
         return {}
-    found = {REVISION_VARIABLE: _REVISION, **(_credentials(cache.object_store) if cache.object_store else {})}
+    found = {REVISION_VARIABLE: _REVISION, **(_store_credentials(cache.object_store) if cache.object_store else {})}
     return {name: {"name": name, "valueFrom": source} for name, source in found.items()}
 
 
-def _credentials(store: RecipeObjectStore) -> dict[str, Object]:
+def _store_credentials(store: RecipeObjectStore) -> dict[str, Object]:
     if token := store.token_secret_ref:
-        return {STORE_TOKEN_VARIABLE: _secret(token.name, token.key)}
+        return {STORE_TOKEN_VARIABLE: _optional_secret_source(token.name, token.key)}
     s3 = store.s3
-    return {name: _secret(s3.credentials_secret_name, key) for name, key in _KEYS.items()} if s3 else {}
+    return {name: _optional_secret_source(s3.credentials_secret_name, key) for name, key in _KEYS.items()} if s3 else {}
 
 
-def _tracing(owner: Identity, asked: Tracing | None) -> dict[str, Object]:
+def _tracing_variables(owner: Identity, asked: Tracing | None) -> dict[str, Object]:
     """Return OpenTelemetry variables, which the runtime and vLLM read, or no variables if tracing is off.
 
     The order of the variables matters, because later variables refer to earlier variables.
@@ -298,7 +302,7 @@ OWN_VARIABLES = frozenset(
 """The variables that the operator sets for the runtime, without the knobs of the engine."""
 
 
-def _secret(name: str, key: str) -> Object:
+def _optional_secret_source(name: str, key: str) -> Object:
     """Return an optional reference. Without the credential, the pod starts but cannot use the store."""
     return {"secretKeyRef": {"name": name, "key": key, "optional": True}}
 

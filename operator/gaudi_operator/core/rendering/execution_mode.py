@@ -9,10 +9,10 @@ from gaudi_runtime.contract.config import (
 )
 
 
-def runs_the_plugin(inference: Inference) -> bool:
+def runs_vllm_on_card(inference: Inference) -> bool:
     """Return True if pods execute the model in vLLM on a card, and False for a CPU or another engine."""
     spec = inference.spec
-    return spec.engine.name is EngineName.VLLM and not on_cpu(spec.accelerator)
+    return spec.engine.name is EngineName.VLLM and not runs_on_cpu(spec.accelerator)
 
 
 def captures_graphs(inference: Inference) -> bool:
@@ -30,11 +30,11 @@ def execution_mode(inference: Inference) -> ExecutionMode:
     return inference.spec.engine.execution_mode or inference.kept_mode or ExecutionMode.TORCH_COMPILE
 
 
-def on_cpu(accelerator: Accelerator) -> bool:
+def runs_on_cpu(accelerator: Accelerator) -> bool:
     """Return True if pods execute the model on a CPU, without a card."""
     return accelerator.generation is Generation.NONE
 
 
 def steps_by_tokens(spec: GaudiInferenceSpec) -> bool:
     """Return True if a graph is compiled for each number of tokens in a step, as vLLM does on a CPU."""
-    return spec.engine.name is EngineName.VLLM and on_cpu(spec.accelerator)
+    return spec.engine.name is EngineName.VLLM and runs_on_cpu(spec.accelerator)

@@ -18,7 +18,7 @@ from gaudi_operator.core.text_formats import short_hash
 Object = dict[str, Any]
 
 
-def child(
+def child_manifest(
     api_version: str,
     kind: str,
     name: str,
@@ -44,10 +44,10 @@ def child(
         **({"annotations": dict(annotations)} if annotations else {}),
         **({} if outlives else {"ownerReferences": [owner_reference(owner)]}),
     }
-    return stamped({"apiVersion": api_version, "kind": kind, "metadata": metadata, **body})
+    return add_applied_hash({"apiVersion": api_version, "kind": kind, "metadata": metadata, **body})
 
 
-def stamped(manifest: Object) -> Object:
+def add_applied_hash(manifest: Object) -> Object:
     """Return the manifest with an annotation that contains the hash of its content."""
     metadata = manifest["metadata"]
     annotations = {**metadata.get("annotations", {}), APPLIED_HASH_ANNOTATION: short_hash(manifest)}

@@ -13,7 +13,7 @@ from gaudi_runtime.contract.ports import (
     MODEL_PATH,
 )
 from gaudi_runtime.contract.report import FetchProgress
-from gaudi_runtime.units import size
+from gaudi_runtime.units import format_bytes
 
 
 def checkpoint_folder(source: ModelSource) -> str:
@@ -24,7 +24,7 @@ def checkpoint_folder(source: ModelSource) -> str:
     return model_folder(source, MODEL_PATH)
 
 
-def adapter_mount(at: int) -> str:
+def adapter_mount_path(at: int) -> str:
     """Return the path at which the model files of the adapter with number `at` are mounted."""
     return f"{ADAPTERS_PATH}/{at}"
 
@@ -37,25 +37,28 @@ def model_folder(source: ModelSource, mount: str) -> str:
     return normpath(join(mount, inside.path)) if inside else mount
 
 
-def repositories(model: Model) -> tuple[HuggingFaceSource, ...]:
+def hub_repositories(model: Model) -> tuple[HuggingFaceSource, ...]:
     """Return the repositories that the runtime fetches, for the checkpoint and for adapters."""
     sources = (model.source, *(each.source for each in model.adapters))
     return tuple(source.hugging_face for source in sources if source.hugging_face)
 
 
-def tokens(model: Model) -> tuple[SecretKey, ...]:
+def hub_tokens(model: Model) -> tuple[SecretKey, ...]:
     """Return the distinct access tokens for the repositories of model files.
 
     A pod supports only one token, which is used for all repositories.
     """
-    return tuple(dict.fromkeys(each.token_secret_ref for each in repositories(model) if each.token_secret_ref))
+    return tuple(dict.fromkeys(each.token_secret_ref for each in hub_repositories(model) if each.token_secret_ref))
 
 
-def fetching(progress: FetchProgress) -> str:
+def describe_fetch_progress(progress: FetchProgress) -> str:
     """Return a sentence about the progress of fetching the model files."""
     if progress.waiting:
-        return f"Waiting for another process that downloads the model: {size(progress.done_bytes)} are fetched."
+        return f"Waiting for another process that downloads the model: {format_bytes(progress.done_bytes)} are fetched."
     if not progress.total_bytes:
         return "Fetches the model."
     percent = progress.done_bytes * 100 // progress.total_bytes
-    return f"Downloading the model: {size(progress.done_bytes)} of {size(progress.total_bytes)} ({percent} %)."
+    return (
+        f"Downloading the model: {format_bytes(progress.done_bytes)} of {format_bytes(progress.total_bytes)} "
+        f"({percent} %)."
+    )

@@ -3,16 +3,16 @@
 from itertools import chain
 from typing import Any
 
-from gaudi_operator.api.base import as_written
+from gaudi_operator.api.base import dump_non_defaults
 from gaudi_operator.api.v1alpha1.pods.pod import DEFAULT_USER, Pod
 from gaudi_operator.api.v1alpha1.pods.scheduling import PodAffinity
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import GATE, PLAN_HASH_ANNOTATION, RESTARTED_AT_ANNOTATION
-from gaudi_operator.core.rendering.container import container, side_containers
+from gaudi_operator.core.rendering.container import runtime_container, side_containers
 from gaudi_operator.core.rendering.metadata import Object, child_labels, revision_labels, selector_labels
-from gaudi_operator.core.rendering.model_files import repositories
-from gaudi_operator.core.rendering.volumes import volumes
+from gaudi_operator.core.rendering.model_files import hub_repositories
+from gaudi_operator.core.rendering.volumes import pod_volumes
 from gaudi_operator.core.resource import Identity, Inference
 
 PRESTOP_SECONDS = 5
@@ -29,19 +29,19 @@ def pod_template(
             "annotations": _annotations(inference, plan_hash),
         },
         "spec": {
-            "containers": [container(inference, defaults)],
-            "volumes": volumes(inference, config_map),
+            "containers": [runtime_container(inference, defaults)],
+            "volumes": pod_volumes(inference, config_map),
             # The kubelet reports the pod as ready only if this condition is True. Only the operator sets the condition.
             "readinessGates": [{"conditionType": GATE}],
             "terminationGracePeriodSeconds": PRESTOP_SECONDS + inference.spec.pod.drain_seconds + EXIT_SECONDS,
-            "securityContext": _security(inference.spec),
+            "securityContext": _pod_security_context(inference.spec),
             "serviceAccountName": inference.spec.pod.service_account_name or inference.identity.name,
             "automountServiceAccountToken": False,
             # Service links add environment variables for each Service of the namespace. With thousands of Services, the
             # process could not start.
             "enableServiceLinks": False,
-            "topologySpreadConstraints": _spread(inference, revision),
-            **_placement(inference, defaults),
+            "topologySpreadConstraints": _spread_constraints(inference, revision),
+            **_scheduling_fields(inference, defaults),
             **({"initContainers": more} if (more := side_containers(inference.spec.pod)) else {}),
         },
     }
@@ -62,36 +62,36 @@ def _annotations(inference: Inference, plan_hash: str) -> dict[str, str]:
     }
 
 
-def _security(spec: GaudiInferenceSpec) -> Object:
+def _pod_security_context(spec: GaudiInferenceSpec) -> Object:
     """Return the security context of the pod. User and groups are left out if the cluster assigns them (OpenShift)."""
     user, pod = spec.pod.run_as_user, spec.pod
     return {
         "runAsNonRoot": True,
-        **({} if pod.user_from_cluster else {"runAsUser": user, "runAsGroup": _group(spec)}),
+        **({} if pod.user_from_cluster else {"runAsUser": user, "runAsGroup": _group_id(spec)}),
         "seccompProfile": {"type": "RuntimeDefault"},
-        **_group_of_volumes(spec),
+        **_fs_group_settings(spec),
         **({"supplementalGroups": list(pod.supplemental_groups)} if pod.supplemental_groups else {}),
     }
 
 
-def _group(spec: GaudiInferenceSpec) -> int:
+def _group_id(spec: GaudiInferenceSpec) -> int:
     """Return the group ID, which is the user ID. If node folders are mounted, return the fixed group of their files."""
     sources = (spec.model.source, *(each.source for each in spec.model.adapters))
     return DEFAULT_USER if any(each.host_path for each in sources) else spec.pod.run_as_user
 
 
-def _group_of_volumes(spec: GaudiInferenceSpec) -> Object:
+def _fs_group_settings(spec: GaudiInferenceSpec) -> Object:
     """Return the fsGroup settings of the pod.
 
     New volumes belong to root, so Kubernetes changes their group. Volumes that already have the right group are not
     changed.
     """
-    fetched = repositories(spec.model) and spec.model.cache.persistent_volume_claim
+    fetched = hub_repositories(spec.model) and spec.model.cache.persistent_volume_claim
     if not (fetched or spec.recipe_cache.enabled or _writes_to_a_claim(spec.pod)):
         return {}
     # Changing the group of all files in a large cache takes minutes. This policy avoids the change at each start.
     lazily = {"fsGroupChangePolicy": "OnRootMismatch"}
-    return lazily if spec.pod.user_from_cluster else {"fsGroup": _group(spec), **lazily}
+    return lazily if spec.pod.user_from_cluster else {"fsGroup": _group_id(spec), **lazily}
 
 
 def _writes_to_a_claim(pod: Pod) -> bool:
@@ -103,7 +103,7 @@ def _writes_to_a_claim(pod: Pod) -> bool:
 HOSTNAME = "kubernetes.io/hostname"
 
 
-def _spread(inference: Inference, revision: str) -> list[Object]:
+def _spread_constraints(inference: Inference, revision: str) -> list[Object]:
     """Return the topology spread constraints. The spread over nodes is only preferred, so that all pods can start."""
     asked = inference.spec.pod.topology_spread_constraints
     ours = {
@@ -112,11 +112,11 @@ def _spread(inference: Inference, revision: str) -> list[Object]:
         "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": {"matchLabels": revision_labels(inference.identity, revision)},
     }
-    theirs = [_of_own_pods(as_written(each), inference.identity) for each in asked]
+    theirs = [_add_label_selector(dump_non_defaults(each), inference.identity) for each in asked]
     return theirs if any(each.topology_key == HOSTNAME for each in asked) else [ours, *theirs]
 
 
-def _of_own_pods(term: Object, identity: Identity) -> Object:
+def _add_label_selector(term: Object, identity: Identity) -> Object:
     """Return the term. If the term has no label selector, it gets a selector for the pods of the resource."""
     return {"labelSelector": {"matchLabels": selector_labels(identity)}, **term}
 
@@ -126,7 +126,7 @@ def _affinity(inference: Inference) -> Object:
     if asked is None:
         return {}
     parts = {
-        "nodeAffinity": as_written(asked.node_affinity) if asked.node_affinity else {},
+        "nodeAffinity": dump_non_defaults(asked.node_affinity) if asked.node_affinity else {},
         "podAffinity": _pod_affinity(asked.pod_affinity, identity),
         "podAntiAffinity": _pod_affinity(asked.pod_anti_affinity, identity),
     }
@@ -134,19 +134,19 @@ def _affinity(inference: Inference) -> Object:
 
 
 def _pod_affinity(asked: PodAffinity | None, identity: Identity) -> Object:
-    found = as_written(asked) if asked else {}
+    found = dump_non_defaults(asked) if asked else {}
     required, preferred = (f"{how}DuringSchedulingIgnoredDuringExecution" for how in ("required", "preferred"))
     terms = {
-        required: [_of_own_pods(each, identity) for each in found.get(required, ())],
+        required: [_add_label_selector(each, identity) for each in found.get(required, ())],
         preferred: [
-            {**each, "podAffinityTerm": _of_own_pods(each["podAffinityTerm"], identity)}
+            {**each, "podAffinityTerm": _add_label_selector(each["podAffinityTerm"], identity)}
             for each in found.get(preferred, ())
         ],
     }
     return {kind: each for kind, each in terms.items() if each}
 
 
-def _placement(inference: Inference, defaults: InstallationDefaults) -> Object:
+def _scheduling_fields(inference: Inference, defaults: InstallationDefaults) -> Object:
     pod, claim = inference.spec.pod, inference.spec.accelerator.resource_claim_template_name
     fields: dict[str, Any] = {
         "nodeSelector": dict(pod.node_selector),

@@ -10,7 +10,7 @@ from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RetentionPolicy
 from gaudi_operator.core.names import RECIPE_PVC_SUFFIX
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.quantities import parse_quantity
-from gaudi_operator.core.rendering.metadata import Object, child
+from gaudi_operator.core.rendering.metadata import Object, child_manifest
 from gaudi_operator.core.resource import Identity
 from gaudi_runtime.contract.config import KeptRevisions
 from gaudi_runtime.contract.ports import KEPT_REVISIONS_PATH
@@ -27,24 +27,28 @@ def recipe_pvc(owner: Identity, cache: RecipeCache, live: Manifest | None) -> Ob
     The PVC outlives every revision. It is deleted with the resource, unless its retention policy is Retain. If someone
     has enlarged the `live` PVC, the result has the larger size, because Kubernetes does not allow shrinking.
     """
-    storage = max(filter(None, (cache.size, _requested(live))), key=parse_quantity)
+    storage = max(filter(None, (cache.size, _requested_storage(live))), key=parse_quantity)
     spec: Object = {"accessModes": [cache.access_mode.value], "resources": {"requests": {"storage": storage}}}
     if cache.storage_class_name:
         spec["storageClassName"] = cache.storage_class_name
     retained = cache.retention_policy is RetentionPolicy.RETAIN
-    return child("v1", "PersistentVolumeClaim", recipe_pvc_name(owner), owner, {"spec": spec}, outlives=retained)
+    return child_manifest(
+        "v1", "PersistentVolumeClaim", recipe_pvc_name(owner), owner, {"spec": spec}, outlives=retained
+    )
 
 
-def _requested(live: Manifest | None) -> str | None:
+def _requested_storage(live: Manifest | None) -> str | None:
     spec = live["spec"] if live else {}
     requested = spec.get("resources", {}).get("requests", {}).get("storage")
     return None if requested is None else str(requested)
 
 
-def kept_revisions(owner: Identity, names: Iterable[str]) -> Object:
+def kept_revisions_config_map(owner: Identity, names: Iterable[str]) -> Object:
     """Return the ConfigMap that lists the revisions whose recipes are kept.
 
     The ConfigMap has the name of the PVC. Its content changes while pods run.
     """
     text = KeptRevisions(resource=owner.uid, revisions=tuple(sorted(names))).model_dump_json()
-    return child("v1", "ConfigMap", recipe_pvc_name(owner), owner, {"data": {basename(KEPT_REVISIONS_PATH): text}})
+    return child_manifest(
+        "v1", "ConfigMap", recipe_pvc_name(owner), owner, {"data": {basename(KEPT_REVISIONS_PATH): text}}
+    )

@@ -10,10 +10,10 @@ from gaudi_operator.api.v1alpha1.model import Adapter, Model, ModelSource
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RecipeObjectStore, Warmup
 from gaudi_operator.core.quantities import parse_bytes
-from gaudi_operator.core.rendering.execution_mode import execution_mode, on_cpu, steps_by_tokens
-from gaudi_operator.core.rendering.metadata import Object, child
-from gaudi_operator.core.rendering.model_files import adapter_mount, checkpoint_folder, model_folder
-from gaudi_operator.core.resource import Identity, Inference, derived
+from gaudi_operator.core.rendering.execution_mode import execution_mode, runs_on_cpu, steps_by_tokens
+from gaudi_operator.core.rendering.metadata import Object, child_manifest
+from gaudi_operator.core.rendering.model_files import adapter_mount_path, checkpoint_folder, model_folder
+from gaudi_operator.core.resource import Identity, Inference, cache_on_inference
 from gaudi_operator.core.text_formats import short_hash
 from gaudi_runtime.contract.bucketing import MOST_DRAFTS, AttentionSlices, BucketPolicy, Limits
 from gaudi_runtime.contract.config import (
@@ -41,30 +41,30 @@ from gaudi_runtime.contract.ports import (
     SHARED_RECIPES_PATH,
     TLS_PATH,
 )
-from gaudi_runtime.knobs.speculation import speculation
+from gaudi_runtime.knobs.speculation import read_speculation
 
 _DAY_SECONDS = 86_400
 
 
-@derived
+@cache_on_inference
 def runtime_config(inference: Inference) -> RuntimeConfig:
     """Return the RuntimeConfig of the pods of this resource."""
     spec = inference.spec
     return RuntimeConfig(
         model=ModelConfig(
             path=checkpoint_folder(spec.model.source),
-            hub=_hub(spec.model.source),
+            hub=_hub_repository(spec.model.source),
             fetch_limit_bytes=_fetch_limit(spec.model),
             served_names=spec.model.served_names or (inference.identity.name,),
             dtype=spec.model.dtype,
             kv_cache_dtype=spec.model.kv_cache_dtype,
-            quantization=_quantization(spec.model),
-            adapters=tuple(_adapter(at, each) for at, each in enumerate(spec.model.adapters)),
+            quantization=_quantization_config(spec.model),
+            adapters=tuple(_adapter_config(at, each) for at, each in enumerate(spec.model.adapters)),
             max_adapter_rank=spec.model.max_adapter_rank,
             max_adapters_per_batch=spec.model.max_adapters_per_batch,
             items_per_prompt=ItemsPerPrompt.model_validate(spec.model.items_per_prompt.model_dump()),
         ),
-        engine=_engine(spec, execution_mode(inference)),
+        engine=_engine_config(spec, execution_mode(inference)),
         parallelism=ParallelismConfig(
             tensor=spec.parallelism.tensor,
             pipeline=spec.parallelism.pipeline,
@@ -74,7 +74,7 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
         ),
         limits=plan_limits(spec),
         bucketing=bucket_policy(spec),
-        warmup=_warmup(spec.warmup),
+        warmup=_warmup_config(spec.warmup),
         serving=ServingConfig(
             max_queued_requests=spec.server.max_queued_requests,
             max_connections=spec.server.max_connections,
@@ -93,13 +93,13 @@ def config_map_name(owner: Identity, config: str) -> str:
     return f"{owner.name}-{short_hash(config)}"
 
 
-def config_map(owner: Identity, config: str) -> Object:
+def runtime_config_map(owner: Identity, config: str) -> Object:
     """Return the immutable ConfigMap with `config` (a RuntimeConfig as JSON text) under the key config.json.
 
     The ConfigMap has no revision label, because revisions that differ only in the pod template share it.
     """
     body: Object = {"immutable": True, "data": {basename(CONFIG_PATH): config}}
-    return child("v1", "ConfigMap", config_map_name(owner, config), owner, body)
+    return child_manifest("v1", "ConfigMap", config_map_name(owner, config), owner, body)
 
 
 def bucket_policy(spec: GaudiInferenceSpec) -> BucketPolicy:
@@ -141,20 +141,22 @@ def _splits_prompts(spec: GaudiInferenceSpec) -> bool:
 
 
 def _draft_tokens(spec: GaudiInferenceSpec) -> int | None:
-    asked = speculation(spec.engine.settings) if spec.engine.name is EngineName.VLLM else None
+    asked = read_speculation(spec.engine.settings) if spec.engine.name is EngineName.VLLM else None
     # Ignore a value out of range here. admission/speculation.py rejects it with a better message than the validation of
     # the RuntimeConfig.
     return asked.tokens if asked and asked.tokens and 1 <= asked.tokens <= MOST_DRAFTS else None
 
 
-def _hub(source: ModelSource) -> HubRepository | None:
+def _hub_repository(source: ModelSource) -> HubRepository | None:
     found = source.hugging_face
     return HubRepository(repo=found.repo, revision=found.revision) if found else None
 
 
-def _adapter(at: int, adapter: Adapter) -> AdapterConfig:
+def _adapter_config(at: int, adapter: Adapter) -> AdapterConfig:
     return AdapterConfig(
-        name=adapter.name, path=model_folder(adapter.source, adapter_mount(at)), hub=_hub(adapter.source)
+        name=adapter.name,
+        path=model_folder(adapter.source, adapter_mount_path(at)),
+        hub=_hub_repository(adapter.source),
     )
 
 
@@ -175,7 +177,7 @@ def _shared_recipes(cache: RecipeCache) -> SharedRecipes | None:
     return SharedRecipes(
         path=SHARED_RECIPES_PATH,
         seed=normpath(join(SEED_RECIPES_PATH, cache.oci_image.path)) if cache.oci_image else None,
-        store=_store(cache.object_store) if cache.object_store else None,
+        store=_recipe_store(cache.object_store) if cache.object_store else None,
         # Use only 90 % of the volume. A file system needs space for its own journal, so writes fail before the volume
         # is full.
         limit_bytes=parse_bytes(cache.size) * 9 // 10,
@@ -184,7 +186,7 @@ def _shared_recipes(cache: RecipeCache) -> SharedRecipes | None:
     )
 
 
-def _store(store: RecipeObjectStore) -> RecipeStore:
+def _recipe_store(store: RecipeObjectStore) -> RecipeStore:
     region = store.s3.region if store.s3 else None
     return RecipeStore(
         url=store.url,
@@ -195,7 +197,7 @@ def _store(store: RecipeObjectStore) -> RecipeStore:
     )
 
 
-def _quantization(model: Model) -> QuantizationConfig | None:
+def _quantization_config(model: Model) -> QuantizationConfig | None:
     desired = model.quantization
     if desired is None:
         return None
@@ -206,14 +208,14 @@ def _quantization(model: Model) -> QuantizationConfig | None:
     )
 
 
-def _engine(spec: GaudiInferenceSpec, mode: ExecutionMode) -> EngineConfig:
+def _engine_config(spec: GaudiInferenceSpec, mode: ExecutionMode) -> EngineConfig:
     memory = spec.accelerator.device_memory
     return EngineConfig(
         name=spec.engine.name,
         execution_mode=mode,
         compile_backend=spec.engine.compile_backend or CompileBackend.EAGER,
-        device="cpu" if on_cpu(spec.accelerator) else "hpu",
-        card=None if on_cpu(spec.accelerator) else spec.accelerator.generation.value,
+        device="cpu" if runs_on_cpu(spec.accelerator) else "hpu",
+        card=None if runs_on_cpu(spec.accelerator) else spec.accelerator.generation.value,
         # Admission rejects 0 (checks.py). Messages about the rejected spec still need a valid configuration, so use at
         # least 1.
         device_memory_bytes=max(1, parse_bytes(memory)) if memory else None,
@@ -225,7 +227,7 @@ def _engine(spec: GaudiInferenceSpec, mode: ExecutionMode) -> EngineConfig:
     )
 
 
-def _warmup(warmup: Warmup) -> WarmupConfig:
+def _warmup_config(warmup: Warmup) -> WarmupConfig:
     shares = {
         "graph_memory_share": warmup.graph_memory_percent / 100,
         "prompt_ratio": warmup.prompt_graph_percent / 100,

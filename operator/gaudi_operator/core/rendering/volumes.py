@@ -2,13 +2,13 @@
 
 from posixpath import dirname
 
-from gaudi_operator.api.base import Quantity, as_written
+from gaudi_operator.api.base import Quantity, dump_non_defaults
 from gaudi_operator.api.v1alpha1.model import FetchCache, Model, ModelSource, OciImageSource
 from gaudi_operator.api.v1alpha1.pods.volumes import VolumeMount
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache
 from gaudi_operator.core.rendering.metadata import Object
-from gaudi_operator.core.rendering.model_files import adapter_mount, repositories
+from gaudi_operator.core.rendering.model_files import adapter_mount_path, hub_repositories
 from gaudi_operator.core.rendering.recipe_pvc import recipe_pvc_name
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.ports import (
@@ -26,50 +26,50 @@ TEMPORARY_PATH = "/tmp"  # noqa: S108 - the mount point of a volume of the pod's
 SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - as above
 
 
-def volumes(inference: Inference, config_map: str) -> list[Object]:
+def pod_volumes(inference: Inference, config_map: str) -> list[Object]:
     """Return the volumes of a pod. Every writable folder is a volume, because the root file system is read-only."""
     spec = inference.spec
-    shared = {"medium": "Memory", "sizeLimit": shared_memory(spec)}
-    mounted = mounted_source(spec.model.source)
+    shared = {"medium": "Memory", "sizeLimit": shared_memory_size(spec)}
+    mounted = model_volume_source(spec.model.source)
     return [
         {"name": "config", "configMap": {"name": config_map}},
         *([{"name": "model", **mounted}] if mounted else []),
         *_adapter_volumes(spec.model),
-        *([{"name": "fetched", **_fetched(spec.model.cache)}] if repositories(spec.model) else []),
+        *([{"name": "fetched", **_fetched_model_source(spec.model.cache)}] if hub_repositories(spec.model) else []),
         *_certificate_volume(spec.server.tls_secret_name),
         *_recipe_volumes(spec.recipe_cache, recipe_pvc_name(inference.identity)),
-        {"name": "cache", "emptyDir": _limited(spec.pod.cache_size)},
-        {"name": "tmp", "emptyDir": _limited(spec.pod.tmp_size)},
+        {"name": "cache", "emptyDir": _empty_dir_settings(spec.pod.cache_size)},
+        {"name": "tmp", "emptyDir": _empty_dir_settings(spec.pod.tmp_size)},
         {"name": "shared-memory", "emptyDir": shared},
-        *map(as_written, spec.pod.volumes),
+        *map(dump_non_defaults, spec.pod.volumes),
     ]
 
 
-def mounts(spec: GaudiInferenceSpec) -> list[Object]:
+def runtime_volume_mounts(spec: GaudiInferenceSpec) -> list[Object]:
     """Return the volume mounts of the runtime container. Volumes of the user are read-only by default."""
-    mounted = mounted_source(spec.model.source)
+    mounted = model_volume_source(spec.model.source)
     return [
         {"name": "config", "mountPath": dirname(CONFIG_PATH), "readOnly": True},
         *([{"name": "model", "mountPath": MODEL_PATH, "readOnly": True}] if mounted else []),
         *({**each, "readOnly": True} for each in _adapter_mounts(spec.model)),
-        *([{"name": "fetched", "mountPath": FETCH_PATH}] if repositories(spec.model) else []),
+        *([{"name": "fetched", "mountPath": FETCH_PATH}] if hub_repositories(spec.model) else []),
         # Mount the Secret as a folder. The kubelet never updates files that are mounted with `subPath`.
         *([{"name": "gaudi-tls", "mountPath": TLS_PATH, "readOnly": True}] if spec.server.tls_secret_name else []),
         *_recipe_mounts(spec.recipe_cache),
         {"name": "cache", "mountPath": CACHE_PATH},
         {"name": "tmp", "mountPath": TEMPORARY_PATH},
         {"name": "shared-memory", "mountPath": SHARED_MEMORY_PATH},
-        *map(mount, spec.pod.volume_mounts),
+        *map(user_volume_mount, spec.pod.volume_mounts),
     ]
 
 
-def mount(asked: VolumeMount) -> Object:
+def user_volume_mount(asked: VolumeMount) -> Object:
     """Return the mount of a user's volume. It is read-only by default, while Kubernetes defaults to read-write."""
     found = {"name": asked.name, "mountPath": asked.mount_path, "subPath": asked.sub_path, "readOnly": asked.read_only}
     return {key: value for key, value in found.items() if value}
 
 
-def shared_memory(spec: GaudiInferenceSpec) -> Quantity:
+def shared_memory_size(spec: GaudiInferenceSpec) -> Quantity:
     """Return the size of /dev/shm. If a pod has several ranks, the size includes the queues of each rank.
 
     See docs/how-to/running-vllm.md, Memory of a pod.
@@ -80,15 +80,15 @@ def shared_memory(spec: GaudiInferenceSpec) -> Quantity:
 
 
 def _adapter_volumes(model: Model) -> list[Object]:
-    found = ((at, mounted_source(each.source)) for at, each in enumerate(model.adapters))
+    found = ((at, model_volume_source(each.source)) for at, each in enumerate(model.adapters))
     return [{"name": f"adapter-{at}", **source} for at, source in found if source]
 
 
 def _adapter_mounts(model: Model) -> list[Object]:
     return [
-        {"name": f"adapter-{at}", "mountPath": adapter_mount(at)}
+        {"name": f"adapter-{at}", "mountPath": adapter_mount_path(at)}
         for at, each in enumerate(model.adapters)
-        if mounted_source(each.source)
+        if model_volume_source(each.source)
     ]
 
 
@@ -101,7 +101,7 @@ def _certificate_volume(secret: str | None) -> list[Object]:
 def _recipe_volumes(cache: RecipeCache, claim: str) -> list[Object]:
     if not cache.enabled:
         return []
-    seed = [{"name": "seed-recipes", **mounted_image(cache.oci_image)}] if cache.oci_image else []
+    seed = [{"name": "seed-recipes", **image_volume_source(cache.oci_image)}] if cache.oci_image else []
     # This ConfigMap is optional, because a pod can start without it. Without the list of kept revisions, the pod
     # removes no recipes.
     kept = {"name": "kept-revisions", "configMap": {"name": claim, "optional": True}}
@@ -117,12 +117,12 @@ def _recipe_mounts(cache: RecipeCache) -> list[Object]:
     return [{"name": "recipes", "mountPath": SHARED_RECIPES_PATH}, kept, *([seed] if cache.oci_image else [])]
 
 
-def mounted_image(image: OciImageSource) -> Object:
+def image_volume_source(image: OciImageSource) -> Object:
     """Return an image volume, which is always read-only."""
     return {"image": {"reference": image.reference, "pullPolicy": image.pull_policy.value}}
 
 
-def mounted_source(source: ModelSource) -> Object | None:
+def model_volume_source(source: ModelSource) -> Object | None:
     """Return the read-only volume source of a model, or None if the runtime fetches the model.
 
     Raises ValueError for a source that admission/checks.py should have refused.
@@ -130,7 +130,7 @@ def mounted_source(source: ModelSource) -> Object | None:
     if claim := source.persistent_volume_claim:
         return {"persistentVolumeClaim": {"claimName": claim.claim_name, "readOnly": True}}
     if image := source.oci_image:
-        return mounted_image(image)
+        return image_volume_source(image)
     if folder := source.host_path:
         # Set no `type`. If the folder is missing, the container then still starts and can report the fault.
         return {"hostPath": {"path": folder.path}}
@@ -139,15 +139,15 @@ def mounted_source(source: ModelSource) -> Object | None:
     raise ValueError("spec.model.source has no volume source")
 
 
-def _fetched(cache: FetchCache) -> Object:
+def _fetched_model_source(cache: FetchCache) -> Object:
     """Return the volume of a fetched model, which is a PVC or an emptyDir.
 
     A PVC outlives the pod. An emptyDir outlives only the containers of the pod.
     """
     if claim := cache.persistent_volume_claim:
         return {"persistentVolumeClaim": {"claimName": claim.claim_name}}
-    return {"emptyDir": _limited(cache.empty_dir.size_limit if cache.empty_dir else None)}
+    return {"emptyDir": _empty_dir_settings(cache.empty_dir.size_limit if cache.empty_dir else None)}
 
 
-def _limited(size: Quantity | None) -> Object:
+def _empty_dir_settings(size: Quantity | None) -> Object:
     return {"sizeLimit": size} if size else {}

@@ -21,8 +21,8 @@ from gaudi_operator.api.v1alpha1.status import (
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.pods.terminations import PodEnd, pod_ends
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.problems.resolution import problem_since
-from gaudi_operator.core.text_formats import parse_timestamp, timestamp
+from gaudi_operator.core.problems.resolution import make_problem
+from gaudi_operator.core.text_formats import format_timestamp, parse_timestamp
 from gaudi_runtime.errors import Problem
 
 FIRST_SECONDS, MOST_SECONDS = 10, 300
@@ -39,9 +39,9 @@ class FailureRecord:
     last_termination: RevisionTermination | None = None
     back_off: BackOff | None = None
 
-    def pause(self, deadlines: Deadlines) -> BackOff | None:
+    def active_back_off(self, deadlines: Deadlines) -> BackOff | None:
         """Return the back-off if it has not expired."""
-        over = self.back_off is None or deadlines.reached(datetime.fromisoformat(self.back_off.until), 0)
+        over = self.back_off is None or deadlines.has_passed(datetime.fromisoformat(self.back_off.until), 0)
         return None if over else self.back_off
 
 
@@ -52,14 +52,14 @@ def failure_records(
 
     `found` contains the terminations by pod name.
     """
-    known = {row.name: _written(row) for row in before.revisions}
+    known = {row.name: _read_record(row) for row in before.revisions}
     mine: dict[str, list[PodView]] = {name: [] for name in known}
     for pod in pods:
         mine.setdefault(pod.revision, []).append(pod)
-    return {name: _attempts(known.get(name, FailureRecord()), each, found) for name, each in mine.items()}
+    return {name: _update_record(known.get(name, FailureRecord()), each, found) for name, each in mine.items()}
 
 
-def _written(row: RevisionStatus) -> FailureRecord:
+def _read_record(row: RevisionStatus) -> FailureRecord:
     """Return the failure record of a status row.
 
     Entries with invalid times are ignored, because other clients may write the status.
@@ -71,7 +71,7 @@ def _written(row: RevisionStatus) -> FailureRecord:
     )
 
 
-def limit_to_back_off(
+def limit_for_back_off(
     replicas: Mapping[str, int], pods: Iterable[PodView], known: Mapping[str, FailureRecord], deadlines: Deadlines
 ) -> dict[str, int]:
     """Return `replicas` by revision. The number is reduced for revisions in back-off, so that they get no new pods.
@@ -80,10 +80,10 @@ def limit_to_back_off(
     created in the same second as the termination stays if a node has accepted it. Pods that were created later are
     removed, because they are only seconds old.
     """
-    pauses = {name: pause for name in replicas if name in known and (pause := known[name].pause(deadlines))}
-    seen = [pod for pod in pods if pod.active]
+    pauses = {name: pause for name in replicas if name in known and (pause := known[name].active_back_off(deadlines))}
+    seen = [pod for pod in pods if pod.is_active]
     return {
-        name: min(count, _standing(seen, name, pauses[name])) if name in pauses else count
+        name: min(count, _count_kept_pods(seen, name, pauses[name])) if name in pauses else count
         for name, count in replicas.items()
     }
 
@@ -97,7 +97,7 @@ def add_back_off(
     """
     if known is None or active >= desired:
         return problem
-    pause, error = known.pause(deadlines), known.last_termination
+    pause, error = known.active_back_off(deadlines), known.last_termination
     if pause is None:
         return problem
     tries = f"{pause.failures} attempts in a row ended before a pod served"
@@ -109,25 +109,25 @@ def add_back_off(
         return None
     said = f"{tries}, the last one with pod {error.pod}: {error.message.rstrip('.')}."
     since = parse_timestamp(pause.first or pause.since)
-    return problem_since("PodsFail", f"{said} The operator creates the next pod at {pause.until}.", since)
+    return make_problem("PodsFail", f"{said} The operator creates the next pod at {pause.until}.", since)
 
 
-def _attempts(known: FailureRecord, pods: list[PodView], found: Mapping[str, LastTermination]) -> FailureRecord:
+def _update_record(known: FailureRecord, pods: list[PodView], found: Mapping[str, LastTermination]) -> FailureRecord:
     """Return the written record, updated with the terminations that are not counted yet."""
-    proven = max((since for pod in pods if pod.ready and (since := pod.open_since)), default=None)
+    proven = max((since for pod in pods if pod.is_ready and (since := pod.open_since)), default=None)
     error, back_off = known.last_termination, known.back_off
     for end in pod_ends(pods, found):
         # Times have a resolution of one second. A termination in the same second as the last counted termination is not
         # counted.
         if error is None or end.at > datetime.fromisoformat(error.time):
-            error = RevisionTermination(time=timestamp(end.at), pod=end.pod, message=end.sentence)
-            back_off = _counted(back_off, end) if end.counts and (proven is None or end.at > proven) else back_off
+            error = RevisionTermination(time=format_timestamp(end.at), pod=end.pod, message=end.sentence)
+            back_off = _next_back_off(back_off, end) if end.counts and (proven is None or end.at > proven) else back_off
     if back_off and proven and proven >= datetime.fromisoformat(back_off.since):
         back_off = None
     return FailureRecord(error, back_off)
 
 
-def _counted(known: BackOff | None, end: PodEnd) -> BackOff:
+def _next_back_off(known: BackOff | None, end: PodEnd) -> BackOff:
     """Return the back-off after the end of a pod. If the pod started before the last counted end, return `known`.
 
     Such a pod belongs to the same attempt, so its end is not counted.
@@ -137,26 +137,26 @@ def _counted(known: BackOff | None, end: PodEnd) -> BackOff:
         return known
     goes_on = known if known and since and end.at - since <= FORGOTTEN else None
     failures = min(MOST_COUNT, goes_on.failures + 1) if goes_on else 1
-    ended, pause = timestamp(end.at), timedelta(seconds=_pause_seconds(failures))
+    ended, pause = format_timestamp(end.at), timedelta(seconds=_back_off_seconds(failures))
     first = (goes_on.first or goes_on.since) if goes_on else ended
-    return BackOff(failures=failures, first=first, since=ended, until=timestamp(end.at + pause))
+    return BackOff(failures=failures, first=first, since=ended, until=format_timestamp(end.at + pause))
 
 
-def _pause_seconds(failures: int) -> int:
+def _back_off_seconds(failures: int) -> int:
     # Limit the shift, because any client that can write the status can set a large number of failures.
     return 0 if failures < 2 else min(MOST_SECONDS, FIRST_SECONDS << min(failures - 2, 8))
 
 
-def _standing(active: Iterable[PodView], revision: str, pause: BackOff) -> int:
+def _count_kept_pods(active: Iterable[PodView], revision: str, pause: BackOff) -> int:
     """Return how many pods stay. A LeaderWorkerSet also keeps all pods with lower ordinals than a pod that stays."""
     since = datetime.fromisoformat(pause.since)
-    staying = [pod for pod in active if pod.revision == revision and _stays(pod, since)]
+    staying = [pod for pod in active if pod.revision == revision and _is_kept(pod, since)]
     return max([len(staying), *(1 + pod.ordinal for pod in staying if pod.ordinal is not None)])
 
 
-def _stays(pod: PodView, since: datetime) -> bool:
+def _is_kept(pod: PodView, since: datetime) -> bool:
     # Attempts begin when pods end. A pod that was created before the last counted end belongs to the attempt of the
     # ended pod, and may still become ready.
-    if pod.served or pod.created is None or pod.created < since:
+    if pod.has_gate_condition or pod.created is None or pod.created < since:
         return True
     return pod.created == since and pod.container is not None

@@ -17,9 +17,9 @@ from gaudi_operator.core.names import (
     REVISION_LABEL,
 )
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.rollout.revision import FromClass, Group, Revision
+from gaudi_operator.core.rollout.revision import AppliedClassDefaults, PodGroup, Revision
 from gaudi_operator.core.text_formats import canonical_json
-from gaudi_runtime.contract.base import Tolerant
+from gaudi_runtime.contract.base import TolerantModel
 from gaudi_runtime.errors import Problem
 
 MAX_REASON, MAX_MESSAGE, MAX_FORMER_NUMBERS = 64, 1024, 10
@@ -74,68 +74,68 @@ _MOST_VOLUMES = 1_000
 """The maximum number of volumes. Pods of the operator have far fewer volumes, and every reconcile reads all of them."""
 
 
-class _Named(Tolerant):
+class _ObjectReference(TolerantModel):
     name: str
 
 
-class _Folder(Tolerant):
+class _HostPath(TolerantModel):
     path: str
 
 
-class _Claim(Tolerant):
+class _ClaimReference(TolerantModel):
     claim_name: str
 
 
-class _Volume(Tolerant):
-    config_map: _Named | None = None
-    host_path: _Folder | None = None
-    persistent_volume_claim: _Claim | None = None
+class _Volume(TolerantModel):
+    config_map: _ObjectReference | None = None
+    host_path: _HostPath | None = None
+    persistent_volume_claim: _ClaimReference | None = None
 
 
-class _PodSpec(Tolerant):
+class _PodSpec(TolerantModel):
     volumes: Annotated[tuple[_Volume, ...], Field(max_length=_MOST_VOLUMES)] = ()
     service_account_name: str | None = None
 
 
-class _Template(Tolerant):
+class _PodTemplate(TolerantModel):
     spec: _PodSpec = _PodSpec()
 
 
-class _Group(Tolerant):
+class _GroupData(TolerantModel):
     size: int
-    worker: _Template
+    worker: _PodTemplate
 
 
-class _Class(Tolerant):
+class _ClassData(TolerantModel):
     name: str
     values: dict[str, Any] = Field({})
 
 
-class _Data(Tolerant):
+class _RevisionData(TolerantModel):
     """The fields of a ControllerRevision's data that the operator itself reads.
 
     All other fields are copied to pods unchanged.
     """
 
     inputs: dict[str, Any] = Field({})
-    template: _Template = _Template()
+    template: _PodTemplate = _PodTemplate()
     config: str = ""
-    group: _Group | None = None
-    class_: Annotated[_Class | None, Field(alias="class")] = None
+    group: _GroupData | None = None
+    class_: Annotated[_ClassData | None, Field(alias="class")] = None
 
 
 def stored_revisions(manifests: Iterable[Manifest]) -> tuple[Revision, ...]:
     """Return the stored revisions, newest first. ControllerRevisions that are being deleted are left out."""
     alive = [each for each in manifests if "deletionTimestamp" not in each["metadata"]]
-    return tuple(sorted(filter(None, map(_read, alive)), key=lambda revision: revision.number, reverse=True))
+    return tuple(sorted(filter(None, map(_read_revision, alive)), key=lambda revision: revision.number, reverse=True))
 
 
-def _read(manifest: Manifest) -> Revision | None:
+def _read_revision(manifest: Manifest) -> Revision | None:
     """Return the revision, or None if the ControllerRevision was not written by an operator but by a user."""
     name, number = (manifest["metadata"].get("labels") or {}).get(REVISION_LABEL), manifest.get("revision", 0)
     data, annotations = manifest.get("data") or {}, manifest["metadata"].get("annotations") or {}
     try:
-        _Data.model_validate(data)
+        _RevisionData.model_validate(data)
     except ValidationError:
         return None
     if not name or not 0 <= number < _MOST_NUMBER:
@@ -146,10 +146,12 @@ def _read(manifest: Manifest) -> Revision | None:
         inputs=data.get("inputs", {}),
         template=data.get("template", {}),
         config=data.get("config", ""),
-        group=Group(data["group"]["size"], data["group"]["worker"]) if data.get("group") else None,
+        group=PodGroup(data["group"]["size"], data["group"]["worker"]) if data.get("group") else None,
         failure=read_failure(annotations),
         created=manifest["metadata"].get("creationTimestamp"),
         former_numbers=read_former_numbers(annotations),
         kept=data,
-        from_class=FromClass(data["class"]["name"], data["class"].get("values", {})) if data.get("class") else None,
+        from_class=AppliedClassDefaults(data["class"]["name"], data["class"].get("values", {}))
+        if data.get("class")
+        else None,
     )

@@ -5,13 +5,13 @@ from dataclasses import replace
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.rendering.pod_template import pod_template, worker_template
 from gaudi_operator.core.rendering.runtime_config import config_map_name, runtime_config
-from gaudi_operator.core.resource import Inference, derived
+from gaudi_operator.core.resource import Inference, cache_on_inference
 from gaudi_operator.core.rollout.inputs import (
     revision_inputs,
     revision_name,
-    stored_form,
+    serialize_inputs,
 )
-from gaudi_operator.core.rollout.revision import FromClass, Group, Revision, newest_number
+from gaudi_operator.core.rollout.revision import AppliedClassDefaults, PodGroup, Revision, newest_number
 from gaudi_operator.core.text_formats import canonical_json
 from gaudi_runtime.contract.config import ExecutionMode, plan_hash
 
@@ -21,7 +21,7 @@ def desired_revision(
     stored: tuple[Revision, ...],
     defaults: InstallationDefaults,
     filled: Inference | None = None,
-    from_class: FromClass | None = None,
+    from_class: AppliedClassDefaults | None = None,
 ) -> Revision:
     """Return the desired revision, which is a pinned, stored or new revision.
 
@@ -45,22 +45,24 @@ def desired_revision(
     template = pod_template(whole, name, hashed, config_map_name(inference.identity, text), defaults)
     # Render each revision only once. Later reconciles use the stored template.
     nodes = inference.spec.parallelism.nodes
-    group = Group(nodes, worker_template(template)) if nodes > 1 else None
+    group = PodGroup(nodes, worker_template(template)) if nodes > 1 else None
     number = newest_number(stored) + 1
-    return Revision(name, number, stored_form(inputs), template, text, group=group, from_class=from_class)
+    return Revision(name, number, serialize_inputs(inputs), template, text, group=group, from_class=from_class)
 
 
-def with_stored_mode(inference: Inference, stored: tuple[Revision, ...]) -> Inference:
+def use_stored_mode(inference: Inference, stored: tuple[Revision, ...]) -> Inference:
     """Return the resource with the execution mode of the revision that matches its spec, if this revision is stored."""
-    return _in_mode(inference, next((each.mode for each in stored if each.matches_spec(inference)), None))
+    return _replace_mode(
+        inference, next((each.execution_mode for each in stored if each.matches_spec(inference)), None)
+    )
 
 
-@derived
-def _in_mode(inference: Inference, mode: ExecutionMode | None) -> Inference:
+@cache_on_inference
+def _replace_mode(inference: Inference, mode: ExecutionMode | None) -> Inference:
     return replace(inference, kept_mode=mode)
 
 
-def missing_pin(inference: Inference, stored: tuple[Revision, ...]) -> str | None:
+def describe_missing_pin(inference: Inference, stored: tuple[Revision, ...]) -> str | None:
     """Return the message about a pinned revision that is not stored, or None if there is no such pin."""
     pinned, kept = inference.spec.rollout.revision, ", ".join(revision.name for revision in stored)
     if pinned is None or any(revision.name == pinned for revision in stored):

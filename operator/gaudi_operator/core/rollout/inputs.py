@@ -13,7 +13,7 @@ from gaudi_operator.api.v1alpha1.pods.pod import Pod
 from gaudi_operator.api.v1alpha1.server import Server
 from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, Warmup
-from gaudi_operator.core.resource import Inference, SpecUnreadable, derived
+from gaudi_operator.core.resource import Inference, SpecUnreadable, cache_on_inference
 from gaudi_operator.core.text_formats import short_hash
 
 VERSION = 4
@@ -45,7 +45,7 @@ class RevisionInputs(ApiModel):
     restarted_at: str | None = None
 
 
-@derived
+@cache_on_inference
 def revision_inputs(inference: Inference) -> RevisionInputs:
     """Return the revision inputs of the current spec."""
     spec = inference.spec
@@ -66,23 +66,23 @@ def revision_inputs(inference: Inference) -> RevisionInputs:
     )
 
 
-def stored_form(inputs: RevisionInputs) -> dict[str, Any]:
+def serialize_inputs(inputs: RevisionInputs) -> dict[str, Any]:
     """Return the inputs as a ControllerRevision stores them: fields of the spec and the version of the format."""
-    return {**_fields(inputs), "version": VERSION}
+    return {**_dump_fields(inputs), "version": VERSION}
 
 
-@derived
-def stored_inputs(inference: Inference) -> dict[str, Any]:
+@cache_on_inference
+def serialize_spec_inputs(inference: Inference) -> dict[str, Any]:
     """Return the inputs of the current spec as a ControllerRevision of this release stores them."""
-    return stored_form(revision_inputs(inference))
+    return serialize_inputs(revision_inputs(inference))
 
 
 def revision_name(inputs: RevisionInputs) -> str:
     """Return the name of a revision: ten hex digits of the hash of its inputs."""
-    return short_hash(_fields(inputs))
+    return short_hash(_dump_fields(inputs))
 
 
-def _fields(inputs: RevisionInputs) -> dict[str, Any]:
+def _dump_fields(inputs: RevisionInputs) -> dict[str, Any]:
     return inputs.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from gaudi_operator.core.names import REVISION_LABEL
 from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_operator.core.rollout.revision import Group, Revision
+from gaudi_operator.core.rollout.revision import PodGroup, Revision
 
 
 def live_workloads(observed: Observed) -> dict[str, Manifest]:
@@ -30,21 +30,23 @@ def running_revisions(
     If the ControllerRevision of a revision was deleted, the revision is read back from its workload, so that it can
     still be scaled.
     """
-    olds = [each for each in with_workloads(stored, observed) if each.name in in_use and each.name != current.name]
+    olds = [
+        each for each in revisions_with_workloads(stored, observed) if each.name in in_use and each.name != current.name
+    ]
     return [*olds, current]
 
 
-def with_workloads(stored: Iterable[Revision], observed: Observed) -> list[Revision]:
+def revisions_with_workloads(stored: Iterable[Revision], observed: Observed) -> list[Revision]:
     """Return the revisions that have a live workload, even if their ControllerRevision was deleted."""
     known = {revision.name: revision for revision in stored}
-    return [known.get(name) or _read_back(name, each) for name, each in live_workloads(observed).items()]
+    return [known.get(name) or _revision_from_workload(name, each) for name, each in live_workloads(observed).items()]
 
 
-def _read_back(name: str, workload: Manifest) -> Revision:
+def _revision_from_workload(name: str, workload: Manifest) -> Revision:
     # The inputs of this revision are lost. The operator can scale the revision, but cannot roll it out again.
     templates = workload["spec"].get("leaderWorkerTemplate")
     if templates is None:
         return Revision(name, 0, {}, workload["spec"]["template"], "")
     worker = templates["workerTemplate"]
-    group = Group(templates.get("size", 1), worker)
+    group = PodGroup(templates.get("size", 1), worker)
     return Revision(name, 0, {}, templates.get("leaderTemplate") or worker, "", group=group)

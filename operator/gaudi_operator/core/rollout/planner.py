@@ -24,7 +24,7 @@ from gaudi_operator.api.v1alpha1.scaling import Rollout
 
 
 @dataclass(frozen=True)
-class RevisionPods:
+class RevisionPodCounts:
     """The pod counts of one revision for the rollout planner.
 
     `replicas` are the replicas of the ReplicaSet, `ready` are the pods that are ready now, and `served` are the pods
@@ -41,7 +41,7 @@ class RevisionPods:
     failed: bool = False
     forbidden: bool = False
 
-    def scaled_to(self, replicas: int | None = None) -> "RevisionPods":
+    def scaled_to(self, replicas: int | None = None) -> "RevisionPodCounts":
         """Return the counts after scaling to `replicas`. The ReplicaSet controller removes unready pods first."""
         desired = self.replicas if replicas is None else replicas
         ready = min(self.ready, desired)
@@ -62,12 +62,12 @@ class RolloutPolicy:
     trial: bool = False
 
     @property
-    def floor(self) -> int:
+    def min_available_pods(self) -> int:
         """The minimum number of available pods during a rollout."""
         return max(0, self.desired - self.max_unavailable)
 
     @property
-    def ceiling(self) -> int:
+    def max_pods(self) -> int:
         """The maximum number of pods of all revisions. Terminating pods do not count."""
         return self.desired + self.max_surge
 
@@ -102,7 +102,7 @@ class RolloutStep:
 
 
 def next_rollout_step(
-    current: RevisionPods, olds: Sequence[RevisionPods], policy: RolloutPolicy, ending: int = 0
+    current: RevisionPodCounts, olds: Sequence[RevisionPodCounts], policy: RolloutPolicy, ending: int = 0
 ) -> RolloutStep:
     """Return the next step towards `policy.desired` ready pods of `current` and no pods of `olds`.
 
@@ -111,60 +111,62 @@ def next_rollout_step(
     """
     before = [current.scaled_to(), *(old.scaled_to() for old in sorted(olds, key=lambda old: old.number))]
     if policy.paused and any(old.replicas for old in olds):
-        return RolloutStep(RolloutProgress.PAUSED, _scales(before, _hold(before, policy)))
+        return RolloutStep(RolloutProgress.PAUSED, _replica_changes(before, _scale_while_paused(before, policy)))
     # Changes that free room precede changes that need room. Each change starts from the pod counts after the previous
     # change.
-    planned = [_withdraw(before, current.unplaced, policy), *before[1:]]
-    retired = [planned[0], *_retire(planned, policy)]
-    after = [_grow(retired if policy.max_surge else planned, policy, ending), *retired[1:]]
-    found = _scales(before, _under_ceiling(after, policy))
-    return RolloutStep(RolloutProgress.MOVING, found) if found else RolloutStep(_rest(before, policy))
+    planned = [_remove_unplaced_pods(before, current.unplaced, policy), *before[1:]]
+    retired = [planned[0], *_remove_old_pods(planned, policy)]
+    after = [_add_new_pods(retired if policy.max_surge else planned, policy, ending), *retired[1:]]
+    found = _replica_changes(before, _remove_surplus_pods(after, policy))
+    return (
+        RolloutStep(RolloutProgress.MOVING, found) if found else RolloutStep(_progress_without_changes(before, policy))
+    )
 
 
-def _withdraw(pods: Sequence[RevisionPods], unplaced: int, policy: RolloutPolicy) -> RevisionPods:
+def _remove_unplaced_pods(pods: Sequence[RevisionPodCounts], unplaced: int, policy: RolloutPolicy) -> RevisionPodCounts:
     """Remove new pods without a node if there are too many pods. These pods have not started their warm-up."""
-    excess = sum(each.replicas for each in pods) - policy.ceiling
+    excess = sum(each.replicas for each in pods) - policy.max_pods
     return pods[0].scaled_to(pods[0].replicas - max(0, min(excess, unplaced)))
 
 
-def _grow(pods: Sequence[RevisionPods], policy: RolloutPolicy, ending: int) -> RevisionPods:
+def _add_new_pods(pods: Sequence[RevisionPodCounts], policy: RolloutPolicy, ending: int) -> RevisionPodCounts:
     current = pods[0]
     # Terminating pods hold their cards until they are gone. Subtract them only without a surge, because a surge allows
     # new pods next to old pods.
-    room = policy.ceiling - sum(each.replicas for each in pods) - (0 if policy.max_surge else ending)
-    desired = min(policy.desired, _most(current, policy), current.replicas + max(0, room))
+    room = policy.max_pods - sum(each.replicas for each in pods) - (0 if policy.max_surge else ending)
+    desired = min(policy.desired, _max_new_pods(current, policy), current.replicas + max(0, room))
     return current.scaled_to(desired)
 
 
-def _most(current: RevisionPods, policy: RolloutPolicy) -> int:
+def _max_new_pods(current: RevisionPodCounts, policy: RolloutPolicy) -> int:
     if current.forbidden or (current.failed and policy.paused):
         return current.replicas
     # Keep existing pods. If the gate of the canary closes, a revision with several pods is on trial again.
     return max(1, current.replicas) if policy.trial else policy.desired
 
 
-def _retire(pods: Sequence[RevisionPods], policy: RolloutPolicy) -> list[RevisionPods]:
+def _remove_old_pods(pods: Sequence[RevisionPodCounts], policy: RolloutPolicy) -> list[RevisionPodCounts]:
     current, olds = pods[0].scaled_to(min(pods[0].replicas, policy.desired)), pods[1:]
     # Remove old pods that were never ready. They serve no traffic, and may hold the cards that new pods need.
     olds = [old.scaled_to(old.served) for old in olds]
-    spare = sum(old.served for old in olds) + current.ready - policy.floor
+    spare = sum(old.served for old in olds) + current.ready - policy.min_available_pods
     if policy.trial:
         # During the trial, the canary does not count as available.
-        spare = min(spare - current.ready, _in_the_way(current, olds, policy))
-    return _take(_take(olds, spare, keep_ready=True), spare - _not_ready(olds), keep_ready=False)
+        spare = min(spare - current.ready, _count_trial_removals(current, olds, policy))
+    return _remove_pods(_remove_pods(olds, spare, keep_ready=True), spare - _count_unready_pods(olds), keep_ready=False)
 
 
-def _in_the_way(current: RevisionPods, olds: Sequence[RevisionPods], policy: RolloutPolicy) -> int:
+def _count_trial_removals(current: RevisionPodCounts, olds: Sequence[RevisionPodCounts], policy: RolloutPolicy) -> int:
     """Return how many old pods to remove during a trial: surplus pods and pods whose place the canary needs."""
     old = sum(each.replicas for each in olds)
-    return max(old - policy.desired, old + max(min(1, policy.desired), current.replicas) - policy.ceiling)
+    return max(old - policy.desired, old + max(min(1, policy.desired), current.replicas) - policy.max_pods)
 
 
-def _not_ready(pods: Sequence[RevisionPods]) -> int:
+def _count_unready_pods(pods: Sequence[RevisionPodCounts]) -> int:
     return sum(each.replicas - each.ready for each in pods)
 
 
-def _take(pods: Sequence[RevisionPods], count: int, *, keep_ready: bool) -> list[RevisionPods]:
+def _remove_pods(pods: Sequence[RevisionPodCounts], count: int, *, keep_ready: bool) -> list[RevisionPodCounts]:
     """Remove up to `count` pods, starting with the first revision. With `keep_ready`, remove only unready pods."""
     left = []
     for each in pods:
@@ -175,13 +177,13 @@ def _take(pods: Sequence[RevisionPods], count: int, *, keep_ready: bool) -> list
     return left
 
 
-def _under_ceiling(pods: list[RevisionPods], policy: RolloutPolicy) -> list[RevisionPods]:
+def _remove_surplus_pods(pods: list[RevisionPodCounts], policy: RolloutPolicy) -> list[RevisionPodCounts]:
     """Remove unready new pods if the number of pods exceeds the maximum. A later step creates them."""
-    excess = sum(each.replicas for each in pods) - policy.ceiling
-    return [*_take(pods[:1], excess, keep_ready=True), *pods[1:]]
+    excess = sum(each.replicas for each in pods) - policy.max_pods
+    return [*_remove_pods(pods[:1], excess, keep_ready=True), *pods[1:]]
 
 
-def _hold(pods: Sequence[RevisionPods], policy: RolloutPolicy) -> list[RevisionPods]:
+def _scale_while_paused(pods: Sequence[RevisionPodCounts], policy: RolloutPolicy) -> list[RevisionPodCounts]:
     """Keep the desired number of pods while the rollout is paused. Revisions are not replaced."""
     total = sum(each.replicas for each in pods)
     most = policy.desired + min(policy.max_surge, pods[0].replicas)
@@ -191,16 +193,18 @@ def _hold(pods: Sequence[RevisionPods], policy: RolloutPolicy) -> list[RevisionP
         grown = max(proven, key=lambda each: (each.ready, each.replicas, each.number), default=None)
         return [each.scaled_to(each.replicas + policy.desired - total) if each is grown else each for each in pods]
     excess = max(0, total - most)
-    kept = _take(pods, excess, keep_ready=True)
-    return _take(kept, excess - (total - sum(each.replicas for each in kept)), keep_ready=False)
+    kept = _remove_pods(pods, excess, keep_ready=True)
+    return _remove_pods(kept, excess - (total - sum(each.replicas for each in kept)), keep_ready=False)
 
 
-def _scales(before: Sequence[RevisionPods], after: Sequence[RevisionPods]) -> tuple[ReplicaChange, ...]:
+def _replica_changes(
+    before: Sequence[RevisionPodCounts], after: Sequence[RevisionPodCounts]
+) -> tuple[ReplicaChange, ...]:
     pairs = zip(before, after, strict=True)
     return tuple(ReplicaChange(old.name, new.replicas) for old, new in pairs if old.replicas != new.replicas)
 
 
-def _rest(pods: Sequence[RevisionPods], policy: RolloutPolicy) -> RolloutProgress:
+def _progress_without_changes(pods: Sequence[RevisionPodCounts], policy: RolloutPolicy) -> RolloutProgress:
     """Return the progress of a rollout without a pending scale change."""
     current, olds = pods[0], pods[1:]
     done = current.replicas == policy.desired and current.ready >= policy.desired
@@ -217,15 +221,15 @@ def rollout_policy(
     default of maxUnavailable is 0. If both numbers are 0, one pod may be unavailable. Otherwise no pod could be
     replaced.
     """
-    surge = 0 if in_place else scaled_amount(rollout.max_surge, desired, round_up=True)
-    unavailable = scaled_amount(rollout.max_unavailable or 0, desired, round_up=False)
+    surge = 0 if in_place else resolve_pod_count(rollout.max_surge, desired, round_up=True)
+    unavailable = resolve_pod_count(rollout.max_unavailable or 0, desired, round_up=False)
     # If both numbers are 0, no pod can be replaced. The Deployment controller also uses 1 in this case.
     if surge == 0:
         unavailable = max(1, unavailable)
     return RolloutPolicy(desired, surge, min(unavailable, desired), paused=rollout.paused or frozen, trial=trial)
 
 
-def scaled_amount(amount: int | str, desired: int, *, round_up: bool) -> int:
+def resolve_pod_count(amount: int | str, desired: int, *, round_up: bool) -> int:
     """Return a rollout limit as a number of pods. `amount` is a number or a percentage such as "25%"."""
     if isinstance(amount, int):
         return amount

@@ -9,9 +9,9 @@ from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import DESIRED_ANNOTATION
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rollout.backoff import limit_to_back_off
+from gaudi_operator.core.rollout.backoff import limit_for_back_off
 from gaudi_operator.core.rollout.live_workloads import live_workloads
-from gaudi_operator.core.rollout.planner import RevisionPods
+from gaudi_operator.core.rollout.planner import RevisionPodCounts
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.scale_down import SEEN_SECONDS, defer_scale_down, deletion_costs
 from gaudi_operator.core.rollout.state import State
@@ -27,71 +27,74 @@ def count_pods(
     observed: Observed,
     pods: Iterable[PodView],
     forbidden: Collection[str] = (),
-) -> tuple[RevisionPods, list[RevisionPods]]:
+) -> tuple[RevisionPodCounts, list[RevisionPodCounts]]:
     """Return (counts of the current revision, counts of each older revision with a workload).
 
     `forbidden` revisions get no more pods.
     """
     known = {revision.name: revision for revision in (*stored, current)}
-    desired = {current.name: 0, **written_replicas(observed)}
-    active = [pod for pod in pods if pod.active]
+    desired = {current.name: 0, **full_replicas_by_revision(observed)}
+    active = [pod for pod in pods if pod.is_active]
     counted = {
         name: replace(
-            _counted(name, known.get(name), replicas, [pod for pod in active if pod.revision == name]),
+            _count_revision_pods(name, known.get(name), replicas, [pod for pod in active if pod.revision == name]),
             forbidden=name in forbidden,
         )
         for name, replicas in desired.items()
     }
     mine = counted.pop(current.name)
-    return mine, [_held(old, active) for old in counted.values()]
+    return mine, [_adjust_group_counts(old, active) for old in counted.values()]
 
 
-def _counted(name: str, known: Revision | None, replicas: int, pods: list[PodView]) -> RevisionPods:
-    return RevisionPods(
+def _count_revision_pods(name: str, known: Revision | None, replicas: int, pods: list[PodView]) -> RevisionPodCounts:
+    return RevisionPodCounts(
         name=name,
         number=known.number if known else 0,
         replicas=replicas,
-        ready=sum(pod.ready for pod in pods),
-        served=sum(pod.served for pod in pods),
-        unplaced=max(0, replicas - sum(pod.placed for pod in pods)),
+        ready=sum(pod.is_ready for pod in pods),
+        served=sum(pod.has_gate_condition for pod in pods),
+        unplaced=max(0, replicas - sum(pod.is_scheduled for pod in pods)),
         failed=known is not None and known.failure is not None,
     )
 
 
-def _held(old: RevisionPods, active: Iterable[PodView]) -> RevisionPods:
+def _adjust_group_counts(old: RevisionPodCounts, active: Iterable[PodView]) -> RevisionPodCounts:
     """Adjust the counts of a LeaderWorkerSet, which removes groups in descending order of their ordinals."""
     groups = [pod for pod in active if pod.revision == old.name and pod.ordinal is not None]
     if not groups:
         return old
     # The LeaderWorkerSet controller removes the group with the highest ordinal first, even if this group is ready.
-    ready, served = (_reach(groups, lambda pod: pod.ready), _reach(groups, lambda pod: pod.served))
+    ready, served = (
+        _highest_ordinal_count(groups, lambda pod: pod.is_ready),
+        _highest_ordinal_count(groups, lambda pod: pod.has_gate_condition),
+    )
     return replace(old, ready=min(ready, old.replicas), served=min(served, old.replicas))
 
 
-def _reach(groups: Iterable[PodView], holds: Callable[[PodView], bool]) -> int:
+def _highest_ordinal_count(groups: Iterable[PodView], holds: Callable[[PodView], bool]) -> int:
     return max((1 + (pod.ordinal or 0) for pod in groups if holds(pod)), default=0)
 
 
-def ending_pods(pods: Sequence[PodView], observed: Observed, deadlines: Deadlines) -> int:
+def count_ending_pods(pods: Sequence[PodView], observed: Observed, deadlines: Deadlines) -> int:
     """Return the number of pods that are terminating or exceed the written replicas.
 
     A terminating pod is not counted if its grace period ended more than OVERDUE_SECONDS ago, because its node is lost.
     """
-    written = written_replicas(observed)
+    written = full_replicas_by_revision(observed)
     ending = sum(
-        pod.terminating and pod.gone_by is not None and not deadlines.reached(pod.gone_by, OVERDUE_SECONDS)
+        pod.terminating and pod.gone_by is not None and not deadlines.has_passed(pod.gone_by, OVERDUE_SECONDS)
         for pod in pods
     )
-    active = Counter(pod.revision for pod in pods if pod.active)
+    active = Counter(pod.revision for pod in pods if pod.is_active)
     return ending + sum(max(0, count - written.get(name, 0)) for name, count in active.items())
 
 
-def written_replicas(observed: Observed) -> dict[str, int]:
+def full_replicas_by_revision(observed: Observed) -> dict[str, int]:
     """Return the full replicas of each revision's workload, which apply after a back-off."""
     return {name: full_replicas(each) for name, each in live_workloads(observed).items()}
 
 
-def spec_replicas(observed: Observed) -> dict[str, int]:
+def spec_replicas_by_revision(observed: Observed) -> dict[str, int]:
     """Return spec.replicas of each revision's workload. A back-off reduces this number."""
     return {name: int(each["spec"].get("replicas", 1)) for name, each in live_workloads(observed).items()}
 
@@ -121,7 +124,7 @@ def plan_replicas(state: State) -> PlannedReplicas:
 
     Without a current revision, the replicas stay unchanged.
     """
-    current, step, written = state.rollout.current, state.rollout.step, written_replicas(state.observed)
+    current, step, written = state.rollout.current, state.rollout.step, full_replicas_by_revision(state.observed)
     after = dict(written)
     if current is not None and step is not None:
         after = {current.name: 0, **written, **{each.revision: each.replicas for each in step.scales}}
@@ -129,6 +132,6 @@ def plan_replicas(state: State) -> PlannedReplicas:
     # replicas.
     costs = deletion_costs(state.pods, after)
     if costs:
-        state.deadlines.requeue(SEEN_SECONDS)
+        state.deadlines.schedule_requeue(SEEN_SECONDS)
     desired = defer_scale_down(after, written, costs)
-    return PlannedReplicas(costs, desired, limit_to_back_off(desired, state.pods, state.failures, state.deadlines))
+    return PlannedReplicas(costs, desired, limit_for_back_off(desired, state.pods, state.failures, state.deadlines))

@@ -10,26 +10,26 @@ from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.inputs import (
     are_same_inputs,
     revision_inputs,
-    stored_inputs,
+    serialize_spec_inputs,
 )
-from gaudi_runtime.contract.base import Tolerant
+from gaudi_runtime.contract.base import TolerantModel
 from gaudi_runtime.contract.config import EngineName, ExecutionMode
 from gaudi_runtime.errors import Problem
 
 
-class _Engine(Tolerant):
+class _EngineFields(TolerantModel):
     name: str | None = None
     execution_mode: ExecutionMode | None = None
 
 
-class _Running(Tolerant):
+class _RuntimeConfigFields(TolerantModel):
     """The fields of a RuntimeConfig that contain the engine and its execution mode."""
 
-    engine: _Engine = _Engine()
+    engine: _EngineFields = _EngineFields()
 
 
 @dataclass(frozen=True)
-class Group:
+class PodGroup:
     """The group of pods that form one replica of a multi-node revision.
 
     `size` is the number of pods including the leader. `worker` is the pod template of the workers.
@@ -40,7 +40,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class FromClass:
+class AppliedClassDefaults:
     """The fields of a revision that its GaudiInferenceClass filled in. `values` maps paths of the spec to values."""
 
     name: str
@@ -66,12 +66,12 @@ class Revision:
     failure: Problem | None = None
     created: str | None = None
     former_numbers: tuple[int, ...] = ()
-    group: Group | None = None
+    group: PodGroup | None = None
     kept: dict[str, Any] | None = None
-    from_class: FromClass | None = None
+    from_class: AppliedClassDefaults | None = None
 
     @property
-    def config_map(self) -> str | None:
+    def config_map_name(self) -> str | None:
         """The name of the ConfigMap that the pods of the revision mount."""
         volumes = self.template.get("spec", {}).get("volumes", ())
         return next((each["configMap"]["name"] for each in volumes if each.get("configMap")), None)
@@ -82,10 +82,10 @@ class Revision:
         return (self.template, *((self.group.worker,) if self.group else ()))
 
     @property
-    def simulated(self) -> bool:
+    def is_simulated(self) -> bool:
         """Whether the pods run the sim engine, according to the inputs or the configuration of the revision."""
         engine = self.inputs.get("engine")
-        return EngineName.SIM in (engine.get("name") if isinstance(engine, dict) else None, self._engine.name)
+        return EngineName.SIM in (engine.get("name") if isinstance(engine, dict) else None, self._engine_fields.name)
 
     @property
     def stall_timeout_seconds(self) -> int | None:
@@ -102,16 +102,16 @@ class Revision:
         return bucketing if isinstance(optimal, dict) and optimal.get("traffic") else None
 
     @property
-    def mode(self) -> ExecutionMode | None:
+    def execution_mode(self) -> ExecutionMode | None:
         """The execution mode of the pods, or None if the configuration contains no known mode."""
-        return self._engine.execution_mode
+        return self._engine_fields.execution_mode
 
     @property
-    def _engine(self) -> _Engine:
+    def _engine_fields(self) -> _EngineFields:
         try:
-            return _Running.model_validate_json(self.config).engine
+            return _RuntimeConfigFields.model_validate_json(self.config).engine
         except ValidationError:
-            return _Engine()
+            return _EngineFields()
 
     def matches_spec(self, inference: Inference) -> bool:
         """Return True if the revision runs what the spec requests.
@@ -120,16 +120,16 @@ class Revision:
         """
         inputs = revision_inputs(inference)
         # Parsing the inputs is slow. It is needed only if another release stored them.
-        if self.inputs == stored_inputs(inference) or are_same_inputs(self.inputs, inputs):
+        if self.inputs == serialize_spec_inputs(inference) or are_same_inputs(self.inputs, inputs):
             return True
         asked = inputs.engine.execution_mode
-        if asked is None or asked is not self.mode:
+        if asked is None or asked is not self.execution_mode:
             return False
         unsaid = inputs.engine.model_copy(update={"execution_mode": None})
         return are_same_inputs(self.inputs, inputs.model_copy(update={"engine": unsaid}))
 
     @property
-    def _class(self) -> dict[str, Any]:
+    def _class_data(self) -> dict[str, Any]:
         found = self.from_class
         return {"class": {"name": found.name, "values": dict(found.values)}} if found else {}
 
@@ -139,10 +139,10 @@ class Revision:
         if self.kept is not None:
             return self.kept
         group = {"group": {"size": self.group.size, "worker": self.group.worker}} if self.group else {}
-        return {"inputs": self.inputs, "template": self.template, "config": self.config, **group, **self._class}
+        return {"inputs": self.inputs, "template": self.template, "config": self.config, **group, **self._class_data}
 
 
-def as_newest(revision: Revision, stored: tuple[Revision, ...]) -> Revision:
+def renumber_as_newest(revision: Revision, stored: tuple[Revision, ...]) -> Revision:
     """Return the revision with the highest number of all revisions, because it is now selected to run."""
     newest = newest_number(stored)
     if revision.number >= newest:

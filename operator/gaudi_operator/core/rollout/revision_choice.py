@@ -14,28 +14,30 @@ from gaudi_operator.api.v1alpha1.scaling import OnFailure
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.problems.criteria import Room
+from gaudi_operator.core.problems.criteria import ExpectedRoom
 from gaudi_operator.core.problems.pod_problems import is_caused_by_revision, pod_problems
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import RevisionChoice, State
 from gaudi_runtime.errors import Problem
 
 
-def choose_revision(state: State, desired: Revision, room: Room) -> RevisionChoice:
+def choose_revision(state: State, desired: Revision, room: ExpectedRoom) -> RevisionChoice:
     """Select the revision to run now. `desired` is the revision that the spec requests."""
     spec, stable = state.inference.spec, state.before.revision.stable
-    good = last_good(desired.name, state.stored, state.before, state.pods, state.forbidden)
+    good = last_good_revision(desired.name, state.stored, state.before, state.pods, state.forbidden)
     # Without a good revision, a rollback would have no target and leave no pods.
     if desired.failure is None and good is not None and desired.name != stable and not spec.rollout.paused:
-        desired = replace(desired, failure=_failure(desired.name, state, room))
+        desired = replace(desired, failure=_find_failure(desired.name, state, room))
     if desired.failure is None:
         return RevisionChoice(desired, desired)
     on_hold = spec.rollout.on_failure is OnFailure.PAUSE
     current = desired if on_hold else good or desired
-    return RevisionChoice(desired, current, on_hold, _problem(desired.name, desired.failure, current, on_hold=on_hold))
+    return RevisionChoice(
+        desired, current, on_hold, _failed_revision_problem(desired.name, desired.failure, current, on_hold=on_hold)
+    )
 
 
-def _problem(failed: str, failure: Problem, current: Revision, *, on_hold: bool) -> Problem | None:
+def _failed_revision_problem(failed: str, failure: Problem, current: Revision, *, on_hold: bool) -> Problem | None:
     """Return a problem that tells the user how to handle a failed revision, or None if no other revision can run."""
     found = f"Revision {failed} failed ({failure.reason}): {failure.message}"
     if current.name != failed:
@@ -54,7 +56,7 @@ _NEXT = (
 )
 
 
-def last_good(
+def last_good_revision(
     failed: str,
     stored: Iterable[Revision],
     before: GaudiInferenceStatus,
@@ -68,7 +70,7 @@ def last_good(
     ready.
     """
     stable = before.revision.stable
-    serving = {pod.revision for pod in pods if pod.active and pod.served}
+    serving = {pod.revision for pod in pods if pod.is_active and pod.has_gate_condition}
     others = [
         revision
         for revision in stored
@@ -81,11 +83,11 @@ def last_good(
     return next((revision for revision in proven if revision.name == stable), next(iter(proven), None))
 
 
-def _failure(revision: str, state: State, room: Room) -> Problem | None:
-    problems = pod_problems(state.active_of(revision), state.criteria(revision, room))
+def _find_failure(revision: str, state: State, room: ExpectedRoom) -> Problem | None:
+    problems = pod_problems(state.active_pods_of(revision), state.problem_criteria(revision, room))
     found = next((problem for problem in problems if is_caused_by_revision(problem)), None)
     # Store the message that stays correct (`kept`), because users read it long after these pods are gone.
-    return None if found is None else Problem(found.reason, found.kept)
+    return None if found is None else Problem(found.reason, found.lasting_message)
 
 
 def is_on_trial(
@@ -95,14 +97,14 @@ def is_on_trial(
 
     The `stable` revision is never on trial. If no other revision serves, all pods start at the same time.
     """
-    active = [pod for pod in pods if pod.active]
+    active = [pod for pod in pods if pod.is_active]
     # If no other revision serves, a trial protects no traffic and would only delay the first rollout.
-    if revision == stable or not any(pod.served for pod in active if pod.revision != revision):
+    if revision == stable or not any(pod.has_gate_condition for pod in active if pod.revision != revision):
         return False
     mine = [pod for pod in active if pod.revision == revision]
-    return not any(pod.ready and has_held_gate(pod, observe_seconds, deadlines) for pod in mine)
+    return not any(pod.is_ready and has_kept_gate_open(pod, observe_seconds, deadlines) for pod in mine)
 
 
-def has_held_gate(pod: PodView, seconds: int, deadlines: Deadlines) -> bool:
+def has_kept_gate_open(pod: PodView, seconds: int, deadlines: Deadlines) -> bool:
     """Return True if the gate of a canary has been open for `seconds`. The trial of its revision then ends."""
-    return seconds == 0 or (pod.open_since is not None and deadlines.reached(pod.open_since, seconds))
+    return seconds == 0 or (pod.open_since is not None and deadlines.has_passed(pod.open_since, seconds))

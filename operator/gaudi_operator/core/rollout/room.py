@@ -15,12 +15,12 @@ from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.pods.start_delays import why_creation_refused, why_unscheduled
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.resource import Identity
-from gaudi_operator.core.rollout.planner import scaled_amount
+from gaudi_operator.core.rollout.planner import resolve_pod_count
 
 _MAX_TEXT = 600
 
 
-def why_in_place(
+def why_replaced_in_place(
     rollout: Rollout,
     desired: int,
     replica_set: Manifest | None,
@@ -35,24 +35,24 @@ def why_in_place(
     (`room_to_come`). If replacement in place is not permitted, the new pod waits for room, and unblock() describes the
     options.
     """
-    if not may_go_in_place(rollout, desired):
+    if not can_replace_in_place(rollout, desired):
         return None
     # Never change a stored answer. Otherwise the rollout would alternate between replacing pods in place and waiting
     # for room.
-    if known := stored_answer(replica_set):
+    if known := stored_in_place_reason(replica_set):
         return known
     if room_to_come:
         return None
     seconds = rollout.surge_timeout_seconds
     for pod in pods:
-        if pod.active and (said := why_unscheduled(pod, seconds, deadlines)):
+        if pod.is_active and (said := why_unscheduled(pod, seconds, deadlines)):
             return f"Pod {pod.name} had no room next to the old pods for {seconds} s: {said}"[:_MAX_TEXT]
     if replica_set and (said := why_creation_refused(replica_set, seconds, deadlines)):
         return f"No new pod could be created next to the old pods for {seconds} s: {said}"[:_MAX_TEXT]
     return None
 
 
-def stored_answer(replica_set: Manifest | None) -> str | None:
+def stored_in_place_reason(replica_set: Manifest | None) -> str | None:
     """Return the stored reason for replacement in place, or None if the rollout may surge.
 
     The reason is stored if there is no room for new pods next to the old pods.
@@ -61,9 +61,9 @@ def stored_answer(replica_set: Manifest | None) -> str | None:
     return annotations.get(IN_PLACE_ANNOTATION) or None
 
 
-def may_go_in_place(rollout: Rollout, desired: int) -> bool:
+def can_replace_in_place(rollout: Rollout, desired: int) -> bool:
     """Return True if a rollout with a surge may replace pods in place when the surge has no room."""
-    if scaled_amount(rollout.max_surge, desired, round_up=True) == 0:
+    if resolve_pod_count(rollout.max_surge, desired, round_up=True) == 0:
         return False
     if rollout.when_no_room is not None:
         return rollout.when_no_room is WhenNoRoom.REPLACE_IN_PLACE
@@ -71,10 +71,10 @@ def may_go_in_place(rollout: Rollout, desired: int) -> bool:
         # Replacing a single replica in place makes the model unavailable for a whole warm-up. Therefore users must
         # request it explicitly.
         return desired > 1
-    return scaled_amount(rollout.max_unavailable, desired, round_up=False) > 0
+    return resolve_pod_count(rollout.max_unavailable, desired, round_up=False) > 0
 
 
-def unblock(rollout: Rollout, desired: int, owner: Identity) -> str:
+def explain_blocked_upgrade(rollout: Rollout, desired: int, owner: Identity) -> str:
     """Return sentences that explain why an upgrade waits for room next to the old pods, and how to unblock it."""
     # The API server rejects `ReplaceInPlace` together with a `maxUnavailable` of 0.
     zero = '"maxUnavailable":null,' if rollout.max_unavailable in (0, "0%") else ""
@@ -82,7 +82,7 @@ def unblock(rollout: Rollout, desired: int, owner: Identity) -> str:
         f"`kubectl patch gi {owner.name} -n {owner.namespace} --type merge "
         f"""-p '{{"spec":{{"rollout":{{{zero}"whenNoRoom":"ReplaceInPlace"}}}}}}'`."""
     )
-    cause = _why_wait(rollout, desired)
+    cause = _why_rollout_waits(rollout, desired)
     if desired > 1:
         return (
             f"The old pods stay, because {cause}. Free or add cards. To replace pods in place instead, with one "
@@ -94,7 +94,7 @@ def unblock(rollout: Rollout, desired: int, owner: Identity) -> str:
     )
 
 
-def _why_wait(rollout: Rollout, desired: int) -> str:
+def _why_rollout_waits(rollout: Rollout, desired: int) -> str:
     """Return the clause that explains why a rollout without room waits."""
     if rollout.when_no_room is WhenNoRoom.WAIT:
         return "spec.rollout.whenNoRoom is Wait"

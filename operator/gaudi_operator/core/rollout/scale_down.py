@@ -27,9 +27,9 @@ def deletion_costs(pods: Iterable[PodView], replicas: Mapping[str, int]) -> list
     """Return the deletion costs to set or reset, so that a scale-down to `replicas` removes the right pods."""
     found: dict[str, list[PodView]] = defaultdict(list)
     for pod in pods:
-        if pod.active and pod.revision in replicas and pod.ordinal is None:  # groups have no costs
+        if pod.is_active and pod.revision in replicas and pod.ordinal is None:  # groups have no costs
             found[pod.revision].append(pod)
-    return [cost for revision, mine in found.items() for cost in _costs(mine, replicas[revision])]
+    return [cost for revision, mine in found.items() for cost in _revision_deletion_costs(mine, replicas[revision])]
 
 
 def defer_scale_down(
@@ -42,14 +42,14 @@ def defer_scale_down(
     waiting = {cost.revision for cost in costs if cost.removed_first}
     kept = {name: max(replicas[name], live[name]) for name in waiting & replicas.keys() & live.keys()}
     missing = sum(count - replicas[name] for name, count in kept.items())
-    return {name: _without(missing, count, live.get(name, 0)) for name, count in {**replicas, **kept}.items()}
+    return {name: _reduce_scale_up(missing, count, live.get(name, 0)) for name, count in {**replicas, **kept}.items()}
 
 
-def _without(room: int, count: int, live: int) -> int:
+def _reduce_scale_up(room: int, count: int, live: int) -> int:
     return max(count - room, min(count, live))
 
 
-def pending_removals(pods: Iterable[PodView], replicas: Mapping[str, int]) -> int:
+def count_pending_removals(pods: Iterable[PodView], replicas: Mapping[str, int]) -> int:
     """Return how many serving pods the workload controllers may still remove to reach the written `replicas`.
 
     A ReplicaSet controller may remove any of several equal pods. A LeaderWorkerSet controller removes the highest
@@ -57,16 +57,18 @@ def pending_removals(pods: Iterable[PodView], replicas: Mapping[str, int]) -> in
     """
     found: dict[str, list[PodView]] = defaultdict(list)
     for pod in pods:
-        if pod.active:
+        if pod.is_active:
             found[pod.revision].append(pod)
-    return sum(_serving_to_go(mine, replicas.get(revision, 0)) for revision, mine in found.items())
+    return sum(_count_serving_removals(mine, replicas.get(revision, 0)) for revision, mine in found.items())
 
 
-def _serving_to_go(active: Sequence[PodView], desired: int) -> int:
-    serving = [pod for pod in active if pod.ready]
+def _count_serving_removals(active: Sequence[PodView], desired: int) -> int:
+    serving = [pod for pod in active if pod.is_ready]
     if any(pod.ordinal is not None for pod in active):
         return sum(pod.ordinal is not None and pod.ordinal >= desired for pod in serving)
-    before = sum(not pod.ready and (not _is_shown_ready(pod) or pod.deletion_cost == REMOVED_FIRST) for pod in active)
+    before = sum(
+        not pod.is_ready and (not _is_reported_ready(pod) or pod.deletion_cost == REMOVED_FIRST) for pod in active
+    )
     return min(len(serving), max(0, len(active) - desired - before))
 
 
@@ -74,47 +76,49 @@ def removal_candidates(ready: Sequence[PodView], count: int) -> list[PodView]:
     """Return the `count` ready pods whose removal loses least, or no pods if all losses are equal."""
     # If all losses are equal, choose no pods. Each chosen pod would need a request that writes its deletion cost, and
     # the step would be one reconcile later.
-    if not 0 < count < len(ready) or len({_loss(pod) for pod in ready}) == 1:
+    if not 0 < count < len(ready) or len({_removal_loss(pod) for pod in ready}) == 1:
         return []
-    return sorted(ready, key=lambda pod: (_loss(pod), -_ready_since(pod).timestamp(), pod.name))[:count]
+    return sorted(ready, key=lambda pod: (_removal_loss(pod), -_ready_since(pod).timestamp(), pod.name))[:count]
 
 
-def _costs(active: Sequence[PodView], desired: int) -> Iterable[SetDeletionCost]:
+def _revision_deletion_costs(active: Sequence[PodView], desired: int) -> Iterable[SetDeletionCost]:
     # Use the Ready condition, because the ReplicaSet controller reads this condition. It becomes False only after the
     # gate has closed.
-    shown = [pod for pod in active if _is_shown_ready(pod)]
+    shown = [pod for pod in active if _is_reported_ready(pod)]
     chosen = removal_candidates(shown, len(shown) - desired)
     for pod in active:
         if pod in chosen and pod.deletion_cost != REMOVED_FIRST:
-            yield SetDeletionCost(pod.name, pod.uid, pod.revision, True, f"it is removed first: {_said(pod)}")
+            yield SetDeletionCost(
+                pod.name, pod.uid, pod.revision, True, f"it is removed first: {_why_removed_first(pod)}"
+            )
         elif pod.deletion_cost == REMOVED_FIRST and (desired >= len(active) or (chosen and pod not in chosen)):
             yield SetDeletionCost(pod.name, pod.uid, pod.revision, False, "it is no longer removed")
 
 
-def _is_shown_ready(pod: PodView) -> bool:
+def _is_reported_ready(pod: PodView) -> bool:
     return "Ready" in pod.conditions and pod.conditions["Ready"].true
 
 
-def _loss(pod: PodView) -> tuple[bool, int, int, int]:
+def _removal_loss(pod: PodView) -> tuple[bool, int, int, int]:
     """Return the loss of removing a pod: (takes traffic, existing cost, requests in powers of two, captured percent).
 
     If its gate has just closed, a pod receives no traffic although the kubelet still reports it as ready.
     """
     report = pod.report
     if report is None:
-        return pod.ready, pod.deletion_cost, 1, 0
+        return pod.is_ready, pod.deletion_cost, 1, 0
     captured = [captured_percent(phase) for phase in (report.prompt, report.decode)]
     percents = [percent for percent in captured if percent is not None]
     # Compare the number of requests by powers of two, so that the choice does not change with each request.
-    return pod.ready, pod.deletion_cost, report.requests.running.bit_length(), min(percents, default=100)
+    return pod.is_ready, pod.deletion_cost, report.requests.running.bit_length(), min(percents, default=100)
 
 
 def _ready_since(pod: PodView) -> datetime:
     return pod.conditions["Ready"].since or _LONG_AGO
 
 
-def _said(pod: PodView) -> str:
-    if not pod.ready:
+def _why_removed_first(pod: PodView) -> str:
+    if not pod.is_ready:
         return "its gate has closed"
     if pod.report is None:
         return "it has not reported"

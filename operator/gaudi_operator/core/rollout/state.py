@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, LastTermination, PlanState
-from gaudi_operator.core.classes import NO_CLASS, Platform
+from gaudi_operator.core.classes import NO_CLASS, ResolvedClass
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.problems.criteria import Criteria, Room
+from gaudi_operator.core.problems.criteria import Criteria, ExpectedRoom
 from gaudi_operator.core.problems.resolution import needs_user_action, worst_problem
 from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.backoff import FailureRecord
@@ -41,7 +41,7 @@ class RevisionChoice:
     problem: Problem | None = None
 
     @property
-    def rolled_back(self) -> bool:
+    def is_rolled_back(self) -> bool:
         """Whether the running revision is not the desired revision."""
         return self.desired.name != self.current.name
 
@@ -61,14 +61,14 @@ class RolloutState:
     in_place: str | None = None
 
     @property
-    def is_over(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the rollout of the current revision is complete and at least one replica is desired."""
         return self.step is not None and self.step.progress is RolloutProgress.DONE and self.policy.desired > 0
 
     @property
     def revisions_to_record(self) -> list[Revision]:
         """The revisions whose number or history may need a write. A failed revision comes first."""
-        failed = [self.choice.desired] if self.choice and self.choice.rolled_back else []
+        failed = [self.choice.desired] if self.choice and self.choice.is_rolled_back else []
         return [*failed, *([self.current] if self.current else [])]
 
 
@@ -94,7 +94,7 @@ class State:
     failures: Mapping[str, FailureRecord]
     forbidden: Mapping[str, Problem]
     rollout: RolloutState
-    platform: Platform = NO_CLASS
+    platform: ResolvedClass = NO_CLASS
     violation: Problem | None = None
     problem: Problem | None = None
     plan: PlanState | None = None
@@ -105,13 +105,13 @@ class State:
         return worst_problem(each for each in (self.violation, self.problem) if each)
 
     @property
-    def stalls(self) -> bool:
+    def is_stalled(self) -> bool:
         """Whether a user must act: only a user can resolve the worst problem, or its deadline has passed."""
         found, seconds = self.worst_problem, self.inference.spec.rollout.progress_deadline_seconds
         return found is not None and needs_user_action(found, seconds, self.deadlines)
 
     @property
-    def current(self) -> str | None:
+    def current_name(self) -> str | None:
         """The name of the revision to run, or None if no revision ever ran."""
         return self.rollout.current.name if self.rollout.current else None
 
@@ -122,17 +122,17 @@ class State:
         return tuple({**{revision.name: revision for revision in self.stored}, **fresh}.values())
 
     @property
-    def stable(self) -> str | None:
+    def stable_name(self) -> str | None:
         """The name of the last revision whose rollout was completed."""
-        return self.current if self.rollout.is_over else self.before.revision.stable
+        return self.current_name if self.rollout.is_complete else self.before.revision.stable
 
     @property
     def served_revisions(self) -> frozenset[str]:
         """The names of the revisions that have or had a ready pod. The canary of a revision on trial does not count."""
-        serves = not self.rollout.policy.trial and any(pod.ready for pod in self.updated)
-        return self.before.served_revisions | ({self.current} if self.current and serves else set())
+        serves = not self.rollout.policy.trial and any(pod.is_ready for pod in self.updated_pods)
+        return self.before.served_revisions | ({self.current_name} if self.current_name and serves else set())
 
-    def brings_learned_plan(self, revision: str | None) -> bool:
+    def has_new_learned_plan(self, revision: str | None) -> bool:
         """Return True if `revision` has a plan learned from traffic and the stable revision has another plan."""
         plans = {each.name: each.learned_plan for each in self.revisions}
         stable = self.before.revision.stable
@@ -144,9 +144,9 @@ class State:
         asked = self.inference.spec.rollout.canary.observe_seconds
         if asked is not None:
             return asked
-        return LEARNED_PLAN_SECONDS if self.brings_learned_plan(revision) else 0
+        return LEARNED_PLAN_SECONDS if self.has_new_learned_plan(revision) else 0
 
-    def criteria(self, revision: str, room: Room) -> Criteria:
+    def problem_criteria(self, revision: str, room: ExpectedRoom) -> Criteria:
         """Return the criteria that decide whether pods of `revision` have a problem."""
         spec = self.inference.spec
         # Use the stall timeout of the pod's own revision. The current spec may have another one.
@@ -161,43 +161,43 @@ class State:
             terminations=self.terminations,
             stall_seconds=timeout or spec.warmup.stall_timeout_seconds,
             observed=revision != self.before.revision.stable and self.observe_seconds(revision) > 0,
-            learned_plan=self.brings_learned_plan(revision),
+            learned_plan=self.has_new_learned_plan(revision),
             room=room,
         )
 
     @property
-    def desired(self) -> int:
+    def desired_replicas(self) -> int:
         """The desired replicas."""
         return self.rollout.policy.desired
 
     @property
-    def active(self) -> tuple[PodView, ...]:
+    def active_pods(self) -> tuple[PodView, ...]:
         """The pods that count as replicas."""
-        return tuple(pod for pod in self.pods if pod.active)
+        return tuple(pod for pod in self.pods if pod.is_active)
 
-    def active_of(self, revision: str | None) -> tuple[PodView, ...]:
+    def active_pods_of(self, revision: str | None) -> tuple[PodView, ...]:
         """Return the active pods of one revision."""
-        return tuple(pod for pod in self.active if pod.revision == revision)
+        return tuple(pod for pod in self.active_pods if pod.revision == revision)
 
     @property
-    def updated(self) -> tuple[PodView, ...]:
+    def updated_pods(self) -> tuple[PodView, ...]:
         """The active pods of the current revision."""
-        return self.active_of(self.current)
+        return self.active_pods_of(self.current_name)
 
     @property
-    def old(self) -> tuple[PodView, ...]:
+    def old_pods(self) -> tuple[PodView, ...]:
         """The active pods of older revisions."""
-        return tuple(pod for pod in self.active if pod.revision != self.current)
+        return tuple(pod for pod in self.active_pods if pod.revision != self.current_name)
 
     @property
-    def serving(self) -> tuple[PodView, ...]:
+    def serving_pods(self) -> tuple[PodView, ...]:
         """The pods of any revision that receive traffic."""
-        return tuple(pod for pod in self.active if pod.ready)
+        return tuple(pod for pod in self.active_pods if pod.is_ready)
 
     @property
-    def serving_updated(self) -> tuple[PodView, ...]:
+    def serving_updated_pods(self) -> tuple[PodView, ...]:
         """The pods of the current revision that receive traffic."""
-        return tuple(pod for pod in self.updated if pod.ready)
+        return tuple(pod for pod in self.updated_pods if pod.is_ready)
 
 
 def _is_bound(pvc: Manifest) -> bool:

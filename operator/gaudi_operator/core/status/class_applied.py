@@ -20,7 +20,7 @@ def judge_class_applied(s: State) -> Verdict | None:
         return None
     if s.platform.problem or current is None:
         return Verdict(UNKNOWN, "PlanNotAccepted", "The class is applied after the condition PlanAccepted is True.")
-    changed = _changed_defaults(s, current)
+    changed = _describe_changed_defaults(s, current)
     if beyond := trial_violations(s.inference, current, s.platform):
         refusal = (
             f"Class {s.platform.name} is in trial. When the trial ends, the class will refuse this resource: "
@@ -32,7 +32,7 @@ def judge_class_applied(s: State) -> Verdict | None:
     return Verdict(TRUE, "AsClassSays", f"Revision {current.name} has the current defaults of class {s.platform.name}.")
 
 
-def _changed_defaults(s: State, current: Revision) -> str | None:
+def _describe_changed_defaults(s: State, current: Revision) -> str | None:
     """Return a sentence about class defaults that a new revision would change, or None if there are none."""
     had = current.from_class
     before, now = had.values if had else {}, fill_class_defaults(s.inference, s.platform).values

@@ -19,8 +19,8 @@ from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.report import BucketPhase, MemorySplit, PhaseProgress, WarmupReport
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.kept_plans import kept_plan
-from gaudi_runtime.planning.optimal.cost import warmup_seconds
-from gaudi_runtime.units import size
+from gaudi_runtime.planning.optimal.cost import price_in_seconds
+from gaudi_runtime.units import format_bytes
 
 MOST_MISSES = 200
 """The maximum number of shapes to compare, most frequent first, because 1,000 pods may report 20,000 shapes."""
@@ -45,18 +45,21 @@ class ColdBatches(NamedTuple):
 
 def suggest_bucket(state: State) -> str | None:
     """Return a sentence that suggests a bucket for cold batches of the current revision, or None if there is none."""
-    reports = {pod.name: pod.report for pod in state.serving_updated if pod.report and pod.report.cold_shapes}
+    reports = {pod.name: pod.report for pod in state.serving_updated_pods if pod.report and pod.report.cold_shapes}
     spec = state.inference.spec
     for name, report in reports.items():
         if report.memory is None:
             continue
         with suppress(PlanImpossible, PlanTooExpensive):
-            limits, batches = _as_found(plan_limits(spec), report.memory), _cold_batches(reports.values())
+            limits, batches = (
+                _use_reported_block_size(plan_limits(spec), report.memory),
+                _count_cold_batches(reports.values()),
+            )
             shapes = tuple(sorted(batches))
             question = CoveredShapesQuestion(bucket_policy(spec), limits, report.memory.kv_blocks, shapes)
             holding = state.inference.answers.get(question)
-            missed = list(islice(_misses(batches, set(shapes) - set(holding.held), limits), MOST_MISSES))
-            return _bucket_to_add(missed, holding, limits, name, report) if missed else NO_GRAPH
+            missed = list(islice(_uncovered_batches(batches, set(shapes) - set(holding.held), limits), MOST_MISSES))
+            return _describe_best_bucket(missed, holding, limits, name, report) if missed else NO_GRAPH
     return None
 
 
@@ -118,19 +121,21 @@ class CoveredShapesQuestion(PlanQuestion[CoveredShapes]):
         return CoveredShapes(held, weights[BucketPhase.PROMPT], weights[BucketPhase.DECODE])
 
 
-def _as_found(limits: Limits, memory: MemorySplit) -> Limits:
+def _use_reported_block_size(limits: Limits, memory: MemorySplit) -> Limits:
     """Return the limits with the block size that the engine reported."""
     return limits.model_copy(update={"block_size": memory.block_size}) if memory.block_size else limits
 
 
-def _cold_batches(reports: Iterable[WarmupReport]) -> Counter[ColdShape]:
+def _count_cold_batches(reports: Iterable[WarmupReport]) -> Counter[ColdShape]:
     batches = Counter[ColdShape]()
     for cold in (cold for report in reports for cold in report.cold_shapes):
         batches[ColdShape(cold.phase, *(cold.needed or cold.shape))] += cold.count
     return batches
 
 
-def _misses(batches: Counter[ColdShape], missed: Container[ColdShape], limits: Limits) -> Iterator[ColdBatches]:
+def _uncovered_batches(
+    batches: Counter[ColdShape], missed: Container[ColdShape], limits: Limits
+) -> Iterator[ColdBatches]:
     """Yield batches without a bucket, most frequent first. Queries are rounded up to whole blocks, as in plans."""
     for shape, count in batches.most_common():
         # Skip shapes that have a bucket. They were slow because their graph is missing, and a new bucket would not get
@@ -143,33 +148,36 @@ def _misses(batches: Counter[ColdShape], missed: Container[ColdShape], limits: L
         yield ColdBatches(phase, Bucket(batch, query, blocks), count)
 
 
-def _bucket_to_add(
+def _describe_best_bucket(
     missed: Sequence[ColdBatches], plan: CoveredShapes, limits: Limits, pod: str, report: WarmupReport
 ) -> str:
-    def caught(miss: ColdBatches) -> int:
+    def count_held_batches(miss: ColdBatches) -> int:
         return sum(other.batches for other in missed if miss.holds(other))
 
-    best = max(missed, key=lambda miss: (caught(miss), -weight(miss.phase, miss.bucket, limits.block_size)))
+    best = max(missed, key=lambda miss: (count_held_batches(miss), -weight(miss.phase, miss.bucket, limits.block_size)))
     total = sum(miss.batches for miss in missed)
     # Report a percentage. A count would change the status with every batch.
-    held = f"{caught(best) * 100 // total} % of the batches"
+    held = f"{count_held_batches(best) * 100 // total} % of the batches"
     return (
         f"One more {best.phase} bucket {tuple(best.bucket)} would hold {held} without a warm graph, and would take "
-        f"{_amounts(best, plan, limits, pod, report)}. `kubectl gaudi plan learn` plans for all observed batches."
+        f"{_describe_bucket_cost(best, plan, limits, pod, report)}. `kubectl gaudi plan learn` plans for all observed "
+        "batches."
     )
 
 
-def _amounts(miss: ColdBatches, plan: CoveredShapes, limits: Limits, pod: str, report: WarmupReport) -> str:
+def _describe_bucket_cost(
+    miss: ColdBatches, plan: CoveredShapes, limits: Limits, pod: str, report: WarmupReport
+) -> str:
     progress = report.prompt if miss.phase is BucketPhase.PROMPT else report.decode
-    seconds = f"about {warmup_seconds(miss.phase, miss.bucket):.2g} s of warm-up (at the rate of a Gaudi 2)"
+    seconds = f"about {price_in_seconds(miss.phase, miss.bucket):.2g} s of warm-up (at the rate of a Gaudi 2)"
     if not progress.capture_applies or not progress.captured:
         return seconds
     weights = plan.prompt if miss.phase is BucketPhase.PROMPT else plan.decode
-    nbytes = _graph_bytes(miss, weights, limits, progress)
-    return f"about {size(nbytes)} of memory (at the rate of pod {pod}) and {seconds}"
+    nbytes = _estimate_graph_bytes(miss, weights, limits, progress)
+    return f"about {format_bytes(nbytes)} of memory (at the rate of pod {pod}) and {seconds}"
 
 
-def _graph_bytes(miss: ColdBatches, planned: GraphWeights, limits: Limits, progress: PhaseProgress) -> int:
+def _estimate_graph_bytes(miss: ColdBatches, planned: GraphWeights, limits: Limits, progress: PhaseProgress) -> int:
     """Return the estimated bytes of a graph: by its weight if all graphs are captured, otherwise the mean."""
     if progress.captured < planned.buckets:
         return progress.graph_bytes // progress.captured

@@ -13,7 +13,7 @@ from gaudi_operator.core.status.conditions import (
     FALSE,
     TRUE,
     Verdict,
-    conditions_from,
+    build_conditions,
     judge_autoscaler_active,
     judge_available,
     judge_degraded,
@@ -91,4 +91,4 @@ def judge_conditions(state: State) -> tuple[Condition, ...]:
     """Return the conditions of all rows of the table. A transition time changes only if the status changes."""
     judged = ((kind.type, kind.judge(state)) for kind in CONDITIONS)
     verdicts = [(kind, verdict) for kind, verdict in judged if verdict is not None]
-    return conditions_from(verdicts, state.before.conditions, state.inference.identity.generation, state.deadlines.now)
+    return build_conditions(verdicts, state.before.conditions, state.inference.identity.generation, state.deadlines.now)

@@ -18,7 +18,7 @@ from gaudi_operator.api.v1alpha1.status import (
 )
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.state import State
-from gaudi_operator.core.text_formats import parse_timestamp, timestamp
+from gaudi_operator.core.text_formats import format_timestamp, parse_timestamp
 from gaudi_runtime.contract.report import PhaseProgress, WarmupReport
 
 ETA_SECONDS = 10
@@ -26,12 +26,12 @@ MAX_COLD_SHAPES = 10
 _Shape = tuple[str, tuple[int, int, int]]
 
 
-def pods_of_figures(state: State) -> tuple[PodView, ...]:
+def pods_for_figures(state: State) -> tuple[PodView, ...]:
     """Return the serving pods of the current revision or, if no pod serves, all its pods. The figures describe them."""
-    return state.serving_updated or state.updated
+    return state.serving_updated_pods or state.updated_pods
 
 
-def least_captured(rows: Iterable[PodState]) -> CapturedPercent:
+def lowest_captured_percent(rows: Iterable[PodState]) -> CapturedPercent:
     """Return the lowest percentage of captured graphs in `rows` for each phase, or None for a phase without graphs."""
     found = [row.captured_percent for row in rows]
     return CapturedPercent(
@@ -42,11 +42,13 @@ def least_captured(rows: Iterable[PodState]) -> CapturedPercent:
 
 def bucket_counts(reports: Sequence[WarmupReport]) -> Buckets | None:
     """Return the bucket counts of the pod with the fewest captured and then the fewest warmed buckets."""
-    worst = min(reports, key=lambda report: (_sum(report, "captured"), _sum(report, "warmed")), default=None)
+    worst = min(
+        reports, key=lambda report: (_sum_phases(report, "captured"), _sum_phases(report, "warmed")), default=None
+    )
     if worst is None:
         return None
     vision = VisionCounts(planned=worst.vision.planned, warmed=worst.vision.warmed) if worst.vision else None
-    return Buckets(prompt=_counts(worst.prompt), decode=_counts(worst.decode), vision=vision)
+    return Buckets(prompt=_phase_counts(worst.prompt), decode=_phase_counts(worst.decode), vision=vision)
 
 
 def memory_split(reports: Sequence[WarmupReport]) -> MemorySplit | None:
@@ -71,13 +73,15 @@ def recompile_counts(rows: Iterable[PodState], reports: Sequence[WarmupReport]) 
         compiles[cold.phase.value, cold.shape] += cold.compiles
     most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MAX_COLD_SHAPES]
     return Recompiles(
-        since_ready=_count(row.recompiles_since_ready for row in rows),
-        recent=_count(report.recent_recompiles for report in reports),
-        prompt=_count(report.served.prompt.recompiles for report in reports),
-        decode=_count(report.served.decode.recompiles for report in reports),
-        vision=_count(report.served.vision.recompiles for report in reports if report.served.vision),
+        since_ready=_capped_sum(row.recompiles_since_ready for row in rows),
+        recent=_capped_sum(report.recent_recompiles for report in reports),
+        prompt=_capped_sum(report.served.prompt.recompiles for report in reports),
+        decode=_capped_sum(report.served.decode.recompiles for report in reports),
+        vision=_capped_sum(report.served.vision.recompiles for report in reports if report.served.vision),
         cold_shapes=tuple(
-            ColdShape(phase=phase, shape=shape, count=_count([count]), compiles=_count([compiles[phase, shape]]))
+            ColdShape(
+                phase=phase, shape=shape, count=_capped_sum([count]), compiles=_capped_sum([compiles[phase, shape]])
+            )
             for (phase, shape), count in most
         ),
     )
@@ -85,11 +89,11 @@ def recompile_counts(rows: Iterable[PodState], reports: Sequence[WarmupReport]) 
 
 def warmup_progress(state: State, rows: Iterable[PodState]) -> WarmupProgress | None:
     """Return the warm-up progress of the slowest pod of the current revision, or None without pods."""
-    mine = [row for row in rows if row.revision == state.current]
+    mine = [row for row in rows if row.revision == state.current_name]
     least = min(mine, key=lambda row: (row.warmup_percent, row.name), default=None)
     if least is None:
         return None
-    pod = next(each for each in state.updated if each.name == least.name)
+    pod = next(each for each in state.updated_pods if each.name == least.name)
     return WarmupProgress(percent=least.warmup_percent, phase=least.phase, eta=_eta(pod, state))
 
 
@@ -107,17 +111,17 @@ def _eta(pod: PodView, state: State) -> str | None:
         return written
     # Round the time. Otherwise each report would change the estimate by a second and cause a status write.
     rounded = round(end.timestamp() / ETA_SECONDS) * ETA_SECONDS
-    return timestamp(datetime.fromtimestamp(rounded, UTC))
+    return format_timestamp(datetime.fromtimestamp(rounded, UTC))
 
 
-def _count(parts: Iterable[int]) -> int:
+def _capped_sum(parts: Iterable[int]) -> int:
     """Return the sum, limited to the maximum value of a status field."""
     return min(MOST_COUNT, sum(parts))
 
 
-def _counts(progress: PhaseProgress) -> BucketCounts:
+def _phase_counts(progress: PhaseProgress) -> BucketCounts:
     return BucketCounts(planned=progress.planned, warmed=progress.warmed, captured=progress.captured)
 
 
-def _sum(report: WarmupReport, count: str) -> int:
+def _sum_phases(report: WarmupReport, count: str) -> int:
     return int(getattr(report.prompt, count) + getattr(report.decode, count))

@@ -14,7 +14,7 @@ from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.plan_advice import plan_advice
 from gaudi_runtime.contract.report import WarmupReport, percent
-from gaudi_runtime.units import plural, size
+from gaudi_runtime.units import format_bytes, plural
 
 
 def plan_state(state: State) -> PlanState | None:
@@ -24,15 +24,15 @@ def plan_state(state: State) -> PlanState | None:
     This is the case if the spec was refused, rolled back or overridden by a pinned revision.
     """
     # Do not show measured figures for a spec that no pod runs.
-    if state.violation is None and _runs_the_spec(state):
+    if state.violation is None and _runs_spec(state):
         pod = _measured_pod(state)
-        if plan := _measured(state, *pod) if pod else _written(state):
+        if plan := _state_from_report(state, *pod) if pod else _written_measured_plan(state):
             return plan.model_copy(update={"advice": plan_advice(state)})
     expected = forecast_plan(state.inference)
-    return _expected(state.inference.spec, expected) if expected else None
+    return _state_from_forecast(state.inference.spec, expected) if expected else None
 
 
-def _runs_the_spec(state: State) -> bool:
+def _runs_spec(state: State) -> bool:
     """Return True if the current revision runs the spec.
 
     A revision that was selected by a rollback does not run the spec. A pinned revision runs the spec only if it
@@ -40,7 +40,7 @@ def _runs_the_spec(state: State) -> bool:
     """
     choice = state.rollout.choice
     if choice is None or state.inference.spec.rollout.revision is None:
-        return choice is None or not choice.rolled_back
+        return choice is None or not choice.is_rolled_back
     return choice.current.matches_spec(state.inference)
 
 
@@ -55,9 +55,9 @@ def current_forecast(state: State) -> PlanForecast | None:
     return found or forecast_plan(state.inference)
 
 
-def _expected(spec: GaudiInferenceSpec, found: PlanForecast) -> PlanState:
+def _state_from_forecast(spec: GaudiInferenceSpec, found: PlanForecast) -> PlanState:
     estimate = found.estimate
-    known = {} if estimate is None else _estimated(estimate)
+    known = {} if estimate is None else _estimated_figures(estimate)
     unknown = {} if known else {"source": why_not_estimated(spec)}
     return PlanState(
         basis=PlanBasis.ESTIMATED if known else PlanBasis.COUNTED,
@@ -71,33 +71,35 @@ def _expected(spec: GaudiInferenceSpec, found: PlanForecast) -> PlanState:
     )
 
 
-def _estimated(estimate: Estimate) -> dict[str, Any]:
+def _estimated_figures(estimate: Estimate) -> dict[str, Any]:
     """Return the estimated figures of graphs, or no figures if graphs cannot be estimated, as on a CPU."""
     if estimate.warmup_seconds is None:
         return {}
     return {
         "graph_bytes": estimate.graph_bytes,
         "warmup_seconds": estimate.warmup_seconds,
-        "captured_percent": CapturedPercent(prompt=_fits(estimate.prompt), decode=_fits(estimate.decode)),
+        "captured_percent": CapturedPercent(
+            prompt=_fitting_percent(estimate.prompt), decode=_fitting_percent(estimate.decode)
+        ),
         "source": estimate.source,
     }
 
 
-def _fits(bounds: GraphBounds | None) -> int | None:
+def _fitting_percent(bounds: GraphBounds | None) -> int | None:
     return None if bounds is None else percent(bounds.expected, bounds.planned)
 
 
 def _measured_pod(state: State) -> tuple[PodView, WarmupReport] | None:
     """Return (pod, report) of the warmed-up pod with the fewest captured graphs, or None."""
-    found = [(pod, pod.report) for pod in state.updated if pod.report and pod.report.phase in WARMED_UP_PHASES]
-    return min(found, key=lambda each: (_captured(each[1]), each[0].name), default=None)
+    found = [(pod, pod.report) for pod in state.updated_pods if pod.report and pod.report.phase in WARMED_UP_PHASES]
+    return min(found, key=lambda each: (_count_captured_graphs(each[1]), each[0].name), default=None)
 
 
-def _captured(report: WarmupReport) -> int:
+def _count_captured_graphs(report: WarmupReport) -> int:
     return report.prompt.captured + report.decode.captured
 
 
-def _measured(state: State, pod: PodView, report: WarmupReport) -> PlanState | None:
+def _state_from_report(state: State, pod: PodView, report: WarmupReport) -> PlanState | None:
     # Use the real number of KV blocks, because the gaps depend on this number.
     blocks = report.memory.kv_blocks if report.memory else None
     size = report.memory.block_size if report.memory else None
@@ -122,15 +124,15 @@ def _measured(state: State, pod: PodView, report: WarmupReport) -> PlanState | N
     )
 
 
-def _written(state: State) -> PlanState | None:
+def _written_measured_plan(state: State) -> PlanState | None:
     """Return the plan from the written status if it was measured for the current revision, otherwise None."""
     before = state.before
-    if before.plan is None or before.plan.basis not in MEASURED_BASES or before.revision.current != state.current:
+    if before.plan is None or before.plan.basis not in MEASURED_BASES or before.revision.current != state.current_name:
         return None
     return before.plan
 
 
-def plan_sentence(plan: PlanState) -> str:
+def describe_plan(plan: PlanState) -> str:
     """Return a sentence with the bucket counts, bytes and seconds of a plan. Its form depends on the plan's basis."""
     buckets = f"{plan.prompt_buckets} prompt and {plan.decode_buckets} decode"
     if plan.basis is PlanBasis.COUNTED:
@@ -141,24 +143,25 @@ def plan_sentence(plan: PlanState) -> str:
     fitting = plan.captured_percent
     what = "buckets" if fitting.prompt is None and fitting.decode is None else "graphs"
     images = f" and {plural(plan.vision_buckets, 'vision bucket')}" if plan.vision_buckets else ""
-    return f"{buckets} {what}{_captured_words(plan)}{images}, {_amounts(plan)}: {_origin(plan)}."
+    fitting_graphs, cost = _describe_fitting_graphs(plan), _describe_plan_cost(plan)
+    return f"{buckets} {what}{fitting_graphs}{images}, {cost}: {_describe_origin(plan)}."
 
 
-def _captured_words(plan: PlanState) -> str:
+def _describe_fitting_graphs(plan: PlanState) -> str:
     fitting = ((plan.captured_percent.prompt, "prompt"), (plan.captured_percent.decode, "decode"))
     short = [f"{percent} % of {phase}" for percent, phase in fitting if percent is not None and percent < 100]
     return f" ({' and '.join(short)} graphs fit)" if short else ""
 
 
-def _amounts(plan: PlanState) -> str:
+def _describe_plan_cost(plan: PlanState) -> str:
     estimated = plan.basis is PlanBasis.ESTIMATED
     about, span = ("about ", "of warm-up") if estimated else ("", "from start to serving")
-    memory = None if plan.graph_bytes is None else f"{about}{size(plan.graph_bytes)}"
+    memory = None if plan.graph_bytes is None else f"{about}{format_bytes(plan.graph_bytes)}"
     time = None if plan.warmup_seconds is None else f"{about}{plan.warmup_seconds} s {span}"
     return ", ".join(part for part in (memory, time) if part)
 
 
-def _origin(plan: PlanState) -> str:
+def _describe_origin(plan: PlanState) -> str:
     match plan.basis:
         case PlanBasis.ESTIMATED:
             return f"an estimate from {plan.source}"

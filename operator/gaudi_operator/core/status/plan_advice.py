@@ -13,24 +13,24 @@ from gaudi_runtime.contract import report
 def plan_advice(state: State) -> PlanAdvice | None:
     """Return the advice on the plan to show in the status now, or None."""
     written = state.before.plan.advice if state.before.plan else None
-    pods = {pod.name: pod for pod in state.serving_updated}
+    pods = {pod.name: pod for pod in state.serving_updated_pods}
     known = pods.get(written.pod) if written else None
     if known and known.report is None:
         return written  # the operator has just started, and has no report of this pod yet
     if known and known.report and known.report.advice:
-        return _shown(state, known, known.report.advice)
+        return _build_advice(state, known, known.report.advice)
     reported = [(pod, pod.report) for pod in pods.values() if pod.report]
     if not reported:
         return None
-    busiest, said = max(reported, key=lambda each: (_batches(each[1].served), each[0].name))
-    return _shown(state, busiest, said.advice) if said.advice else None
+    busiest, said = max(reported, key=lambda each: (_count_batches(each[1].served), each[0].name))
+    return _build_advice(state, busiest, said.advice) if said.advice else None
 
 
-def _batches(served: report.Served) -> int:
+def _count_batches(served: report.ServedTraffic) -> int:
     return sum(phase.hits + phase.misses for phase in (served.prompt, served.decode))
 
 
-def _shown(state: State, pod: PodView, advice: report.PlanAdvice) -> PlanAdvice:
+def _build_advice(state: State, pod: PodView, advice: report.PlanAdvice) -> PlanAdvice:
     now, learned = advice.now, advice.learned
     captures = pod.report is None or pod.report.decode.capture_applies
     identity = state.inference.identity
@@ -42,14 +42,15 @@ def _shown(state: State, pod: PodView, advice: report.PlanAdvice) -> PlanAdvice:
         pod=pod.name,
         message=(
             f"A plan learned from the traffic so far needs {learned.graphs} {'graphs' if captures else 'buckets'} "
-            f"instead of {now.graphs} and warms up in about {_times(learned.warmup_seconds, now.warmup_seconds)}, "
+            f"instead of {now.graphs} and warms up in about "
+            f"{_format_times(learned.warmup_seconds, now.warmup_seconds)}, "
             f"with no more padding. To apply it, run: kubectl gaudi plan learn {identity.name} -n "
             f"{identity.namespace} --apply"
         ),
     )
 
 
-def _times(learned: float, now: float) -> str:
+def _format_times(learned: float, now: float) -> str:
     """Format two times in the same unit: minutes, or seconds if the learned plan takes less than a minute."""
     unit, name = (60, "minutes") if learned >= 60 else (1, "s")
     return f"{learned / unit:.0f} instead of {now / unit:.0f} {name}"

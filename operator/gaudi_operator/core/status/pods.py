@@ -6,15 +6,15 @@ from gaudi_operator.api.v1alpha1.status import CapturedPercent, PodState
 from gaudi_operator.core.gate.recompiles import RECOMPILING
 from gaudi_operator.core.gate.thresholds import explain_shortfall
 from gaudi_operator.core.pods.progress import captured_percent, warmup_percent
-from gaudi_operator.core.pods.slow_bucket import slow_bucket
+from gaudi_operator.core.pods.slow_bucket import describe_slow_bucket
 from gaudi_operator.core.pods.start_delays import (
     SCHEDULING_GATED,
     describe_scheduling_gates,
-    is_gated,
+    has_scheduling_gates,
     unscheduled_since,
 )
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rendering.model_files import fetching
+from gaudi_operator.core.rendering.model_files import describe_fetch_progress
 from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.contract.report import Phase
 
@@ -29,7 +29,7 @@ def pod_states(state: State) -> tuple[PodState, ...]:
     Rows with the same state are sorted by warm-up progress and name.
     """
     before = {state.name: state for state in state.before.pods}
-    rows = [_row(pod, before, state) for pod in state.active]
+    rows = [_row(pod, before, state) for pod in state.active_pods]
     return tuple(sorted(rows, key=lambda row: (row.ready, row.gate, row.warmup_percent, row.name)))
 
 
@@ -48,8 +48,8 @@ def _row(pod: PodView, before: Mapping[str, PodState], state: State) -> PodState
         name=pod.name,
         revision=pod.revision,
         phase=_phase(pod, known)[:MAX_WORD],
-        gate=pod.gate_open,
-        ready=pod.ready,
+        gate=pod.is_gate_open,
+        ready=pod.is_ready,
         restarts=pod.container.restarts if pod.container else 0,
         last_termination=state.terminations.get(pod.name),
         message=(_message(pod, state) or "")[:MAX_TEXT] or None,
@@ -64,7 +64,7 @@ def _phase(pod: PodView, known: PodState | None) -> str:
     if pod.report:
         return pod.report.phase.value
     if unscheduled_since(pod):
-        return SCHEDULING_GATED if is_gated(pod) else "Unschedulable"
+        return SCHEDULING_GATED if has_scheduling_gates(pod) else "Unschedulable"
     if pod.container is None:
         return pod.phase
     if not pod.container.running:
@@ -85,15 +85,15 @@ def _message(pod: PodView, state: State) -> str | None:
         return below[1]
     if pod.gate and pod.gate.reason == RECOMPILING:
         return pod.gate.message
-    if slow := slow_bucket(pod, state.deadlines):
+    if slow := describe_slow_bucket(pod, state.deadlines):
         return slow
     if pod.report and pod.report.warnings:
         return pod.report.warnings[-1]
     if pod.report and pod.report.phase is Phase.FETCHING and pod.report.fetch:
-        return fetching(pod.report.fetch)
+        return describe_fetch_progress(pod.report.fetch)
     if pod.container and pod.container.waiting_message:
         return pod.container.waiting_message
-    if is_gated(pod):
+    if has_scheduling_gates(pod):
         return f"Held by {describe_scheduling_gates(pod)}."
     if unscheduled_since(pod):
         return pod.conditions["PodScheduled"].message

@@ -12,17 +12,17 @@ def recipe_cache_state(s: State) -> RecipeCacheState | None:
     """Return the recipe cache state, or None if recipes are not shared. The written state stays until a pod reports."""
     if not s.inference.spec.recipe_cache.enabled:
         return None
-    reports = _reports(s)
+    reports = _recipe_reports(s)
     if not reports:
-        same = s.before.revision.current == s.current
+        same = s.before.revision.current == s.current_name
         return (s.before.recipe_cache if same else None) or RecipeCacheState(phase="Empty")
-    found = max(reports, key=lambda report: (_cached(report), report.recipe_seconds_saved))
+    found = max(reports, key=lambda report: (_count_cached_graphs(report), report.recipe_seconds_saved))
     planned = found.prompt.planned + found.decode.planned
     return RecipeCacheState(
-        phase=_phase(reports),
-        hit_percent=_cached(found) * 100 // planned if planned else None,
+        phase=_cache_phase(reports),
+        hit_percent=_count_cached_graphs(found) * 100 // planned if planned else None,
         saved_seconds=int(found.recipe_seconds_saved),
-        message=_why(reports),
+        message=_worst_outcome_reason(reports),
     )
 
 
@@ -31,31 +31,31 @@ def recipe_miss_reason(s: State) -> str | None:
 
     The result is None if a pod can read or add recipes, or if no pod has reported yet.
     """
-    reports = _reports(s) if s.inference.spec.recipe_cache.enabled else []
-    return _why(reports) if reports and _phase(reports) == "Missed" else None
+    reports = _recipe_reports(s) if s.inference.spec.recipe_cache.enabled else []
+    return _worst_outcome_reason(reports) if reports and _cache_phase(reports) == "Missed" else None
 
 
-def _reports(s: State) -> list[WarmupReport]:
-    return [pod.report for pod in s.updated if pod.report and pod.report.shared_recipes]
+def _recipe_reports(s: State) -> list[WarmupReport]:
+    return [pod.report for pod in s.updated_pods if pod.report and pod.report.shared_recipes]
 
 
 def _outcomes(reports: list[WarmupReport]) -> set[RecipeOutcome]:
     return {report.shared_recipes.outcome for report in reports if report.shared_recipes}
 
 
-def _phase(reports: list[WarmupReport]) -> str:
+def _cache_phase(reports: list[WarmupReport]) -> str:
     outcomes = _outcomes(reports)
     if outcomes.intersection(_FILLED):
         return "Filled"
     return "Seeding" if RecipeOutcome.SEEDING in outcomes else "Missed"
 
 
-def _why(reports: list[WarmupReport]) -> str | None:
+def _worst_outcome_reason(reports: list[WarmupReport]) -> str | None:
     """Return the reason from the report with the worst outcome, or None if no report has a reason."""
     shared = [report.shared_recipes for report in reports if report.shared_recipes and report.shared_recipes.reason]
     shared.sort(key=lambda each: each.outcome is not RecipeOutcome.MISS)
     return next((each.reason[:MAX_TEXT] for each in shared if each.reason), None)
 
 
-def _cached(report: WarmupReport) -> int:
+def _count_cached_graphs(report: WarmupReport) -> int:
     return report.prompt.cached + report.decode.cached

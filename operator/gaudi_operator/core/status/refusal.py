@@ -13,7 +13,7 @@ from gaudi_operator.core.status.conditions import (
     FALSE,
     TRUE,
     Verdict,
-    conditions_from,
+    build_conditions,
 )
 from gaudi_runtime.errors import Problem
 
@@ -34,11 +34,11 @@ def unreadable_status(observed: Observed, before: GaudiInferenceStatus, sentence
     # Keep the other conditions. They describe the pods, whose state does not depend on whether the new spec can be
     # read.
     kept = {each.type: Verdict(each.status, each.reason, each.message) for each in before.conditions}
-    conditions = conditions_from((kept | verdicts).items(), before.conditions, generation, observed.now)
+    conditions = build_conditions((kept | verdicts).items(), before.conditions, generation, observed.now)
     return before.model_copy(update={"observed_generation": generation, "phase": "Stalled", "conditions": conditions})
 
 
-def with_refusal(decision: Decision, before: GaudiInferenceStatus, refusal: Problem, now: datetime) -> Decision:
+def add_refusal(decision: Decision, before: GaudiInferenceStatus, refusal: Problem, now: datetime) -> Decision:
     """Return the decision with a status that shows the refusal. A new refusal also adds an event.
 
     `before` is the written status.
@@ -51,7 +51,7 @@ def with_refusal(decision: Decision, before: GaudiInferenceStatus, refusal: Prob
         ),
         ("Stalled", Verdict(TRUE, refusal.reason, refusal.message)),
     )
-    judged = conditions_from(verdicts, before.conditions, decision.status.observed_generation, now)
+    judged = build_conditions(verdicts, before.conditions, decision.status.observed_generation, now)
     replaced = {each.type for each in judged}
     others = (each for each in decision.status.conditions if each.type not in replaced)
     status = decision.status.model_copy(update={"phase": "Stalled", "conditions": (*judged, *others)})

@@ -9,21 +9,21 @@ from collections.abc import Iterable
 from gaudi_operator.api.v1alpha1.status import MEASURED_BASES, ConditionStatus, PlanBasis, PlanState
 from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Readiness, Shortfall
 from gaudi_operator.core.admission.engine_settings import why_settings_are_ignored
-from gaudi_operator.core.admission.forecast_checks import estimated_shortfall, gate_outlook
+from gaudi_operator.core.admission.forecast_checks import describe_gate_opening, estimated_shortfall
 from gaudi_operator.core.admission.hints import plan_hints
-from gaudi_operator.core.gate.recompiles import ADD_SIZES, only_images_cold
+from gaudi_operator.core.gate.recompiles import ADD_SIZES, has_only_vision_recompiles
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.cold_shapes import suggest_bucket
 from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict
-from gaudi_operator.core.status.plan import current_forecast, plan_sentence
+from gaudi_operator.core.status.plan import current_forecast, describe_plan
 from gaudi_operator.core.status.recipes import recipe_miss_reason
 from gaudi_runtime.contract.report import WarmupReport
 
 CHANGE_BUCKETS = "Add buckets for these shapes to spec.bucketing."
 
 
-def _advice(reports: Iterable[WarmupReport]) -> str:
-    return ADD_SIZES if any(map(only_images_cold, reports)) else CHANGE_BUCKETS
+def _advise_on_cold_shapes(reports: Iterable[WarmupReport]) -> str:
+    return ADD_SIZES if any(map(has_only_vision_recompiles, reports)) else CHANGE_BUCKETS
 
 
 def judge_plan_accepted(s: State) -> Verdict:
@@ -33,16 +33,16 @@ def judge_plan_accepted(s: State) -> Verdict:
     plan = s.plan
     assert plan is not None  # noqa: S101 - an impossible plan is a violation
     if plan.basis in MEASURED_BASES:
-        status, reason, against = _by_measurement(plan, s.inference.spec.readiness)
+        status, reason, against = _judge_measured_plan(plan, s.inference.spec.readiness)
     else:
         against = estimated_shortfall(s.inference) if plan.basis is PlanBasis.ESTIMATED else None
         status, reason = (TRUE, "Accepted") if against is None else (UNKNOWN, "AcceptedAgainstEstimate")
-    outlook = None if plan.basis in MEASURED_BASES else gate_outlook(s.inference)
-    sentences = (plan_sentence(plan), against, outlook, *plan_hints(s.inference))
+    outlook = None if plan.basis in MEASURED_BASES else describe_gate_opening(s.inference)
+    sentences = (describe_plan(plan), against, outlook, *plan_hints(s.inference))
     return Verdict(status, reason, " ".join(each for each in sentences if each))
 
 
-def _by_measurement(plan: PlanState, readiness: Readiness) -> tuple[ConditionStatus, str, str | None]:
+def _judge_measured_plan(plan: PlanState, readiness: Readiness) -> tuple[ConditionStatus, str, str | None]:
     """Return (status, reason, sentence) of a measured plan. The sentence reports missed thresholds, or is None."""
     found = plan.captured_percent
     phases = (
@@ -61,14 +61,14 @@ def _by_measurement(plan: PlanState, readiness: Readiness) -> tuple[ConditionSta
 
 def judge_bucket_coverage(s: State) -> Verdict:
     """Judge the condition BucketCoverage: every batch has a bucket, and every request used a warm graph."""
-    reports = [pod.report for pod in s.serving if pod.report]
-    if s.inference.spec.readiness.on_recompiles is not OnRecompiles.IGNORE and _met_cold(reports):
+    reports = [pod.report for pod in s.serving_pods if pod.report]
+    if s.inference.spec.readiness.on_recompiles is not OnRecompiles.IGNORE and _has_cold_batches(reports):
         found = "Requests had shapes without a warm graph. status.recompiles lists these shapes."
-        return Verdict(FALSE, "ColdShapes", f"{found} {suggest_bucket(s) or _advice(reports)}")
+        return Verdict(FALSE, "ColdShapes", f"{found} {suggest_bucket(s) or _advise_on_cold_shapes(reports)}")
     expected = current_forecast(s)
     if expected is None:
         return Verdict(UNKNOWN, "NoPlan", "No plan is possible. The condition PlanAccepted has the reason.")
-    if gaps := expected.uncovered.sentence():
+    if gaps := expected.uncovered.describe_gaps():
         return Verdict(
             FALSE,
             "BucketsMissing",
@@ -78,7 +78,7 @@ def judge_bucket_coverage(s: State) -> Verdict:
         return Verdict(
             UNKNOWN, "NoReports", "Every admissible batch has a bucket, but no serving pod has reported yet."
         )
-    if _met_cold(reports):
+    if _has_cold_batches(reports):
         return Verdict(
             TRUE,
             "Covered",
@@ -88,7 +88,7 @@ def judge_bucket_coverage(s: State) -> Verdict:
     return Verdict(TRUE, "Covered", "Every admissible batch has a bucket, and every request so far had a warm graph.")
 
 
-def _met_cold(reports: Iterable[WarmupReport]) -> bool:
+def _has_cold_batches(reports: Iterable[WarmupReport]) -> bool:
     return any(report.recompiles_since_ready or report.cold_shapes for report in reports)
 
 

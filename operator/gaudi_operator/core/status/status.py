@@ -16,8 +16,8 @@ from gaudi_operator.api.v1alpha1.status import (
     Revisions,
     RevisionStatus,
 )
-from gaudi_operator.core.admission.revision_limits import most_replicas
-from gaudi_operator.core.children.network import endpoint
+from gaudi_operator.core.admission.revision_limits import max_allowed_replicas
+from gaudi_operator.core.children.network import endpoint_url
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.rendering.metadata import traffic_labels
@@ -29,7 +29,7 @@ from gaudi_operator.core.status.condition_table import judge_conditions
 from gaudi_operator.core.status.conditions import (
     TRUE,
     describe_progress,
-    expected_ready,
+    expected_ready_replicas,
     judge_ready,
 )
 from gaudi_operator.core.status.pods import pod_states
@@ -59,22 +59,22 @@ def make_status(state: State) -> GaudiInferenceStatus:
     rows = pod_states(state)
     return GaudiInferenceStatus(
         observed_generation=state.inference.identity.generation,
-        phase=_phase(state),
-        ready=f"{len(state.serving)}/{state.desired}",
+        phase=_resource_phase(state),
+        ready=f"{len(state.serving_pods)}/{state.desired_replicas}",
         conditions=judge_conditions(state),
-        replicas=len(state.active),
-        updated_replicas=len(state.updated),
-        ready_replicas=len(state.serving),
-        expected_ready_replicas=expected_ready(state),
+        replicas=len(state.active_pods),
+        updated_replicas=len(state.updated_pods),
+        ready_replicas=len(state.serving_pods),
+        expected_ready_replicas=expected_ready_replicas(state),
         max_replicas=_max_replicas(state),
         selector=",".join(f"{key}={value}" for key, value in traffic_labels(state.inference).items()),
-        revision=Revisions(current=state.current, stable=state.stable),
+        revision=Revisions(current=state.current_name, stable=state.stable_name),
         revisions=revision_states(state),
-        endpoint=endpoint(state.inference) if state.current else None,
+        endpoint=endpoint_url(state.inference) if state.current_name else None,
         plan=state.plan,
         recipe_cache=recipe_cache_state(state),
         pods=rows[:MAX_PODS],
-        **_figures(state, rows),
+        **_collect_figures(state, rows),
     )
 
 
@@ -84,23 +84,23 @@ def _max_replicas(state: State) -> int | None:
     See api/class_policies.py.
     """
     platform, current = state.platform, state.rollout.current
-    return most_replicas(current, platform.limits) if platform.says and current else None
+    return max_allowed_replicas(current, platform.limits) if platform.says and current else None
 
 
-def _figures(state: State, rows: tuple[PodState, ...]) -> dict[str, Any]:
+def _collect_figures(state: State, rows: tuple[PodState, ...]) -> dict[str, Any]:
     """Return the figures for the status. Until a pod has reported, the written figures stay."""
-    pods = figures.pods_of_figures(state)
+    pods = figures.pods_for_figures(state)
     names = {pod.name for pod in pods}
     mine = [row for row in rows if row.name in names]
     reports = [pod.report for pod in pods if pod.report]
     written = state.before
     found: dict[str, Any] = {
-        "captured_percent": figures.least_captured(mine),
+        "captured_percent": figures.lowest_captured_percent(mine),
         "warmup": figures.warmup_progress(state, rows),
         "buckets": figures.bucket_counts(reports),
         "memory": figures.memory_split(reports),
         "recompiles": figures.recompile_counts(
-            [row for row in rows if row.ready], [pod.report for pod in state.serving if pod.report]
+            [row for row in rows if row.ready], [pod.report for pod in state.serving_pods if pod.report]
         ),
     }
     # A new leader of the operator has no reports yet. Keep the written figures, because zeros would look like a loss of
@@ -114,12 +114,12 @@ _PHASES = {"RolloutPaused": "Paused", "StartingPods": "Pending"}
 """The phases whose name differs from the reason of Ready."""
 
 
-def _phase(state: State) -> str:
+def _resource_phase(state: State) -> str:
     if state.problem and state.problem.reason == "RolledBack":
         return "RolledBack"
-    if state.stalls:
+    if state.is_stalled:
         # The spec was refused and needs a user, but all replicas serve. `Stalled` would hide that.
-        return "SpecRefused" if state.violation and len(state.serving) >= state.desired else "Stalled"
+        return "SpecRefused" if state.violation and len(state.serving_pods) >= state.desired_replicas else "Stalled"
     # If a problem replaces the progress in the condition Ready, the phase still shows the progress.
     reason = describe_progress(state)[0] if state.worst_problem else judge_ready(state).reason
     return _PHASES.get(reason, reason)
@@ -139,31 +139,31 @@ def throttle_status(
     change of Ready, the first status of a changed spec, and a change of fields that later reconciles read. The creation
     time of a revision is written with the next change.
     """
-    if _remembered(fresh) != _remembered(before) or _is_ready(fresh) != _is_ready(before):
+    if _fields_read_later(fresh) != _fields_read_later(before) or _is_ready(fresh) != _is_ready(before):
         return fresh, None
-    if _undated(fresh) == _undated(before):
+    if _drop_creation_times(fresh) == _drop_creation_times(before):
         return before, None
     unreported = observed.status_written is None and not reported
     seconds = FIRST_REPORTS_SECONDS if unreported else status_delay(len(observed.pods))
     since = observed.status_held or deadlines.now
-    return (fresh, None) if deadlines.reached(since, seconds) else (before, since)
+    return (fresh, None) if deadlines.has_passed(since, seconds) else (before, since)
 
 
 def have_all_pods_reported(state: State) -> bool:
     """Return True if every running replica has reported since this process started, so the status is complete."""
-    return all(pod.received for pod in state.active if pod.container and pod.container.running)
+    return all(pod.received for pod in state.active_pods if pod.container and pod.container.running)
 
 
 def _is_ready(status: GaudiInferenceStatus) -> bool:
     return any(each.type == "Ready" and each.status == TRUE for each in status.conditions)
 
 
-def _remembered(status: GaudiInferenceStatus) -> tuple[object, ...]:
+def _fields_read_later(status: GaudiInferenceStatus) -> tuple[object, ...]:
     """Return the parts of the status that later reconciles read."""
-    return status.observed_generation, status.revision, _undated(status).revisions
+    return status.observed_generation, status.revision, _drop_creation_times(status).revisions
 
 
-def _undated(status: GaudiInferenceStatus) -> GaudiInferenceStatus:
+def _drop_creation_times(status: GaudiInferenceStatus) -> GaudiInferenceStatus:
     """Return the status without the creation times of revisions, which need no write of their own."""
     # The API server sets the creation time of a ControllerRevision. If this time counted as a change, each rollout
     # would need one more status write.
@@ -174,10 +174,10 @@ def _undated(status: GaudiInferenceStatus) -> GaudiInferenceStatus:
 def revision_states(state: State) -> tuple[RevisionStatus, ...]:
     """Return one row of the status per stored revision, newest first, up to the maximum number of rows."""
     newest = sorted(state.revisions, key=lambda revision: revision.number, reverse=True)
-    return tuple(_state(state, revision) for revision in newest[:MAX_REVISIONS])
+    return tuple(_revision_state(state, revision) for revision in newest[:MAX_REVISIONS])
 
 
-def _state(state: State, revision: Revision) -> RevisionStatus:
+def _revision_state(state: State, revision: Revision) -> RevisionStatus:
     failure, remembered = revision.failure, state.failures.get(revision.name, FailureRecord())
     return RevisionStatus(
         name=revision.name,
@@ -193,12 +193,12 @@ def _state(state: State, revision: Revision) -> RevisionStatus:
 
 
 def _revision_phase(state: State, revision: Revision) -> RevisionPhase:
-    current = revision.name == state.current
-    has_pods = any(pod.revision == revision.name for pod in state.active)
+    current = revision.name == state.current_name
+    has_pods = any(pod.revision == revision.name for pod in state.active_pods)
     if revision.failure:
         return RevisionPhase.FAILED if current or has_pods else RevisionPhase.ROLLED_BACK
     if current:
-        return RevisionPhase.SERVING if revision.name == state.stable else RevisionPhase.ROLLING_OUT
-    if any(pod.revision == revision.name for pod in state.serving):
+        return RevisionPhase.SERVING if revision.name == state.stable_name else RevisionPhase.ROLLING_OUT
+    if any(pod.revision == revision.name for pod in state.serving_pods):
         return RevisionPhase.SERVING
     return RevisionPhase.SCALING_DOWN if has_pods else RevisionPhase.KEPT

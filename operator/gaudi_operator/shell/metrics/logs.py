@@ -4,7 +4,7 @@ import logging
 import sys
 from datetime import datetime
 
-from gaudi_runtime.contract.text import on_one_line
+from gaudi_runtime.contract.text import make_one_line
 from gaudi_runtime.process.logs import JsonFormatter
 
 
@@ -15,7 +15,7 @@ class TextFormatter(logging.Formatter):
         """Format a record."""
         resource = getattr(record, "resource", None)
         time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
-        line = f"{time} {record.levelname:7} {f'[{resource}] ' if resource else ''}{on_one_line(record.getMessage())}"
+        line = f"{time} {record.levelname:7} {f'[{resource}] ' if resource else ''}{make_one_line(record.getMessage())}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 

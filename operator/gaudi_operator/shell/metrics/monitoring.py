@@ -70,7 +70,7 @@ class Metrics:
         self._resources: Callable[[], Iterable[Manifest]] = tuple
         registry.register(ResourceMetrics(lambda: self._resources()))
 
-    def show_resources(self, resources: Callable[[], Iterable[Manifest]]) -> None:
+    def set_resource_source(self, resources: Callable[[], Iterable[Manifest]]) -> None:
         """Set the function that returns the resources. Every metrics scrape calls this function in a thread."""
         self._resources = resources
 
@@ -90,22 +90,22 @@ WhyNot = Callable[[], str | None]
 
 
 @asynccontextmanager
-async def serving(
+async def serve_monitoring(
     host: str, port: int, metrics: Metrics, why_not_alive: WhyNot, why_not_ready: WhyNot
 ) -> AsyncIterator[int]:
     """Serve probes and metrics until the context ends. Yields the port of the server."""
     app = web.Application()
 
-    async def show(_: web.Request) -> web.Response:
+    async def render_metrics(_: web.Request) -> web.Response:
         # Render the metrics in a thread. 1,000 resources have tens of thousands of lines, and rendering these lines in
         # the event loop would delay gates.
         text = await asyncio.to_thread(generate_latest, metrics.registry)
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    app.router.add_get("/healthz", _probe(lambda: None))
-    app.router.add_get("/livez", _probe(why_not_alive))
-    app.router.add_get("/readyz", _probe(why_not_ready))
-    app.router.add_get("/metrics", show)
+    app.router.add_get("/healthz", _probe_handler(lambda: None))
+    app.router.add_get("/livez", _probe_handler(why_not_alive))
+    app.router.add_get("/readyz", _probe_handler(why_not_ready))
+    app.router.add_get("/metrics", render_metrics)
     # Disable the access log, because probes arrive every few seconds. Do not handle signals here, because replica.py
     # handles signals.
     runner = web.AppRunner(app, access_log=None, handle_signals=False)
@@ -118,9 +118,9 @@ async def serving(
         await runner.cleanup()
 
 
-def _probe(why_not: WhyNot) -> Callable[[web.Request], Awaitable[web.Response]]:
-    async def answer(_: web.Request) -> web.Response:
+def _probe_handler(why_not: WhyNot) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def handle_probe(_: web.Request) -> web.Response:
         reason = why_not()
         return web.Response(status=503 if reason else 200, text=f"{reason or 'ok'}\n")
 
-    return answer
+    return handle_probe

@@ -49,15 +49,15 @@ Samples = Callable[[Mapping[str, Any], Mapping[str, Any]], Iterator[Sample]]
 
 def _condition(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
     for each in status.get("conditions") or ():
-        yield (_word(each.get("type")), _word(each.get("status"))), 1.0
+        yield (_label_value(each.get("type")), _label_value(each.get("status"))), 1.0
 
 
 def _phase(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
     if "phase" in status:
-        yield (_word(status["phase"]),), 1.0
+        yield (_label_value(status["phase"]),), 1.0
 
 
-def _captured(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
+def _captured_percent(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
     percent = status.get("capturedPercent") or {}
     yield from (((phase,), float(percent[phase])) for phase in _PHASES if phase in percent)
 
@@ -91,19 +91,22 @@ def _replicas(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sa
 def _revision(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
     revision = status.get("revision") or {}
     if "current" in revision:
-        yield (_word(revision["current"]), _word(revision.get("stable", "")), _failed(status)), 1.0
+        yield (
+            (_label_value(revision["current"]), _label_value(revision.get("stable", "")), _failed_revision(status)),
+            1.0,
+        )
 
 
-def _failed(status: Mapping[str, Any]) -> str:
+def _failed_revision(status: Mapping[str, Any]) -> str:
     failed = (each for each in status.get("revisions") or () if each.get("reason"))
-    return _word(next((each["name"] for each in failed), ""))
+    return _label_value(next((each["name"] for each in failed), ""))
 
 
 def _recompiles(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
     yield (), float((status.get("recompiles") or {}).get("recent", 0))
 
 
-def _word(value: object) -> str:
+def _label_value(value: object) -> str:
     return str(value)[:_MOST_WORD]
 
 
@@ -114,7 +117,7 @@ _FAMILIES: tuple[tuple[str, str, tuple[str, ...], Samples], ...] = (
         "captured_percent",
         "Captured graphs in percent of the plan, the least over pods of the current revision.",
         ("phase",),
-        _captured,
+        _captured_percent,
     ),
     (
         "buckets",

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from pydantic import TypeAdapter
 
-from gaudi_operator.core.plan_answers import AnyPlanQuestion, Refusal, compute_answer
+from gaudi_operator.core.plan_answers import AnyPlanQuestion, CachedRefusal, compute_answer
 
 READY = b"ready"
 NO_MEMORY = b"no memory"
@@ -76,7 +76,7 @@ def _answer(question: AnyPlanQuestion) -> bytes:
         raise
     except Exception as error:
         return DEFECT + f"{type(error).__name__}: {error}"[:1000].encode("utf-8", "replace")
-    if isinstance(found, Refusal):
+    if isinstance(found, CachedRefusal):
         return IMPOSSIBLE + answer_adapter(list[str | None]).dump_json(list(found.arguments))
     return ANSWER + answer_adapter(question.kind).dump_json(found)
 

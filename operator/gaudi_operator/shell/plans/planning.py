@@ -19,7 +19,13 @@ from typing import Any, NamedTuple, Self
 
 from pydantic import ValidationError
 
-from gaudi_operator.core.plan_answers import AnyPlanQuestion, PlanAnswers, PlanTooExpensive, Refusal, Unanswered
+from gaudi_operator.core.plan_answers import (
+    AnswerNotComputed,
+    AnyPlanQuestion,
+    CachedRefusal,
+    PlanAnswers,
+    PlanTooExpensive,
+)
 from gaudi_operator.retry_delays import Backoff
 from gaudi_operator.shell.plans.plan_worker import (
     ANSWER,
@@ -32,7 +38,7 @@ from gaudi_operator.shell.plans.plan_worker import (
 )
 from gaudi_operator.shell.watching.store import Key
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.units import size
+from gaudi_runtime.units import format_bytes
 
 KNOWN_BYTES = 32 * 2**20
 """The maximum bytes of cached answers. Each of thousands of resources has two or three answers."""
@@ -131,7 +137,7 @@ class Planner:
                 continue
             if not self._knows(self._at_work.question):
                 try:
-                    self.answers.keep(self._at_work.question, await self._answer(self._at_work, backoff))
+                    self.answers.store(self._at_work.question, await self._answer(self._at_work, backoff))
                 except Exception:
                     # Log the error and continue with the next question. The resource will submit the failed question
                     # again.
@@ -144,7 +150,7 @@ class Planner:
         """Return True if the answer is already cached. Another resource may have had the same question."""
         try:
             self.answers.get(question)
-        except Unanswered:
+        except AnswerNotComputed:
             return False
         except (PlanImpossible, PlanTooExpensive):
             pass
@@ -165,7 +171,7 @@ class Planner:
                     continue
             key = f"{asked.key.namespace}/{asked.key.name}"
             log.warning("The computation of a plan %s and was stopped.", found, extra={"resource": key})
-            return Refusal(PlanTooExpensive, found.args)
+            return CachedRefusal(PlanTooExpensive, found.args)
         raise AssertionError
 
     async def _exchange(self, question: AnyPlanQuestion) -> Any:
@@ -188,7 +194,7 @@ class Planner:
             raise WorkerLost(f"did not end within {WALL_FACTOR * self._seconds:g} s") from None
         except MemoryError:
             await self._end()
-            raise PlanTooExpensive(f"took more than {size(self._most_bytes)} of memory") from None
+            raise PlanTooExpensive(f"took more than {format_bytes(self._most_bytes)} of memory") from None
 
     async def _warm(self, backoff: Backoff) -> None:
         """Start the worker process if it is not running, and retry until it is ready."""
@@ -220,7 +226,7 @@ class Planner:
         assert process.stdout  # noqa: S101 - a pipe was asked for
         length = int.from_bytes(await process.stdout.readexactly(4), "big")
         if length > MOST_ANSWER:
-            raise WorkerLost(f"gave an answer of {size(length)}")
+            raise WorkerLost(f"gave an answer of {format_bytes(length)}")
         return await process.stdout.readexactly(length)
 
     async def _end(self) -> None:
@@ -240,7 +246,7 @@ def _read(question: AnyPlanQuestion, content: bytes) -> Any:
         if kind == ANSWER:
             return answer_adapter(question.kind).validate_json(text)
         if kind == IMPOSSIBLE:
-            return Refusal(PlanImpossible, tuple(answer_adapter(list[str | None]).validate_json(text)))
+            return CachedRefusal(PlanImpossible, tuple(answer_adapter(list[str | None]).validate_json(text)))
     except ValidationError as error:
         raise WorkerLost(f"gave an answer that cannot be read ({error.error_count()} errors)") from error
     raise WorkerLost(f"met a defect of the operator ({text.decode('utf-8', 'replace')})")

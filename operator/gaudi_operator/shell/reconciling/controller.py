@@ -5,7 +5,7 @@ import logging
 from collections.abc import Collection
 
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.errors import OperatorError, Transient, Waiting
+from gaudi_operator.errors import OperatorError, TransientError, WaitingError
 from gaudi_operator.shell.kinds import RESOURCE, Kind, kind_of
 from gaudi_operator.shell.reconciling.first_reconciles import FirstReconciles
 from gaudi_operator.shell.reconciling.reconcile import Reconciler, logged_as
@@ -138,10 +138,10 @@ class Controller:
             with self._metrics.seconds.time():
                 seconds, failed = await self._reconciler.reconcile(key, worker, self.wake), False
             worker.backoff.reset()
-        except Waiting as error:
+        except WaitingError as error:
             outcome, seconds = "waiting", error.seconds
             log.info("%s", error, extra=logged_as(key))
-        except Transient as error:
+        except TransientError as error:
             outcome, seconds = "transient", max(worker.backoff.next(), error.retry_after or 0.0)
             log.warning("%s", error, extra=logged_as(key))
         except OperatorError as error:

@@ -13,8 +13,8 @@ from gaudi_operator.core.config_map_texts import referenced_texts
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.plan_answers import AnyPlanQuestion
 from gaudi_operator.core.resource import read_status
-from gaudi_operator.core.status.refusal import with_refusal
-from gaudi_operator.errors import Stalled
+from gaudi_operator.core.status.refusal import add_refusal
+from gaudi_operator.errors import StalledError
 from gaudi_operator.shell.metrics.monitoring import Metrics
 from gaudi_operator.shell.polling.reports import Reports
 from gaudi_operator.shell.reconciling.refusals import subject_of
@@ -89,7 +89,7 @@ class Reconciler:
             return decision.requeue_after
         if refusal:
             problem = Problem(refusal.reason, refusal.message)
-            decision = with_refusal(decision, read_status(observed.resource), problem, self.clock.now())
+            decision = add_refusal(decision, read_status(observed.resource), problem, self.clock.now())
         # Use the resource from the store, because another manager may have written the status of the resource during
         # the reconcile.
         await self.writer.show(self.store.resource(key) or observed.resource, decision.status)
@@ -119,18 +119,18 @@ class Reconciler:
         labels = await self.writer.namespace_labels(key) if by_labels else {}
         return replace(observed, texts=texts, namespace_labels=labels), bool(named) or by_labels
 
-    async def _write_gates(self, key: Key, actions: Sequence[Action], worker: Worker) -> Stalled | None:
+    async def _write_gates(self, key: Key, actions: Sequence[Action], worker: Worker) -> StalledError | None:
         """Write all gates concurrently, before all other actions. Returns a refusal if a gate was refused."""
         gates = (self._write_gate(key, each, worker) for each in actions if isinstance(each, SetGate))
         outcomes = await asyncio.gather(*gates, return_exceptions=True)
         # A refusal concerns only one gate. Any other error, such as a lost lease or a lost connection, ends the
         # reconcile.
         for outcome in outcomes:
-            if isinstance(outcome, BaseException) and not isinstance(outcome, Stalled):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, StalledError):
                 raise outcome
-        return next((each for each in outcomes if isinstance(each, Stalled)), None)
+        return next((each for each in outcomes if isinstance(each, StalledError)), None)
 
-    async def _write_gate(self, key: Key, gate: SetGate, worker: Worker) -> Stalled | None:
+    async def _write_gate(self, key: Key, gate: SetGate, worker: Worker) -> StalledError | None:
         async with self.writing_gates:
             sent, report = self.clock.now(), self.reports.latest.get(gate.uid)
             refused = await self._perform(key, gate, worker)
@@ -141,7 +141,7 @@ class Reconciler:
 
     async def _act(
         self, key: Key, actions: Sequence[Action], worker: Worker, decided_on: Manifest
-    ) -> tuple[bool, Stalled | None]:
+    ) -> tuple[bool, StalledError | None]:
         """Perform all actions except gates in order, up to the first refusal.
 
         Returns (True, refusal or None). If the spec changes during the writes, skips the remaining actions and returns
@@ -157,13 +157,13 @@ class Reconciler:
                 return True, refused
         return True, None
 
-    async def _perform(self, key: Key, action: Action, worker: Worker) -> Stalled | None:
+    async def _perform(self, key: Key, action: Action, worker: Worker) -> StalledError | None:
         """Perform one action unless it was refused recently. Returns the refusal or None. Raises OperatorError."""
         if known := worker.refusals.find(action):
             return known
         try:
             await self.writer.perform(key, action)
-        except Stalled as error:
+        except StalledError as error:
             worker.refusals.add(action, error)
             log.warning("%s", error, extra=logged_as(key))
             return error

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Apply, Delete, SetDeletionCost, SetGate
-from gaudi_operator.errors import Forbidden, Stalled, Transient
+from gaudi_operator.errors import ForbiddenError, StalledError, TransientError
 from gaudi_operator.retry_delays import Backoff
 
 RIGHTS_DEADLINE_SECONDS = 10.0
@@ -17,7 +17,7 @@ class _Refusal:
     """A refused action, and the time of the next retry if nothing changes."""
 
     action: Action
-    error: Stalled
+    error: StalledError
     again_at: float
     backoff: Backoff
     first_at: float
@@ -35,12 +35,12 @@ class Refusals:
         desired = {_subject(action) for action in actions}
         self._known = {subject: known for subject, known in self._known.items() if subject in desired}
 
-    def find(self, action: Action) -> Stalled | None:
+    def find(self, action: Action) -> StalledError | None:
         """Return the refusal of an equal action; None if there is no refusal or the action may be retried now."""
         known = self._known.get(_subject(action))
         return known.error if known and known.action == action and self.clock.monotonic() < known.again_at else None
 
-    def add(self, action: Action, error: Stalled) -> None:
+    def add(self, action: Action, error: StalledError) -> None:
         """Store a refusal, and schedule a retry, because permissions may be granted without a visible change.
 
         Raises Transient instead if a permission has been missing only for a short time, because the API server may just
@@ -52,8 +52,8 @@ class Refusals:
         self._known[_subject(action)] = known
         # Retry a recent permission error soon, and do not show the error in the status. A starting API server may not
         # have loaded all permissions yet.
-        if isinstance(error, Forbidden) and now - known.first_at < RIGHTS_DEADLINE_SECONDS:
-            raise Transient(error.reason, error.message) from error
+        if isinstance(error, ForbiddenError) and now - known.first_at < RIGHTS_DEADLINE_SECONDS:
+            raise TransientError(error.reason, error.message) from error
         known.error, known.again_at = error, now + known.backoff.next()
 
     def remove(self, action: Action) -> None:

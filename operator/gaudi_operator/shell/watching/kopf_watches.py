@@ -67,9 +67,9 @@ async def watch(
     receives lists. `started` is called after kopf has installed its signal handlers, so that the caller can replace
     these handlers.
     """
-    async with connection.watching_session(aiohttp.ClientResponse, session) as http, asyncio.TaskGroup() as group:
+    async with connection.new_watch_session(aiohttp.ClientResponse, session) as http, asyncio.TaskGroup() as group:
         followed = [
-            ListWatch(http, connection.server, kind, namespace, session.listed, seen, deleted)
+            ListWatch(http, connection.server_url, kind, namespace, session.listed, seen, deleted)
             for kind in kinds
             if kind is not RESOURCE
             for namespace in (namespaces if kind.namespaced else ()) or (None,)
@@ -103,7 +103,7 @@ async def _watch_with_kopf(
     @kopf.on.login(registry=registry)
     async def login(**_: Any) -> kopf.AiohttpSession:
         return kopf.AiohttpSession(
-            server=connection.server, aiohttp_session=connection.watching_session(ListResponse, session)
+            server=connection.server_url, aiohttp_session=connection.new_watch_session(ListResponse, session)
         )
 
     _observe(registry, RESOURCE, seen, deleted)

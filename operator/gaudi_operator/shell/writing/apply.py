@@ -17,13 +17,13 @@ from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Apply, Delete, SetDeletionCost, SetGate
 from gaudi_operator.core.gate.condition import gate_condition, other_conditions
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FIELD_MANAGER, REMOVED_FIRST
-from gaudi_operator.core.observed import Manifest, TextKey
+from gaudi_operator.core.observed import ConfigMapKey, Manifest
 from gaudi_operator.core.text_formats import canonical_json
-from gaudi_operator.errors import NotFound, Stalled, Transient, Waiting
-from gaudi_operator.shell.client import SERVER_APPLY, Cluster
+from gaudi_operator.errors import NotFoundError, StalledError, TransientError, WaitingError
+from gaudi_operator.shell.client import SERVER_APPLY, ClusterClient
 from gaudi_operator.shell.kinds import CONFIG_MAP, KINDS, POD, RESOURCE, Kind, kind_of
 from gaudi_operator.shell.watching.store import Key, Store, is_controlled_by, is_retained, version_of
-from gaudi_runtime.contract.text import on_one_line
+from gaudi_runtime.contract.text import make_one_line
 
 GATE_MANAGER = f"{FIELD_MANAGER}-gate"
 """The field manager of gates. It owns only the gate condition in pods/status."""
@@ -70,7 +70,7 @@ class OwnWrites:
 class Writer:
     """The writer of children, gates and deletion costs, and of the status at the end of a reconcile."""
 
-    def __init__(self, cluster: Cluster, store: Store, clock: Clock = SYSTEM) -> None:
+    def __init__(self, cluster: ClusterClient, store: Store, clock: Clock = SYSTEM) -> None:
         """Create a writer."""
         self._clock = clock
         self._cluster = cluster
@@ -109,12 +109,12 @@ class Writer:
             found = await self._find(RESOURCE.path(key.namespace, key.name))
         if known is None or found is None or known["metadata"]["uid"] != found["metadata"]["uid"]:
             message = f"{RESOURCE.kind} {key.namespace}/{key.name} was deleted: no more objects are created for it."
-            raise Waiting("ResourceGone", message, GONE_SECONDS)
+            raise WaitingError("ResourceGone", message, GONE_SECONDS)
         self._store.maybe_deleted.discard(key)
 
-    async def texts(self, key: Key, named: Iterable[TextKey]) -> dict[TextKey, str]:
+    async def texts(self, key: Key, named: Iterable[ConfigMapKey]) -> dict[ConfigMapKey, str]:
         """Return the texts in `named` that exist in ConfigMaps. Raises OperatorError if a ConfigMap cannot be read."""
-        found: dict[TextKey, str] = {}
+        found: dict[ConfigMapKey, str] = {}
         for each in named:
             data = ((await self._find(CONFIG_MAP.path(key.namespace, each.name))) or {}).get("data") or {}
             if each.key in data:
@@ -129,7 +129,7 @@ class Writer:
     async def _find(self, path: str) -> Manifest | None:
         try:
             return await self._cluster.request("GET", path)
-        except NotFound:
+        except NotFoundError:
             return None
 
     def _creates(self, key: Key, action: Action) -> bool:
@@ -164,7 +164,7 @@ class Writer:
         path = RESOURCE.path(*key, "status")
         answer: Mapping[str, Any] = {}
         # Ignore NotFound. The resource was deleted, and its deletion event will arrive later.
-        with suppress(NotFound):
+        with suppress(NotFoundError):
             answer = await self._server_apply(key, path, {**body, "status": asked}, FIELD_MANAGER)
         self._written[metadata["uid"]] = _Written(
             _digest(asked), _digest(answer.get("status") or {}), self._clock.now()
@@ -183,7 +183,7 @@ class Writer:
             try:
                 await self._server_apply(key, path, _with(body, resourceVersion=NO_VERSION), FIELD_MANAGER)
                 return
-            except Transient as error:
+            except TransientError as error:
                 if error.reason not in _TAKEN:
                     raise
                 ours = await self._own(key, kind, path)
@@ -198,7 +198,7 @@ class Writer:
         if found is None or resource is None:
             return None
         if not (is_controlled_by(found, resource["metadata"]["uid"]) or is_retained(found)):
-            raise Stalled(
+            raise StalledError(
                 "NameTaken",
                 f"{kind.kind} {key.namespace}/{found['metadata']['name']} exists and belongs to another owner. "
                 f"Delete that object, or give the {RESOURCE.kind} another name.",
@@ -213,7 +213,7 @@ class Writer:
         known = self._store.get(key, kind, action.name)
         try:
             answer = await self._cluster.request("DELETE", kind.path(key.namespace, action.name), options)
-        except NotFound:
+        except NotFoundError:
             answer = {}
         # If finalizers or a grace period delay the deletion, the response is the object. Otherwise the response is a
         # Status.
@@ -226,7 +226,7 @@ class Writer:
         condition = gate_condition(self._store.get(key, POD, action.pod) or {}, action, self._clock.now())
         body = _skeleton(POD, key.namespace, action.pod, action.uid)
         path = POD.path(key.namespace, action.pod, "status")
-        with suppress(NotFound):  # the pod is gone, and its deletion event will arrive
+        with suppress(NotFoundError):  # the pod is gone, and its deletion event will arrive
             await self._server_apply(key, path, {**body, "status": {"conditions": [condition]}}, GATE_MANAGER)
 
     async def _set_deletion_cost(self, key: Key, action: SetDeletionCost) -> None:
@@ -284,7 +284,7 @@ def _digest(status: Mapping[str, Any]) -> str:
 def printable(value: Any) -> Any:
     """Return a value to write, with each text on one line and without terminal control sequences."""
     if isinstance(value, str):
-        return on_one_line(value)
+        return make_one_line(value)
     if isinstance(value, dict):
         return {name: printable(each) for name, each in value.items()}
     return [printable(each) for each in value] if isinstance(value, list) else value

@@ -14,11 +14,11 @@ from uuid import uuid4
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Event
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.errors import NotFound, OperatorError
-from gaudi_operator.shell.client import MERGE_PATCH, Cluster
+from gaudi_operator.errors import NotFoundError, OperatorError
+from gaudi_operator.shell.client import MERGE_PATCH, ClusterClient
 from gaudi_operator.shell.kinds import EVENT
 from gaudi_operator.shell.token_bucket import TokenBucket
-from gaudi_runtime.contract.text import on_one_line
+from gaudi_runtime.contract.text import make_one_line
 
 CONTROLLER = "inference.gaudi.dev/operator"
 SERIES_SECONDS = 360.0
@@ -54,7 +54,7 @@ class _Mailbox:
 class Publisher:
     """A publisher of events in the background. Failures are only logged. Use as an async context manager."""
 
-    def __init__(self, cluster: Cluster, instance: str, clock: Clock = SYSTEM) -> None:
+    def __init__(self, cluster: ClusterClient, instance: str, clock: Clock = SYSTEM) -> None:
         """Create a publisher. `instance` is the name of this process in its events."""
         self._clock = clock
         self._cluster = cluster
@@ -121,7 +121,7 @@ class Publisher:
             try:
                 await self._repeat(series)
                 return
-            except NotFound:
+            except NotFoundError:
                 pass  # the event was deleted, so create a new one
         namespace = resource["metadata"]["namespace"]
         body = self._body(resource, event)
@@ -152,7 +152,7 @@ class Publisher:
             "reason": event.reason,
             # Truncate bytes instead of characters, because the API server counts bytes. `errors="ignore"` removes an
             # incomplete character at the end.
-            "note": on_one_line(event.message).encode()[:_NOTE_BYTES].decode(errors="ignore"),
+            "note": make_one_line(event.message).encode()[:_NOTE_BYTES].decode(errors="ignore"),
             "regarding": {
                 "apiVersion": resource["apiVersion"],
                 "kind": resource["kind"],

@@ -26,7 +26,7 @@ from gaudi_runtime.contract.report import RecipeOutcome, SharedRecipesReport
 from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.process.signals import raise_if_stopped
 from gaudi_runtime.report.report_board import ReportBoard
-from gaudi_runtime.units import plural, size
+from gaudi_runtime.units import format_bytes, plural
 from gaudi_runtime.warmup.journal import JOURNAL_PREFIX, Journal
 
 log = logging.getLogger(__name__)
@@ -174,19 +174,19 @@ class RecipeCache:
         shared, entry = places.shared, places.entry
         stored = self._stored(entry)
         desired = fresh.and_that_of(stored) if stored else fresh
-        limit, room = size(shared.limit_bytes), shared.limit_bytes - desired.size
+        limit, room = format_bytes(shared.limit_bytes), shared.limit_bytes - desired.size
         if room < 0:
-            return f"The recipes take {size(desired.size)}, but the limit of {shared.path} is {limit}. {ADVICE}"
+            return f"The recipes take {format_bytes(desired.size)}, but the limit of {shared.path} is {limit}. {ADVICE}"
         kept = places.revisions.kept()
         left = clean(Path(shared.path), entry.folder.name, room, shared.max_age_seconds, kept)
         if left > room:
-            others = f"other recipes that pods use take {size(left)}"
-            return f"The recipes take {size(desired.size)} and {others}, but the limit is {limit}. {ADVICE}"
+            others = f"other recipes that pods use take {format_bytes(left)}"
+            return f"The recipes take {format_bytes(desired.size)} and {others}, but the limit is {limit}. {ADVICE}"
         if stored is None or not desired.matches(stored):
             entry.write(desired, places.disk.folder, self._alive, again=self._damaged)
             entry.drop_unnamed(desired)
             files = plural(len(desired.files), "file")
-            log.info("Added recipes to %s: %s, %s", entry.folder, files, size(desired.size))
+            log.info("Added recipes to %s: %s, %s", entry.folder, files, format_bytes(desired.size))
         if self._outcome is RecipeOutcome.SEEDING:
             self._report(RecipeOutcome.SEEDED, self._reason)
         return None
@@ -199,7 +199,7 @@ class RecipeCache:
 
     def _alive(self) -> None:
         raise_if_stopped(self._stop)
-        self._board.touch()
+        self._board.restart_stall_clock()
 
     def _report(self, outcome: RecipeOutcome, reason: str) -> None:
         self._outcome, self._reason = outcome, reason

@@ -23,7 +23,7 @@ from gaudi_runtime.artifacts.recipe_cache.manifest import (
     parse_manifest,
 )
 from gaudi_runtime.engine_protocol.engine import RecipeKey
-from gaudi_runtime.units import size
+from gaudi_runtime.units import format_bytes
 
 CHUNK_BYTES = 4 * 1024 * 1024
 Alive = Callable[[], None]
@@ -55,7 +55,7 @@ class Entry:
         except FileNotFoundError:
             return None
         if len(content) > MAX_MANIFEST_BYTES:
-            raise EntryUnusable(f"the manifest is larger than {size(MAX_MANIFEST_BYTES)}")
+            raise EntryUnusable(f"the manifest is larger than {format_bytes(MAX_MANIFEST_BYTES)}")
         return parse_manifest(content.decode(errors="replace"), self.key)
 
     def copy(self, files: Iterable[tuple[str, StoredFile]], target: Path, alive: Alive) -> None:

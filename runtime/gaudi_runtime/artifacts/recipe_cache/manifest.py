@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, ValidationError
 
-from gaudi_runtime.contract.base import Wire
+from gaudi_runtime.contract.base import WireModel
 from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.warmup.journal import JournalUnusable, Recipes, format_journal, parse_journal
 
@@ -27,14 +27,14 @@ class EntryUnusable(Exception):
     """The error that an entry does not match its manifest. The message is the reason, as the end of a sentence."""
 
 
-class StoredFile(Wire):
+class StoredFile(WireModel):
     """A file of an entry. Files with equal contents are stored once, under their checksum."""
 
     sha256: Sha256
     size: Annotated[int, Field(ge=0)] = Field(description="Bytes.")
 
 
-class _Body(Wire):
+class _Body(WireModel):
     format: Literal[1] = 1
     key: dict[str, str]
     files: dict[str, StoredFile]
@@ -57,7 +57,7 @@ class Manifest:
         """Return the files and steps of both manifests."""
         # A stored file replaces the new one: another start has already used the stored file, but the new one may come
         # from a killed process.
-        return Manifest({**self.files, **stored.files}, self.recipes.and_those_of(stored.recipes))
+        return Manifest({**self.files, **stored.files}, self.recipes.merge_with(stored.recipes))
 
     def matches(self, stored: "Manifest") -> bool:
         """Return True if `stored` has the same files and steps. The seconds of a step may differ."""

@@ -19,7 +19,7 @@ from gaudi_runtime.artifacts.recipe_cache.object_store import HttpStore, NoSuchO
 from gaudi_runtime.artifacts.recipe_cache.signature import MAX_SIGNATURE_BYTES, check_signature
 from gaudi_runtime.artifacts.transfer import all_at_once, persistently
 from gaudi_runtime.engine_protocol.engine import RecipeKey
-from gaudi_runtime.units import size
+from gaudi_runtime.units import format_bytes
 
 Answer = TypeVar("Answer")
 PAUSES = (1.0, 4.0)
@@ -63,7 +63,7 @@ class RemoteEntry:
         manifest = parse_manifest(content.decode(errors="replace"), self._key)
         if manifest.size > self._limit:
             raise EntryUnusable(
-                f"the recipes take {size(manifest.size)}, but the limit is {size(self._limit)}. "
+                f"the recipes take {format_bytes(manifest.size)}, but the limit is {format_bytes(self._limit)}. "
                 "Raise spec.recipeCache.size"
             )
         return manifest
@@ -102,7 +102,7 @@ class RemoteEntry:
             self._look()
             count += len(piece)
             if count > most:  # an endless answer must fill neither memory nor disk
-                raise EntryUnusable(f"the object {name} is larger than {size(most)}")
+                raise EntryUnusable(f"the object {name} is larger than {format_bytes(most)}")
             yield piece
 
     def _persistently(self, ask: Callable[[], Answer]) -> Answer:

@@ -24,7 +24,7 @@ from gaudi_runtime.contract.report import FetchProgress, Phase
 from gaudi_runtime.errors import ConfigError, DiskFull, HubUnreachable
 from gaudi_runtime.process.signals import Stopped, raise_if_stopped
 from gaudi_runtime.report.report_board import ReportBoard
-from gaudi_runtime.units import size
+from gaudi_runtime.units import format_bytes
 
 log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
@@ -45,7 +45,7 @@ def with_model_here(config: RuntimeConfig, board: ReportBoard, stop: threading.E
 
     def progress() -> None:
         raise_if_stopped(stop)
-        board.touch()
+        board.restart_stall_clock()
 
     def here(hub: HubRepository | None, path: str) -> str:
         folder = fetched(hub, Path(path), config.model.fetch_limit_bytes, board, stop) if hub else Path(path)
@@ -92,7 +92,7 @@ def fetched(
 
     board.update(phase=Phase.FETCHING)
     hub = Hub(repository.repo, repository.revision, *access(os.environ))
-    return Fetch(hub, root, stop, publish, warn, board.touch, limit=limit).run()
+    return Fetch(hub, root, stop, publish, warn, board.restart_stall_clock, limit=limit).run()
 
 
 def access(environment: Mapping[str, str]) -> tuple[str | None, str | None]:
@@ -202,7 +202,9 @@ class Fetch:
             self._persistently(lambda: self._round(commit, files))
             self._store.turn.check()
             self._store.complete(commit, files)
-            log.info("Fetched repository %s at commit %s, %s", repo, commit, size(sum(file.size for file in files)))
+            log.info(
+                "Fetched repository %s at commit %s, %s", repo, commit, format_bytes(sum(file.size for file in files))
+            )
         self._store.remember(self._source.revision, commit)
         return commit
 
@@ -215,8 +217,8 @@ class Fetch:
         if (free := self._free()) < needed:
             advice = "Use a larger volume" if self._limit is None else "Raise spec.model.cache.emptyDir.sizeLimit"
             raise DiskFull(
-                f"Repository {self._source.repo} needs {size(needed)} more in {self._root}, but only {size(free)} are "
-                f"free. {advice}."
+                f"Repository {self._source.repo} needs {format_bytes(needed)} more in {self._root}, but only "
+                f"{format_bytes(free)} are free. {advice}."
             )
 
     def _free(self) -> int:

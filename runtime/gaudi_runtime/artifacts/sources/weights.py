@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from gaudi_runtime.contract.text import quoted
+from gaudi_runtime.contract.text import safe_excerpt
 from gaudi_runtime.errors import ModelNotFound, ModelUnreadable
-from gaudi_runtime.units import plural, size
+from gaudi_runtime.units import format_bytes, plural
 
 INDEX_FILE = "model.safetensors.index.json"
 LENGTH_BYTES = 8
@@ -47,7 +47,7 @@ def _check(file: Path, wanted: set[str]) -> None:
     if missing := wanted - _tensors(file).keys():
         lacks = plural(len(missing), "tensor")
         raise ModelUnreadable(
-            f"{file} lacks {lacks} that {INDEX_FILE} lists, such as {quoted(min(missing))}, because files of "
+            f"{file} lacks {lacks} that {INDEX_FILE} lists, such as {safe_excerpt(min(missing))}, because files of "
             "different revisions are mixed. Download all files of one revision."
         )
 
@@ -86,7 +86,9 @@ def _tensors(file: Path) -> Mapping[str, Any]:
     here = file.stat().st_size
     wanted = LENGTH_BYTES + length + max((each["data_offsets"][1] for each in entries.values()), default=0)
     if here != wanted:
-        raise _damaged(file, f"the file has {size(here)} ({here} bytes), but its header requires {wanted} bytes")
+        raise _damaged(
+            file, f"the file has {format_bytes(here)} ({here} bytes), but its header requires {wanted} bytes"
+        )
     return entries
 
 

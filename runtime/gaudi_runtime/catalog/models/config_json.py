@@ -12,7 +12,7 @@ from gaudi_runtime.catalog.models.config_values import ConfigValues
 from gaudi_runtime.catalog.models.families import FAMILIES, Family
 from gaudi_runtime.catalog.models.quantization import read_quantization
 from gaudi_runtime.catalog.models.shape import ModelShape
-from gaudi_runtime.catalog.models.vision import vision_parameters
+from gaudi_runtime.catalog.models.vision import count_vision_parameters
 from gaudi_runtime.errors import ModelUnreadable, UnsupportedModel
 
 MAX_CONFIG_BYTES = 4 * 2**20
@@ -43,7 +43,7 @@ def read_config(config: Mapping[str, Any]) -> ModelShape:
         known = ", ".join(sorted(FAMILIES))
         raise UnsupportedModel(f"config.json has model_type {name!r}, but memory can only be calculated for {known}")
     shape = _shape(name, family, values, outer)
-    extra = vision_parameters(outer, shape.hidden)
+    extra = count_vision_parameters(outer, shape.hidden)
     return replace(shape, extra_parameters=extra, quantization=read_quantization(outer))
 
 

@@ -25,7 +25,7 @@ VOCABULARY_STEP = 64
 
 
 @dataclass(frozen=True)
-class Stage:
+class StageMemory:
     """The fullest card of a pipeline stage: its weights, and one KV block for all layers of the stage."""
 
     weights: int
@@ -61,7 +61,7 @@ def check_ranks(shape: ModelShape, tensor: int, pipeline: int) -> None:
         )
 
 
-def stage_memory(shape: ModelShape, spread: Spread, block_size: int) -> tuple[Stage, ...]:
+def stage_memory(shape: ModelShape, spread: Spread, block_size: int) -> tuple[StageMemory, ...]:
     """Return the memory of every pipeline stage. `block_size` is in tokens.
 
     Raises PlanImpossible for impossible ranks.
@@ -70,8 +70,8 @@ def stage_memory(shape: ModelShape, spread: Spread, block_size: int) -> tuple[St
     parts = stage_layers(shape.layers, spread.pipeline)
     last = len(parts) - 1
     return tuple(
-        Stage(
-            weights=_weights(_stage_tensors(shape, part, index == 0, index == last), spread)
+        StageMemory(
+            weights=_weight_bytes(_stage_tensors(shape, part, index == 0, index == last), spread)
             # The first stage also loads all parts outside the decoder, such as a vision tower. These parts are never
             # quantized.
             + (shape.extra_parameters * shape.dtype_bytes if index == 0 else 0),
@@ -93,10 +93,10 @@ def stage_layers(layers: Sequence[Layer], pipeline: int) -> list[Sequence[Layer]
 
 def kv_block_bytes(layers: Sequence[Layer], spread: Spread, block_size: int) -> int:
     """Return the bytes of one KV block of `block_size` tokens for these layers on one card."""
-    return sum(count * _layer_block(layer, spread, block_size) for layer, count in Counter(layers).items())
+    return sum(count * _layer_block_bytes(layer, spread, block_size) for layer, count in Counter(layers).items())
 
 
-def _layer_block(layer: Layer, spread: Spread, block_size: int) -> int:
+def _layer_block_bytes(layer: Layer, spread: Spread, block_size: int) -> int:
     attention = layer.attention
     if isinstance(attention, Attention):
         heads = -(-attention.kv_heads // spread.tensor)
@@ -135,17 +135,17 @@ def _stage_tensors(shape: ModelShape, layers: Sequence[Layer], first: bool, last
         yield final_norm_tensor(shape), 1
 
 
-def _weights(tensors: Iterator[tuple[Tensor, int]], spread: Spread) -> int:
+def _weight_bytes(tensors: Iterator[tuple[Tensor, int]], spread: Spread) -> int:
     return sum(
-        count * stored_bytes(_on_rank(tensor, spread), spread.dtype_bytes, spread.quantization)
+        count * stored_bytes(_largest_shard(tensor, spread), spread.dtype_bytes, spread.quantization)
         for tensor, count in tensors
     )
 
 
-def _on_rank(tensor: Tensor, spread: Spread) -> Tensor:
+def _largest_shard(tensor: Tensor, spread: Spread) -> Tensor:
     if tensor.role is Role.EXPERT and spread.expert_ranks:
-        return tensor.some_experts(spread.expert_ranks)
-    return tensor.on_rank(spread.tensor)
+        return tensor.largest_expert_shard(spread.expert_ranks)
+    return tensor.largest_shard(spread.tensor)
 
 
 # The vectors of the hidden size that are in memory at the same time: residual, sum, normed input, output of a layer and
@@ -159,7 +159,9 @@ def bytes_per_token(shape: ModelShape, tensor: int, dtype_bytes: int) -> int:
     """Return the bytes of one token on one of `tensor` ranks, in the widest step of the widest layer."""
     # The widest step is attention (queries, keys, values and their result) or feed-forward (gate, up and their
     # product).
-    widest = max(max(_attention(layer) // tensor, _feed_forward(layer) // tensor) for layer in set(shape.layers))
+    widest = max(
+        max(_attention_width(layer) // tensor, _feed_forward_width(layer) // tensor) for layer in set(shape.layers)
+    )
     return dtype_bytes * (HIDDEN_COPIES * shape.hidden + widest)
 
 
@@ -168,14 +170,14 @@ def workspace_bytes(shape: ModelShape, tokens: int, sequences: int, tensor: int,
     return tokens * bytes_per_token(shape, tensor, dtype_bytes) + LOGIT_BYTES * sequences * shape.vocab
 
 
-def _attention(layer: Layer) -> int:
+def _attention_width(layer: Layer) -> int:
     attention = layer.attention
     if isinstance(attention, Attention):
         return 2 * (attention.heads + attention.kv_heads) * attention.head_dim
     return attention.heads * (2 * (attention.nope_dim + attention.rope_dim) + 2 * attention.value_dim)
 
 
-def _feed_forward(layer: Layer) -> int:
+def _feed_forward_width(layer: Layer) -> int:
     part = layer.feed_forward
     if isinstance(part, Mlp):
         return 3 * part.intermediate if part.gated else 2 * part.intermediate

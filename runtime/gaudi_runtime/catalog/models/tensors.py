@@ -12,7 +12,7 @@ from gaudi_runtime.catalog.models.quantization import Quantization
 from gaudi_runtime.catalog.models.shape import Attention, Experts, LatentAttention, Layer, Mlp, ModelShape
 
 
-class Split(StrEnum):
+class TensorSplit(StrEnum):
     """The way in which a tensor is divided among ranks: by outputs, by inputs, or not at all."""
 
     OUTPUTS = "outputs"
@@ -42,39 +42,39 @@ class Tensor:
     role: Role
     outputs: int
     inputs: int = 1
-    split: Split = Split.WHOLE
+    split: TensorSplit = TensorSplit.WHOLE
     copies: int = 1
     units: int | None = None
 
     @property
-    def parameters(self) -> int:
+    def parameter_count(self) -> int:
         """The number of parameters in all copies."""
         return self.copies * self.outputs * self.inputs
 
-    def on_rank(self, ranks: int) -> "Tensor":
+    def largest_shard(self, ranks: int) -> "Tensor":
         """Return the part of the tensor on the fullest of `ranks` tensor-parallel ranks."""
         # A key matrix of 8 heads is divided into at most 8 parts. With more than 8 ranks, several ranks hold the same
         # head.
         parts = min(ranks, self.units or ranks)
-        if self.split is Split.OUTPUTS:
-            return Tensor(self.role, -(-self.outputs // parts), self.inputs, Split.WHOLE, self.copies)
-        if self.split is Split.INPUTS:
-            return Tensor(self.role, self.outputs, -(-self.inputs // parts), Split.WHOLE, self.copies)
+        if self.split is TensorSplit.OUTPUTS:
+            return Tensor(self.role, -(-self.outputs // parts), self.inputs, TensorSplit.WHOLE, self.copies)
+        if self.split is TensorSplit.INPUTS:
+            return Tensor(self.role, self.outputs, -(-self.inputs // parts), TensorSplit.WHOLE, self.copies)
         return self
 
-    def some_experts(self, ranks: int) -> "Tensor":
+    def largest_expert_shard(self, ranks: int) -> "Tensor":
         """Return the routed experts on the fullest of `ranks` expert-parallel ranks."""
-        return Tensor(self.role, self.outputs, self.inputs, Split.WHOLE, -(-self.copies // ranks))
+        return Tensor(self.role, self.outputs, self.inputs, TensorSplit.WHOLE, -(-self.copies // ranks))
 
 
 def embedding_tensor(shape: ModelShape) -> Tensor:
     """Return the tensor of a model's token embeddings."""
-    return Tensor(Role.EMBEDDING, shape.vocab, shape.hidden, Split.OUTPUTS)
+    return Tensor(Role.EMBEDDING, shape.vocab, shape.hidden, TensorSplit.OUTPUTS)
 
 
 def output_head_tensor(shape: ModelShape) -> Tensor:
     """Return the tensor of the output head, for a model whose output head is not tied to the embeddings."""
-    return Tensor(Role.HEAD, shape.vocab, shape.hidden, Split.OUTPUTS)
+    return Tensor(Role.HEAD, shape.vocab, shape.hidden, TensorSplit.OUTPUTS)
 
 
 def final_norm_tensor(shape: ModelShape) -> Tensor:
@@ -85,63 +85,65 @@ def final_norm_tensor(shape: ModelShape) -> Tensor:
 def layer_tensors(layer: Layer, hidden: int) -> Iterator[Tensor]:
     """Yield all weight tensors of a decoder layer."""
     if isinstance(layer.attention, Attention):
-        yield from _attention(layer.attention, hidden)
+        yield from _attention_tensors(layer.attention, hidden)
     else:
-        yield from _latent_attention(layer.attention, hidden)
+        yield from _latent_attention_tensors(layer.attention, hidden)
     if isinstance(layer.feed_forward, Mlp):
-        yield from _mlp(layer.feed_forward, hidden)
+        yield from _mlp_tensors(layer.feed_forward, hidden)
     else:
-        yield from _experts(layer.feed_forward, hidden)
+        yield from _expert_tensors(layer.feed_forward, hidden)
     yield Tensor(Role.VECTOR, hidden, copies=layer.norms)
 
 
-def _attention(attention: Attention, hidden: int) -> Iterator[Tensor]:
+def _attention_tensors(attention: Attention, hidden: int) -> Iterator[Tensor]:
     query, key = attention.heads * attention.head_dim, attention.kv_heads * attention.head_dim
     outputs = ((query, attention.heads, 1), (key, attention.kv_heads, 2))
     for width, heads, copies in outputs:
-        yield Tensor(Role.ATTENTION, width, hidden, Split.OUTPUTS, copies, units=heads)
+        yield Tensor(Role.ATTENTION, width, hidden, TensorSplit.OUTPUTS, copies, units=heads)
         if attention.qkv_bias:
-            yield Tensor(Role.VECTOR, width, split=Split.OUTPUTS, copies=copies, units=heads)
-    yield Tensor(Role.ATTENTION, hidden, query, Split.INPUTS)
+            yield Tensor(Role.VECTOR, width, split=TensorSplit.OUTPUTS, copies=copies, units=heads)
+    yield Tensor(Role.ATTENTION, hidden, query, TensorSplit.INPUTS)
     if attention.out_bias:
         yield Tensor(Role.VECTOR, hidden)
     if attention.query_key_norm:
         yield Tensor(Role.VECTOR, attention.head_dim, copies=2)
 
 
-def _latent_attention(attention: LatentAttention, hidden: int) -> Iterator[Tensor]:
+def _latent_attention_tensors(attention: LatentAttention, hidden: int) -> Iterator[Tensor]:
     heads = attention.heads
     queries = heads * (attention.nope_dim + attention.rope_dim)
     if attention.query_rank is None:
-        yield Tensor(Role.ATTENTION, queries, hidden, Split.OUTPUTS)
+        yield Tensor(Role.ATTENTION, queries, hidden, TensorSplit.OUTPUTS)
     else:
         yield Tensor(Role.ATTENTION, attention.query_rank, hidden)
         yield Tensor(Role.VECTOR, attention.query_rank)
-        yield Tensor(Role.ATTENTION, queries, attention.query_rank, Split.OUTPUTS)
+        yield Tensor(Role.ATTENTION, queries, attention.query_rank, TensorSplit.OUTPUTS)
     yield Tensor(Role.ATTENTION, attention.kv_rank + attention.rope_dim, hidden)
     yield Tensor(Role.VECTOR, attention.kv_rank)
-    yield Tensor(Role.ATTENTION, heads * (attention.nope_dim + attention.value_dim), attention.kv_rank, Split.OUTPUTS)
-    yield Tensor(Role.ATTENTION, hidden, heads * attention.value_dim, Split.INPUTS)
+    yield Tensor(
+        Role.ATTENTION, heads * (attention.nope_dim + attention.value_dim), attention.kv_rank, TensorSplit.OUTPUTS
+    )
+    yield Tensor(Role.ATTENTION, hidden, heads * attention.value_dim, TensorSplit.INPUTS)
 
 
-def _mlp(mlp: Mlp, hidden: int) -> Iterator[Tensor]:
+def _mlp_tensors(mlp: Mlp, hidden: int) -> Iterator[Tensor]:
     into = 2 if mlp.gated else 1
-    yield Tensor(Role.FEED_FORWARD, mlp.intermediate, hidden, Split.OUTPUTS, into)
-    yield Tensor(Role.FEED_FORWARD, hidden, mlp.intermediate, Split.INPUTS)
+    yield Tensor(Role.FEED_FORWARD, mlp.intermediate, hidden, TensorSplit.OUTPUTS, into)
+    yield Tensor(Role.FEED_FORWARD, hidden, mlp.intermediate, TensorSplit.INPUTS)
     if mlp.bias:
-        yield Tensor(Role.VECTOR, mlp.intermediate, split=Split.OUTPUTS, copies=into)
+        yield Tensor(Role.VECTOR, mlp.intermediate, split=TensorSplit.OUTPUTS, copies=into)
         yield Tensor(Role.VECTOR, hidden)
 
 
-def _experts(experts: Experts, hidden: int) -> Iterator[Tensor]:
+def _expert_tensors(experts: Experts, hidden: int) -> Iterator[Tensor]:
     yield Tensor(Role.ROUTER, experts.count, hidden)
     if experts.router_bias:
         yield Tensor(Role.VECTOR, experts.count)
     for _ in ("gate", "up"):
-        yield Tensor(Role.EXPERT, experts.intermediate, hidden, Split.OUTPUTS, experts.count)
-    yield Tensor(Role.EXPERT, hidden, experts.intermediate, Split.INPUTS, experts.count)
+        yield Tensor(Role.EXPERT, experts.intermediate, hidden, TensorSplit.OUTPUTS, experts.count)
+    yield Tensor(Role.EXPERT, hidden, experts.intermediate, TensorSplit.INPUTS, experts.count)
     if experts.shared_intermediate:
-        yield from _mlp(Mlp(experts.shared_intermediate), hidden)
+        yield from _mlp_tensors(Mlp(experts.shared_intermediate), hidden)
     if experts.shared_gate:
         yield Tensor(Role.ROUTER, 1, hidden)
 
@@ -153,22 +155,22 @@ INDEX_BYTES = 4
 
 def stored_bytes(tensor: Tensor, dtype_bytes: int, quantization: Quantization | None) -> int:
     """Return the stored bytes of all copies of a tensor. `dtype_bytes` applies to unquantized tensors."""
-    if quantization is None or not _quantized(tensor.role, quantization):
-        return tensor.parameters * dtype_bytes
+    if quantization is None or not _is_quantized(tensor.role, quantization):
+        return tensor.parameter_count * dtype_bytes
     return tensor.copies * _matrix_bytes(tensor.outputs, tensor.inputs, quantization)
 
 
-def _quantized(role: Role, quantization: Quantization) -> bool:
+def _is_quantized(role: Role, quantization: Quantization) -> bool:
     if role is Role.ATTENTION:
         return quantization.attention
     return role in (Role.FEED_FORWARD, Role.EXPERT) or (role is Role.HEAD and quantization.head)
 
 
 def _matrix_bytes(outputs: int, inputs: int, quantization: Quantization) -> int:
-    return -(-outputs * inputs * quantization.bits // 8) + _scales_and_zeros(outputs, inputs, quantization)
+    return -(-outputs * inputs * quantization.bits // 8) + _quantization_metadata_bytes(outputs, inputs, quantization)
 
 
-def _scales_and_zeros(outputs: int, inputs: int, quantization: Quantization) -> int:
+def _quantization_metadata_bytes(outputs: int, inputs: int, quantization: Quantization) -> int:
     """Return the bytes of the scales, the zero points, and the 4-byte group number that GPTQ stores for every input."""
     if quantization.block is not None:
         return BLOCK_SCALE_BYTES * -(-outputs // quantization.block) * -(-inputs // quantization.block)
@@ -187,7 +189,7 @@ def count_parameters(shape: ModelShape) -> int:
         *([] if shape.tied_embeddings else [output_head_tensor(shape)]),
     ]
     layers = sum(
-        count * sum(tensor.parameters for tensor in layer_tensors(layer, shape.hidden))
+        count * sum(tensor.parameter_count for tensor in layer_tensors(layer, shape.hidden))
         for layer, count in Counter(shape.layers).items()
     )
-    return shape.extra_parameters + layers + sum(tensor.parameters for tensor in outside)
+    return shape.extra_parameters + layers + sum(tensor.parameter_count for tensor in outside)

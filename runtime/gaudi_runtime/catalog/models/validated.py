@@ -13,7 +13,7 @@ from importlib.resources import files
 
 
 @dataclass(frozen=True)
-class Validated:
+class ValidatedModel:
     """A validated model on a card: tensor-parallel sizes, data types (bf16, fp16, fp8, int4), and settings by name."""
 
     model: str
@@ -24,7 +24,7 @@ class Validated:
     sources: tuple[str, ...]
 
     @property
-    def by_plugin(self) -> bool:
+    def is_in_plugin_list(self) -> bool:
         """Whether the plugin's own list has the model. Otherwise only a release before the plugin was validated."""
         return "plugin" in self.sources
 
@@ -40,31 +40,31 @@ _REMOVED = {
 See vLLM's registry of models, previously supported: MllamaForConditionalGeneration."""
 
 
-def last_release_of(model: str) -> str | None:
+def last_supporting_release(model: str) -> str | None:
     """Return the last vLLM release that serves a validated model.
 
     Return None unless newer releases dropped the model.
     """
-    return _REMOVED.get(_plain(model))
+    return _REMOVED.get(_normalize_name(model))
 
 
-def validated_by_card(model: str) -> dict[str, Validated]:
+def validations_by_card(model: str) -> dict[str, ValidatedModel]:
     """Return the published validations of a model by card. The result is empty if no list has the model.
 
     `model` is a repository, with or without its owner, in upper or lower case.
     """
-    return {each.card: each for each in validated_models() if _plain(each.model) == _plain(model)}
+    return {each.card: each for each in validated_models() if _normalize_name(each.model) == _normalize_name(model)}
 
 
 @cache
-def validated_models() -> tuple[Validated, ...]:
+def validated_models() -> tuple[ValidatedModel, ...]:
     """Return all validated models, in the order of the file."""
     text = files("gaudi_runtime.catalog.models").joinpath("validated_models.csv").read_text(encoding="utf-8")
-    return tuple(map(_row, csv.DictReader(text.splitlines())))
+    return tuple(map(_parse_row, csv.DictReader(text.splitlines())))
 
 
-def _row(row: dict[str, str]) -> Validated:
-    return Validated(
+def _parse_row(row: dict[str, str]) -> ValidatedModel:
+    return ValidatedModel(
         model=row["model"],
         card=row["card"],
         tensor=tuple(map(int, row["tensor"].split())),
@@ -74,6 +74,6 @@ def _row(row: dict[str, str]) -> Validated:
     )
 
 
-def _plain(model: str) -> str:
+def _normalize_name(model: str) -> str:
     # Meta has renamed its models: Meta-Llama-3.1-8B is now Llama-3.1-8B.
     return model.rpartition("/")[2].lower().removeprefix("meta-")

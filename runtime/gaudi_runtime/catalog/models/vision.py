@@ -13,7 +13,7 @@ MAX_TOWER_LAYERS = 1024
 COLOURS = 3
 
 
-def vision_parameters(outer: ConfigValues, text_hidden: int) -> int:
+def count_vision_parameters(outer: ConfigValues, text_hidden: int) -> int:
     """Return the parameters of the vision tower and its projection into a decoder of `text_hidden`; 0 without a tower.
 
     Raises UnsupportedModel for a tower that is not in TOWERS.
@@ -31,46 +31,56 @@ def vision_parameters(outer: ConfigValues, text_hidden: int) -> int:
     return TOWERS[kind](tower, text_hidden)
 
 
-def _linear(inputs: int, outputs: int) -> int:
+def _count_linear(inputs: int, outputs: int) -> int:
     """Count the parameters of a matrix and its bias."""
     return inputs * outputs + outputs
 
 
-def _attention(hidden: int) -> int:
+def _count_attention(hidden: int) -> int:
     """Count the parameters of the query, key, value and output matrices, each with a bias."""
-    return 4 * _linear(hidden, hidden)
+    return 4 * _count_linear(hidden, hidden)
 
 
-def siglip(tower: ConfigValues, text_hidden: int) -> int:
+def count_siglip(tower: ConfigValues, text_hidden: int) -> int:
     """Count SigLIP (Gemma 3): patch and position embeddings, layers with 2 norms, a final norm, a projection."""
     hidden, intermediate = tower.whole("hidden_size"), tower.whole("intermediate_size")
     layers = tower.whole("num_hidden_layers", most=MAX_TOWER_LAYERS)
-    layer = _attention(hidden) + _linear(hidden, intermediate) + _linear(intermediate, hidden) + 4 * hidden
+    layer = (
+        _count_attention(hidden)
+        + _count_linear(hidden, intermediate)
+        + _count_linear(intermediate, hidden)
+        + 4 * hidden
+    )
     patch = tower.whole("patch_size")
     patches = (tower.whole("image_size") // patch) ** 2
-    ends = _linear(COLOURS * patch * patch, hidden) + patches * hidden + 2 * hidden
+    ends = _count_linear(COLOURS * patch * patch, hidden) + patches * hidden + 2 * hidden
     return layers * layer + ends + hidden * text_hidden + hidden
 
 
-def qwen2_5(tower: ConfigValues, text_hidden: int) -> int:
+def count_qwen2_5(tower: ConfigValues, text_hidden: int) -> int:
     """Count Qwen 2.5 VL: gated layers with RMS norms, and a merger that joins `spatial_merge_size` squared patches."""
     hidden, intermediate = tower.whole("hidden_size", 1280), tower.whole("intermediate_size", 3420)
-    gated = 2 * _linear(hidden, intermediate) + _linear(intermediate, hidden)
-    layer = _attention(hidden) + gated + 2 * hidden
+    gated = 2 * _count_linear(hidden, intermediate) + _count_linear(intermediate, hidden)
+    layer = _count_attention(hidden) + gated + 2 * hidden
     patch = COLOURS * tower.whole("temporal_patch_size", 2) * tower.whole("patch_size", 14) ** 2
     merged = hidden * tower.whole("spatial_merge_size", 2) ** 2
-    merger = hidden + _linear(merged, merged) + _linear(merged, tower.whole("out_hidden_size", text_hidden))
+    merger = hidden + _count_linear(merged, merged) + _count_linear(merged, tower.whole("out_hidden_size", text_hidden))
     return patch * hidden + tower.whole("depth", 32, most=MAX_TOWER_LAYERS) * layer + merger
 
 
-def qwen3(tower: ConfigValues, text_hidden: int) -> int:
+def count_qwen3(tower: ConfigValues, text_hidden: int) -> int:
     """Count Qwen 3 VL: layer norms, learned positions, and another merger for each layer that the decoder reads."""
     hidden, intermediate = tower.whole("hidden_size", 1152), tower.whole("intermediate_size", 4304)
-    layer = _attention(hidden) + _linear(hidden, intermediate) + _linear(intermediate, hidden) + 4 * hidden
+    layer = (
+        _count_attention(hidden)
+        + _count_linear(hidden, intermediate)
+        + _count_linear(intermediate, hidden)
+        + 4 * hidden
+    )
     patch = COLOURS * tower.whole("temporal_patch_size", 2) * tower.whole("patch_size", 16) ** 2
-    ends = _linear(patch, hidden) + tower.whole("num_position_embeddings", 2304) * hidden
+    ends = _count_linear(patch, hidden) + tower.whole("num_position_embeddings", 2304) * hidden
     merged = hidden * tower.whole("spatial_merge_size", 2) ** 2
-    merger = _linear(merged, merged) + _linear(merged, tower.whole("out_hidden_size", text_hidden))
+    merger = _count_linear(merged, merged) + _count_linear(merged, tower.whole("out_hidden_size", text_hidden))
     # Mergers of inner layers apply their norm after the patches are joined. The last merger applies its norm before.
     inner = len(tower.wholes("deepstack_visual_indexes")) * (merger + 2 * merged)
     return ends + tower.whole("depth", 27, most=MAX_TOWER_LAYERS) * layer + merger + 2 * hidden + inner
@@ -79,9 +89,9 @@ def qwen3(tower: ConfigValues, text_hidden: int) -> int:
 Tower = Callable[[ConfigValues, int], int]
 
 TOWERS: Mapping[str, Tower] = {
-    "siglip_vision_model": siglip,
-    "qwen2_5_vl": qwen2_5,
-    "qwen3_vl": qwen3,
-    "qwen3_vl_moe": qwen3,
+    "siglip_vision_model": count_siglip,
+    "qwen2_5_vl": count_qwen2_5,
+    "qwen3_vl": count_qwen3,
+    "qwen3_vl_moe": count_qwen3,
 }
 """The towers by the model_type of `vision_config`, or by that of the model if `vision_config` has none."""

@@ -41,13 +41,13 @@ class SimCard:
     prompt_speed: float = 0.0
     answer_speed: float = 0.0
 
-    def cost(self, phase: BucketPhase) -> PhaseCost:
+    def scripted_cost(self, phase: BucketPhase) -> PhaseCost:
         """Return the cost of one phase."""
         return self.prompt if phase is BucketPhase.PROMPT else self.decode
 
     def graph_bytes(self, phase: BucketPhase, bucket: Bucket, block_size: int) -> int:
         """Return the bytes of the graph of one bucket; `block_size` is in tokens per KV block."""
-        return int(self.cost(phase).graph_bytes * weight(phase, bucket, block_size))
+        return int(self.scripted_cost(phase).graph_bytes * weight(phase, bucket, block_size))
 
 
 def imaginary_card(memory: int = DEFAULT_MEMORY) -> SimCard:
@@ -66,31 +66,31 @@ def imaginary_card(memory: int = DEFAULT_MEMORY) -> SimCard:
     )
 
 
-def with_script(card: SimCard, script: SimScript) -> SimCard:
+def apply_script(card: SimCard, script: SimScript) -> SimCard:
     """Return the simulated card with the values of the script. Values that the script does not set stay unchanged."""
 
-    def given(value: float | None, own: float) -> float:
+    def scripted_or_default(value: float | None, own: float) -> float:
         # `value or own` would be wrong, because the script may set a value to 0.
         return own if value is None else value
 
     def cost(own: PhaseCost, graph_bytes: float | None) -> PhaseCost:
         return PhaseCost(
-            given(script.compile_seconds, own.compile_seconds),
-            given(script.capture_seconds, own.capture_seconds),
-            given(graph_bytes, own.graph_bytes),
+            scripted_or_default(script.compile_seconds, own.compile_seconds),
+            scripted_or_default(script.capture_seconds, own.capture_seconds),
+            scripted_or_default(graph_bytes, own.graph_bytes),
         )
 
     return SimCard(
         name=card.name,
         model=card.model,
-        memory=int(given(script.device_memory_bytes, card.memory)),
-        weights=int(given(script.weight_bytes, card.weights)),
-        workspace=int(given(script.workspace_bytes, card.workspace)),
-        block=int(given(script.block_bytes, card.block)),
+        memory=int(scripted_or_default(script.device_memory_bytes, card.memory)),
+        weights=int(scripted_or_default(script.weight_bytes, card.weights)),
+        workspace=int(scripted_or_default(script.workspace_bytes, card.workspace)),
+        block=int(scripted_or_default(script.block_bytes, card.block)),
         prompt=cost(card.prompt, script.graph_bytes_per_token),
         decode=cost(card.decode, script.graph_bytes_per_sequence),
-        prompt_speed=given(script.prompt_tokens_per_second, card.prompt_speed),
-        answer_speed=given(script.tokens_per_second, card.answer_speed),
+        prompt_speed=scripted_or_default(script.prompt_tokens_per_second, card.prompt_speed),
+        answer_speed=scripted_or_default(script.tokens_per_second, card.answer_speed),
     )
 
 
@@ -103,13 +103,13 @@ class SimMemory:
     def __init__(self, total: int) -> None:
         self._total, self._used = total, 0
 
-    def use(self, size: int) -> None:
+    def reserve(self, size: int) -> None:
         """Count `size` bytes as used. Raises DeviceOutOfMemory if fewer bytes are free."""
         if self._used + size > self._total:
             raise DeviceOutOfMemory(f"{size} bytes are needed, but only {self._total - self._used} bytes are free")
         self._used += size
 
-    def now(self) -> DeviceMemory:
+    def current_memory(self) -> DeviceMemory:
         """Return free and total bytes."""
         return DeviceMemory(free=self._total - self._used, total=self._total)
 
@@ -123,7 +123,7 @@ class SimClock:
     def __init__(self, scale: float, sleep: Callable[[float], None] = time.sleep) -> None:
         self._scale, self._sleep = scale, sleep
 
-    def spend(self, seconds: float) -> None:
+    def wait_blocking(self, seconds: float) -> None:
         """Sleep for this many simulated seconds in the start-up thread."""
         # Skip the sleep for 0 seconds. Even `sleep(0)` yields the processor, and a warm-up would call it for each of
         # thousands of buckets.

@@ -12,7 +12,7 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.sim.card import DEFAULT_MEMORY, PhaseCost, SimCard, imaginary_card
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.forecast.graphs import phase_rates
-from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of, spread_of
+from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_from_config, model_spread
 from gaudi_runtime.forecast.memory import forecast_memory, total_memory
 
 
@@ -23,8 +23,8 @@ def card_from_catalog(config: RuntimeConfig, card: str, model: str | None) -> Si
     and PlanImpossible if the ranks are not possible.
     """
     known = card_named(card)
-    shape = _shape(model or (known.rates.model if known.rates else None))
-    inputs = inputs_of(config)
+    shape = _find_shape(model or (known.rates.model if known.rates else None))
+    inputs = inputs_from_config(config)
     total = total_memory(inputs, known) or Figure(DEFAULT_MEMORY, "the imaginary card", Confidence.ASSUMED)
     memory = forecast_memory(inputs, shape, total)
     return SimCard(
@@ -34,12 +34,12 @@ def card_from_catalog(config: RuntimeConfig, card: str, model: str | None) -> Si
         weights=int(memory.weights.value),
         workspace=int(memory.workspace.value),
         block=int(memory.block.value),
-        prompt=_cost(known, BucketPhase.PROMPT, shape, inputs),
-        decode=_cost(known, BucketPhase.DECODE, shape, inputs),
+        prompt=_phase_cost(known, BucketPhase.PROMPT, shape, inputs),
+        decode=_phase_cost(known, BucketPhase.DECODE, shape, inputs),
     )
 
 
-def _shape(model: str | None) -> ModelShape:
+def _find_shape(model: str | None) -> ModelShape:
     shape = known_shape(model) if model else None
     if shape is None:
         raise ConfigError(
@@ -49,8 +49,8 @@ def _shape(model: str | None) -> ModelShape:
     return shape
 
 
-def _cost(card: Card, phase: BucketPhase, shape: ModelShape, inputs: ForecastInputs) -> PhaseCost:
+def _phase_cost(card: Card, phase: BucketPhase, shape: ModelShape, inputs: ForecastInputs) -> PhaseCost:
     if card.rates is None:
-        return imaginary_card().cost(phase)
-    rates = phase_rates(card.rates, phase, shape, spread_of(inputs, shape))
+        return imaginary_card().scripted_cost(phase)
+    rates = phase_rates(card.rates, phase, shape, model_spread(inputs, shape))
     return PhaseCost(rates.compile_seconds.value, rates.capture_seconds.value, rates.bytes_per_weight.value)

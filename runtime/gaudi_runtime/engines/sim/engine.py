@@ -26,13 +26,13 @@ from gaudi_runtime.engines.sim.card import (
     SimCard,
     SimClock,
     SimMemory,
+    apply_script,
     imaginary_card,
-    with_script,
 )
 from gaudi_runtime.engines.sim.script import Faults, Misreport, SimScript, read_script
 from gaudi_runtime.engines.sim.serving import ByteTokenizer, SimServing
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram
-from gaudi_runtime.warmup.schedule import SAMPLER_RUNS, warmup_swaps
+from gaudi_runtime.warmup.schedule import SAMPLER_RUNS, warmup_swap_sizes
 
 MISREPORTED = {None: (), Misreport.PLAN_HASH: ("plan_hash",), Misreport.BUCKETS_DIGEST: ("buckets_digest",)}
 """The report fields with a wrong digest, for each setting of the script."""
@@ -50,11 +50,11 @@ class SimEngine:
         self.captures_graphs = config.engine.execution_mode in GRAPH_MODES
         self._config = config
         self._script: SimScript = read_script(config.engine.sim_script)
-        self._card = _card(config, self._script)
+        self._card = _create_card(config, self._script)
         self._clock = SimClock(self._script.time_scale, sleep)
         self._memory = SimMemory(self._card.memory)
         self._faults = Faults(self._script, rank)
-        self._recipes = SimRecipes(config.recipe_cache_dir, self.recipe_key())
+        self._recipes = SimRecipeCache(config.recipe_cache_dir, self.recipe_key())
         self._plan = BucketPlan((), ())
         self._kv_blocks = 0
         self._warm: set[tuple[BucketPhase, Bucket]] = set()
@@ -81,7 +81,7 @@ class SimEngine:
 
     def load(self, progress: Progress) -> None:
         """Wait for the scripted load time, or raise the error that the script sets in `failLoad`."""
-        self._clock.spend(self._script.load_seconds)
+        self._clock.wait_blocking(self._script.load_seconds)
         progress()
         if reason := self._faults.script.fail_load:
             # The script names the reason that the report must show. Raise the error class with this reason. Raise
@@ -89,12 +89,12 @@ class SimEngine:
             known = {error.reason: error for error in errors.RuntimeStartError.__subclasses__()}
             error = known.get(reason, RuntimeError)
             raise error(f"The simulated checkpoint cannot be loaded, because engine.simScript.failLoad is {reason}.")
-        self._fit(self._card.weights, "the weights")
+        self._reserve_memory(self._card.weights, "the weights")
 
     def profile(self) -> DeviceMemory:
         """Return the card's memory after the weights and the workspace are allocated."""
-        self._fit(self._card.workspace, "the workspace of the profile run")
-        return self._memory.now()  # not memory(), which would call the other ranks of a group
+        self._reserve_memory(self._card.workspace, "the workspace of the profile run")
+        return self._memory.current_memory()  # not memory(), which would call the other ranks of a group
 
     def block_bytes(self) -> int:
         """Return the bytes of one KV block."""
@@ -106,7 +106,7 @@ class SimEngine:
 
     def allocate(self, kv_blocks: int) -> None:
         """Count the KV cache as used."""
-        self._memory.use(kv_blocks * self._card.block)
+        self._memory.reserve(kv_blocks * self._card.block)
         self._kv_blocks = kv_blocks
         self._serving = self._new_serving()
 
@@ -116,25 +116,25 @@ class SimEngine:
 
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
         """Wait for the time of one compile, which is shorter with a cached recipe, or raise the scripted fault."""
-        more = self._faults.compiling(phase)
-        self._memory.use(self._script.leak_bytes_per_bucket)
-        seconds = self._card.cost(phase).compile_seconds
+        more = self._faults.inject_compile_fault(phase)
+        self._memory.reserve(self._script.leak_bytes_per_bucket)
+        seconds = self._card.scripted_cost(phase).compile_seconds
         if self._recipes.holds(phase, bucket):
             given = self._script.recipe_seconds
             seconds = seconds * RECIPE_SHARE if given is None else given
-        self._clock.spend(seconds + more)
-        self._recipes.keep(phase, bucket)
+        self._clock.wait_blocking(seconds + more)
+        self._recipes.record(phase, bucket)
         self._warm.add((phase, bucket))
 
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
         """Count the time and bytes of one graph. Raises DeviceOutOfMemory by script or if the memory is full."""
-        self._faults.capturing(phase)
+        self._faults.inject_capture_fault(phase)
         graph_bytes = self._card.graph_bytes(phase, bucket, self._config.limits.block_size)
-        self._memory.use(graph_bytes)
-        self._clock.spend(self._card.cost(phase).capture_seconds)
+        self._memory.reserve(graph_bytes)
+        self._clock.wait_blocking(self._card.scripted_cost(phase).capture_seconds)
         return graph_bytes
 
-    def use_warm(self, plan: BucketPlan) -> None:
+    def use_warm_buckets(self, plan: BucketPlan) -> None:
         """Use only these buckets as padding targets of requests."""
         self._plan = plan
 
@@ -145,13 +145,13 @@ class SimEngine:
 
     def warm_defragmenter(self, progress: Progress) -> bool:
         """Report progress for each block swap; the simulation has no cache."""
-        for _ in warmup_swaps():
+        for _ in warmup_swap_sizes():
             progress()
         return True
 
     def memory(self) -> DeviceMemory:
         """Return the total and the free memory of the card."""
-        return self._memory.now()
+        return self._memory.current_memory()
 
     def start_serving(self) -> None:
         """Start serving with counters at zero."""
@@ -162,13 +162,13 @@ class SimEngine:
         """Echo the prompt byte by byte at the card's speed."""
         return self._serving.stream(prompt, sampling)
 
-    def admissible(self, prompt_tokens: int, max_tokens: int) -> str | None:
+    def why_not_admissible(self, prompt_tokens: int, max_tokens: int) -> str | None:
         """Return an error sentence if prompt and answer exceed the model's length or the whole KV cache; else None."""
-        return self._serving.admissible(prompt_tokens, max_tokens)
+        return self._serving.why_not_admissible(prompt_tokens, max_tokens)
 
-    def load_now(self) -> EngineLoad:
+    def current_load(self) -> EngineLoad:
         """Return the current numbers of sequences and KV blocks."""
-        return self._serving.load_now()
+        return self._serving.current_load()
 
     def heartbeat_seconds(self) -> float:
         """Return 0, or the seconds since serving started if the script stalls the engine."""
@@ -177,9 +177,9 @@ class SimEngine:
     async def close(self) -> None:
         """Do nothing, because there is nothing to free."""
 
-    def _fit(self, size: int, what: str) -> None:
+    def _reserve_memory(self, size: int, what: str) -> None:
         try:
-            self._memory.use(size)
+            self._memory.reserve(size)
         except errors.DeviceOutOfMemory as error:
             raise errors.PlanImpossible(f"{what} do not fit the simulated card: {error}") from error
 
@@ -197,22 +197,22 @@ class SimEngine:
         )
 
 
-def _card(config: RuntimeConfig, script: SimScript) -> SimCard:
+def _create_card(config: RuntimeConfig, script: SimScript) -> SimCard:
     """Return the card that the script names, or an imaginary card, with the values of the script."""
     if script.card is None and script.model is not None:
         raise errors.ConfigError(
             "engine.simScript.model needs engine.simScript.card. Set the card, for example to gaudi2."
         )
     if script.card is None:
-        return with_script(imaginary_card(config.engine.device_memory_bytes or DEFAULT_MEMORY), script)
+        return apply_script(imaginary_card(config.engine.device_memory_bytes or DEFAULT_MEMORY), script)
     # Import the catalog only if a script needs it. The import takes memory and time, and one machine may run hundreds
     # of simulated pods.
     from gaudi_runtime.engines.sim.catalog_card import card_from_catalog
 
-    return with_script(card_from_catalog(config, script.card, script.model), script)
+    return apply_script(card_from_catalog(config, script.card, script.model), script)
 
 
-class SimRecipes:
+class SimRecipeCache:
     """The recipe cache of the sim engine: one empty file for each compiled recipe; no files without `folder`."""
 
     def __init__(self, folder: str | None, key: RecipeKey) -> None:
@@ -220,14 +220,14 @@ class SimRecipes:
 
     def holds(self, phase: BucketPhase, bucket: Bucket) -> bool:
         """Return whether this container or an earlier one has compiled this shape."""
-        return self._folder is not None and self._file(self._folder, phase, bucket).exists()
+        return self._folder is not None and self._recipe_file(self._folder, phase, bucket).exists()
 
-    def keep(self, phase: BucketPhase, bucket: Bucket) -> None:
+    def record(self, phase: BucketPhase, bucket: Bucket) -> None:
         """Record that this shape is compiled. If the folder is read-only, the next start compiles the shape again."""
         if self._folder is not None:
             with suppress(OSError):
                 self._folder.mkdir(parents=True, exist_ok=True)
-                self._file(self._folder, phase, bucket).touch()
+                self._recipe_file(self._folder, phase, bucket).touch()
 
-    def _file(self, folder: Path, phase: BucketPhase, bucket: Bucket) -> Path:
+    def _recipe_file(self, folder: Path, phase: BucketPhase, bucket: Bucket) -> Path:
         return folder / f"{phase}-{bucket.batch_size}-{bucket.query_len}-{bucket.num_blocks}"

@@ -21,58 +21,58 @@ T = TypeVar("T")
 class SimLeader(SimEngine):
     """Rank 0 of a group of sim engines, which sends each call to the other ranks and executes it at the same time."""
 
-    def span(self, others: OtherPods) -> None:
+    def set_other_pods(self, others: OtherPods) -> None:
         """Combine this engine with the engines of the other pods. Call this method before `load`."""
         self._others = others
 
     def load(self, progress: Progress) -> None:
         """Wait for all ranks, then load on all of them."""
-        self._others.gather(progress)
-        self._all(Verb.LOAD, partial(super().load, progress))
+        self._others.wait_for_ranks(progress)
+        self._run_on_all(Verb.LOAD, partial(super().load, progress))
 
     def profile(self) -> DeviceMemory:
         """Return the device memory after the profile run, on the rank with the least free memory."""
-        return least_memory(*self._all(Verb.PROFILE, super().profile))
+        return smallest_memory(*self._run_on_all(Verb.PROFILE, super().profile))
 
     def block_bytes(self) -> int:
         """Return the largest KV block of any rank, in bytes."""
-        return most(*self._all(Verb.BLOCK_BYTES, super().block_bytes))
+        return largest_value(*self._run_on_all(Verb.BLOCK_BYTES, super().block_bytes))
 
     def allocate(self, kv_blocks: int) -> None:
         """Allocate the KV cache of every rank. Raises DeviceOutOfMemory."""
-        self._all(Verb.ALLOCATE, partial(super().allocate, kv_blocks), kv_blocks)
+        self._run_on_all(Verb.ALLOCATE, partial(super().allocate, kv_blocks), kv_blocks)
 
     def use_plan(self, plan: BucketPlan) -> None:
         """Set the same buckets on all ranks."""
-        self._all(Verb.PLAN, partial(super().use_plan, plan), plan.prompt, plan.decode)
+        self._run_on_all(Verb.PLAN, partial(super().use_plan, plan), plan.prompt, plan.decode)
 
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
         """Compile this shape on every rank. Raises DeviceOutOfMemory if a rank has no memory left."""
-        self._all(Verb.WARM, partial(super().warm, phase, bucket), phase, bucket)
+        self._run_on_all(Verb.WARM, partial(super().warm, phase, bucket), phase, bucket)
 
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
         """Capture a graph on every rank and return the largest size. Raises DeviceOutOfMemory or GraphRefused."""
-        return most(*self._all(Verb.CAPTURE, partial(super().capture, phase, bucket), phase, bucket))
+        return largest_value(*self._run_on_all(Verb.CAPTURE, partial(super().capture, phase, bucket), phase, bucket))
 
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
         """Run all sampler settings for one batch size."""
-        self._all(Verb.SAMPLER, partial(super().warm_sampler, batch_size, progress), batch_size)
+        self._run_on_all(Verb.SAMPLER, partial(super().warm_sampler, batch_size, progress), batch_size)
 
     def warm_defragmenter(self, progress: Progress) -> bool:
         """Run the block swaps on all ranks. Return False if any rank swaps no blocks."""
-        own, others = self._all(Verb.DEFRAGMENTER, partial(super().warm_defragmenter, progress))
+        own, others = self._run_on_all(Verb.DEFRAGMENTER, partial(super().warm_defragmenter, progress))
         return own and all(others)
 
     def memory(self) -> DeviceMemory:
         """Return the current device memory of the rank with the least free memory."""
-        return least_memory(*self._all(Verb.MEMORY, super().memory))
+        return smallest_memory(*self._run_on_all(Verb.MEMORY, super().memory))
 
     def start_serving(self) -> None:
         """Accept requests from now on. This method runs on the event loop and does not block."""
-        self._others.serve()
+        self._others.announce_serving()
         super().start_serving()
 
-    def _all(self, verb: Verb, own: Callable[[], T], *arguments: object) -> tuple[T, list[Any]]:
+    def _run_on_all(self, verb: Verb, own: Callable[[], T], *arguments: object) -> tuple[T, list[Any]]:
         """Return the answer of this rank and the answers of the other ranks. Raises the failure of any rank."""
         asked = self._others.send_command(verb, *arguments)
         try:
@@ -88,7 +88,7 @@ class SimLeader(SimEngine):
 class SimRank(SimEngine):
     """A rank above 0 in a group of sim engines. It executes the calls of the leader."""
 
-    def do(self, verb: Verb, arguments: Sequence[Any], progress: Progress) -> Any:
+    def run_command(self, verb: Verb, arguments: Sequence[Any], progress: Progress) -> Any:
         """Execute a call and return its answer as plain data. The method blocks and raises the engine's errors."""
         match verb:
             case Verb.LOAD:
@@ -116,12 +116,12 @@ class SimRank(SimEngine):
         return None
 
 
-def least_memory(own: DeviceMemory, others: Iterable[Sequence[int]]) -> DeviceMemory:
+def smallest_memory(own: DeviceMemory, others: Iterable[Sequence[int]]) -> DeviceMemory:
     """Return the smallest free and the smallest total memory of all ranks, in bytes."""
     all_ranks = [own, *(DeviceMemory(*each) for each in others)]
     return DeviceMemory(min(each.free for each in all_ranks), min(each.total for each in all_ranks))
 
 
-def most(own: int, others: Iterable[int]) -> int:
+def largest_value(own: int, others: Iterable[int]) -> int:
     """Return the largest of the values that the ranks report."""
     return max(own, *others)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError
 
-from gaudi_runtime.contract.base import Wire
+from gaudi_runtime.contract.base import WireModel
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError, DeviceOutOfMemory
 
@@ -28,7 +28,7 @@ class Misreport(StrEnum):
     BUCKETS_DIGEST = "bucketsDigest"
 
 
-class SimScript(Wire):
+class SimScript(WireModel):
     """The script of a simulated card. A fault at "prompt:3" occurs at the third prompt bucket of the warm-up."""
 
     card: Name | None = Field(None, description="A described card, such as gaudi2: its memory and measured rates.")
@@ -98,9 +98,9 @@ class Faults:
         self.script = SimScript() if spared else script
         self._steps: Counter[tuple[str, BucketPhase]] = Counter()
 
-    def compiling(self, phase: BucketPhase) -> float:
+    def inject_compile_fault(self, phase: BucketPhase) -> float:
         """Count a compile and return its additional seconds. The script may make it raise, block or end the process."""
-        at, script = self._next("compile", phase), self.script
+        at, script = self._count_step("compile", phase), self.script
         if at == script.stall_at_bucket:
             # Nothing ever sets this event, so the thread blocks until the runtime's stall timeout ends the process.
             threading.Event().wait()
@@ -113,12 +113,12 @@ class Faults:
             raise DeviceOutOfMemory(f"simulated by oomAtCompile={at}")
         return script.slow_seconds if at == script.slow_at_bucket else 0.0
 
-    def capturing(self, phase: BucketPhase) -> None:
+    def inject_capture_fault(self, phase: BucketPhase) -> None:
         """Count a capture. Raises DeviceOutOfMemory if the script sets it for this bucket."""
-        at = self._next("capture", phase)
+        at = self._count_step("capture", phase)
         if at == self.script.oom_at_bucket:
             raise DeviceOutOfMemory(f"simulated by oomAtBucket={at}")
 
-    def _next(self, verb: str, phase: BucketPhase) -> str:
+    def _count_step(self, verb: str, phase: BucketPhase) -> str:
         self._steps[verb, phase] += 1
         return f"{phase}:{self._steps[verb, phase]}"

@@ -16,7 +16,7 @@ from gaudi_runtime.engine_protocol.engine import EngineLoad, GenerationChunk, Sa
 from gaudi_runtime.engines.sim.card import SimCard, SimClock, SimMemory
 from gaudi_runtime.engines.sim.script import SimScript
 from gaudi_runtime.engines.stop_strings import StopStrings
-from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
+from gaudi_runtime.traffic.serving_histogram import ServingHistogram, make_padder
 from gaudi_runtime.units import plural
 
 
@@ -38,7 +38,7 @@ class ByteTokenizer:
 
 
 @dataclass(eq=False)
-class Seat:
+class SimSequence:
     """The place of a served sequence in the sim engine: its reserved KV blocks and the KV blocks that it uses now."""
 
     reserved: int
@@ -54,18 +54,18 @@ class SimScheduler:
 
     def __init__(self, places: int, blocks: int) -> None:
         self.total_blocks, self._places = blocks, places
-        self.seats: set[Seat] = set()
-        self._queue: deque[Seat] = deque()
+        self.seats: set[SimSequence] = set()
+        self._queue: deque[SimSequence] = deque()
 
-    def load(self) -> EngineLoad:
+    def current_load(self) -> EngineLoad:
         """Return the number of admitted and of waiting sequences, and the number of reserved KV blocks."""
         reserved = sum(seat.reserved for seat in self.seats)
         return EngineLoad(len(self.seats), len(self._queue), reserved, self.total_blocks)
 
     @asynccontextmanager
-    async def place(self, blocks: int) -> AsyncIterator[Seat]:
+    async def reserve_place(self, blocks: int) -> AsyncIterator[SimSequence]:
         """Reserve a place in the batch and `blocks` KV blocks until the context ends."""
-        seat = Seat(blocks, asyncio.get_running_loop().create_future())
+        seat = SimSequence(blocks, asyncio.get_running_loop().create_future())
         self._queue.append(seat)
         self._start_next()
         try:
@@ -81,7 +81,7 @@ class SimScheduler:
         while self._queue and len(self.seats) < self._places:
             # Later sequences never overtake the first sequence in the queue. Otherwise short prompts, which always fit,
             # would keep a long prompt waiting forever.
-            if self.load().used_blocks + self._queue[0].reserved > self.total_blocks:
+            if self.current_load().used_blocks + self._queue[0].reserved > self.total_blocks:
                 return
             seat = self._queue.popleft()
             self.seats.add(seat)
@@ -108,7 +108,7 @@ class SimServing:
         warm: set[tuple[BucketPhase, Bucket]],
         fail_on_cold_shapes: bool,
     ) -> None:
-        self._pad = pad_by(plan, limits, self._is_warm)
+        self._pad = make_padder(plan, limits, self._is_warm)
         self.counters = ServingHistogram(self._pad)
         self._script, self._card, self._clock, self._memory = script, card, clock, memory
         self._limits, self._warm = limits, warm
@@ -118,9 +118,9 @@ class SimServing:
 
     async def stream(self, prompt: Sequence[int], sampling: SamplingParams) -> AsyncGenerator[GenerationChunk, None]:
         """Stream the prompt back byte by byte. The answer ends after the last byte of the prompt."""
-        async with self._scheduler.place(self.blocks(len(prompt) + sampling.max_tokens)) as seat:
+        async with self._scheduler.reserve_place(self.block_count(len(prompt) + sampling.max_tokens)) as seat:
             self._requests += 1
-            self._memory.use(self._script.leak_bytes_per_request)
+            self._memory.reserve(self._script.leak_bytes_per_request)
             await self._prefill(seat, len(prompt))
             text, stops = codecs.getincrementaldecoder("utf-8")("replace"), StopStrings(sampling.stop)
             for position, token in enumerate(cycle(prompt) if sampling.ignore_eos else prompt, start=1):
@@ -136,7 +136,7 @@ class SimServing:
                 if reason is not None:
                     return
 
-    def admissible(self, prompt_tokens: int, max_tokens: int) -> str | None:
+    def why_not_admissible(self, prompt_tokens: int, max_tokens: int) -> str | None:
         """Return an error sentence if prompt and answer exceed the model's length or the whole KV cache; else None."""
         wanted = prompt_tokens + max_tokens
         if wanted > self._limits.max_model_len:
@@ -144,29 +144,29 @@ class SimServing:
                 f"{prompt_tokens} prompt tokens and {plural(max_tokens, 'token')} for the answer exceed the model's "
                 f"maximum length of {self._limits.max_model_len} tokens. Shorten the prompt or lower max_tokens."
             )
-        if self.blocks(wanted) > self._scheduler.total_blocks:
+        if self.block_count(wanted) > self._scheduler.total_blocks:
             return (
                 f"{wanted} tokens of prompt and answer need more than the {self._scheduler.total_blocks} KV blocks of "
                 "this server. Shorten the prompt or lower max_tokens."
             )
         return None
 
-    def load_now(self) -> EngineLoad:
+    def current_load(self) -> EngineLoad:
         """Return the current numbers of sequences and KV blocks."""
-        return self._scheduler.load()
+        return self._scheduler.current_load()
 
-    def blocks(self, tokens: int) -> int:
+    def block_count(self, tokens: int) -> int:
         """Return the number of KV blocks that this many tokens need."""
         return -(-tokens // self._limits.block_size)
 
-    async def _prefill(self, seat: Seat, tokens: int) -> None:
-        seat.blocks = self.blocks(tokens)
+    async def _prefill(self, seat: SimSequence, tokens: int) -> None:
+        seat.blocks = self.block_count(tokens)
         await self._count_or_compile(BucketPhase.PROMPT, 1, tokens, 0)
         if self._card.prompt_speed:
             await self._clock.wait(tokens / self._card.prompt_speed)
 
-    async def _decode_step(self, seat: Seat, tokens: int) -> None:
-        seat.blocks = self.blocks(tokens)
+    async def _decode_step(self, seat: SimSequence, tokens: int) -> None:
+        seat.blocks = self.block_count(tokens)
         seats = self._scheduler.seats
         filled = sum(each.blocks for each in seats)
         await self._count_or_compile(BucketPhase.DECODE, len(seats), 1, max(len(seats), filled))
@@ -182,16 +182,16 @@ class SimServing:
             raise RuntimeError(f"{phase} shape {shape} was not warmed up, but warmup.failOnColdShapes is true")
         self.counters.observe(phase, real, padded)
         if not padded.warm:
-            self.counters.compiled(phase, padded.bucket)
+            self.counters.count_compiles(phase, padded.bucket)
             # Add the shape before the wait. Otherwise another request with the same shape would count as another
             # recompilation.
             self._warm.add((phase, padded.bucket))
-            await self._clock.wait(self._card.cost(phase).compile_seconds)
+            await self._clock.wait(self._card.scripted_cost(phase).compile_seconds)
 
     def _is_warm(self, phase: BucketPhase, bucket: Bucket) -> bool:
-        return (phase, bucket) in self._warm and not self._forgotten(phase)
+        return (phase, bucket) in self._warm and not self._is_forced_cold(phase)
 
-    def _forgotten(self, phase: BucketPhase) -> bool:
+    def _is_forced_cold(self, phase: BucketPhase) -> bool:
         """Return whether the script makes the prompt shape of this request cold."""
         every = self._script.recompile_every
         return phase is BucketPhase.PROMPT and every > 0 and self._requests % every == 0

@@ -16,17 +16,17 @@ class BlockManager:
         heapify(self._free)
 
     @property
-    def free(self) -> int:
+    def free_count(self) -> int:
         """The number of free blocks."""
         return len(self._free)
 
     @property
-    def used(self) -> int:
+    def used_count(self) -> int:
         """The number of blocks that sequences use."""
         return len(self._used)
 
     @property
-    def highest_used(self) -> int:
+    def highest_used_block(self) -> int:
         """The largest block id in use; -1 if no block is in use."""
         return max(self._used, default=-1)
 
@@ -52,7 +52,7 @@ class BlockManager:
         Returns at most `most` pairs: old id -> new id.
         """
         moves: dict[int, int] = {}
-        if self.highest_used - threshold <= self.used:
+        if self.highest_used_block - threshold <= self.used_count:
             return moves
         for high in sorted(self._used, reverse=True)[:most]:
             if self._free[0] > high:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.torch.scheduler import Work
+from gaudi_runtime.engines.torch.scheduler import BatchRow
 
 INDEX = torch.int64
 
@@ -127,7 +127,9 @@ Inputs = dict[str, NDArray[np.int64]]
 INPUT_FIELDS = ("tokens", "positions", "slots", "last", "blocks", "owners", "lengths")
 
 
-def fill(buffers: Buffers, phase: BucketPhase, works: tuple[Work, ...], geometry: Geometry, padding: int) -> None:
+def fill_buffers(
+    buffers: Buffers, phase: BucketPhase, works: tuple[BatchRow, ...], geometry: Geometry, padding: int
+) -> None:
     """Write a batch into the buffers and fill the rest with padding, which uses the KV block `padding`.
 
     The rules are in docs/internals/torch-engine.md, Padding.
@@ -144,7 +146,7 @@ def fill(buffers: Buffers, phase: BucketPhase, works: tuple[Work, ...], geometry
         getattr(buffers, name).copy_(torch.from_numpy(array))
 
 
-def _fill_row(inputs: Inputs, row: int, work: Work, block_size: int) -> None:
+def _fill_row(inputs: Inputs, row: int, work: BatchRow, block_size: int) -> None:
     query, count = inputs["tokens"].shape[1], len(work.tokens)
     positions = np.arange(work.start, work.start + count)
     blocks = np.array(work.blocks)
@@ -155,7 +157,7 @@ def _fill_row(inputs: Inputs, row: int, work: Work, block_size: int) -> None:
     inputs["last"][row] = row * query + count - 1
 
 
-def _fill_contexts(inputs: Inputs, works: tuple[Work, ...], block_size: int) -> None:
+def _fill_contexts(inputs: Inputs, works: tuple[BatchRow, ...], block_size: int) -> None:
     """Write the block tables of the computed tokens row by row. Each row is as wide as the bucket's context."""
     width = len(inputs["blocks"]) // len(inputs["tokens"])
     for row, work in enumerate(works):
@@ -164,7 +166,7 @@ def _fill_contexts(inputs: Inputs, works: tuple[Work, ...], block_size: int) -> 
         inputs["lengths"][row] = work.start
 
 
-def _fill_decode(inputs: Inputs, works: tuple[Work, ...], geometry: Geometry) -> None:
+def _fill_decode(inputs: Inputs, works: tuple[BatchRow, ...], geometry: Geometry) -> None:
     """Write the row and the token count of each block. With contiguous attention, the index is the block id."""
     end = 0
     for row, work in enumerate(works):

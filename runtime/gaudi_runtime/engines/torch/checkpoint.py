@@ -61,7 +61,7 @@ def open_checkpoint(path: str) -> Checkpoint:
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
     except ValueError as error:
         raise ModelUnreadable(f"transformers cannot read {folder / 'config.json'}: {error}") from error
-    return Checkpoint(folder, config, _stop_tokens(folder, config))
+    return Checkpoint(folder, config, _read_stop_tokens(folder, config))
 
 
 def _read_json(folder: Path, name: str) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def _read_json(folder: Path, name: str) -> dict[str, Any]:
     return content
 
 
-def _stop_tokens(folder: Path, config: PreTrainedConfig) -> frozenset[int]:
+def _read_stop_tokens(folder: Path, config: PreTrainedConfig) -> frozenset[int]:
     """Return the end-of-sequence ids of generation_config.json, or of config.json if that file has none."""
     wanted = config.eos_token_id
     if (folder / "generation_config.json").exists():

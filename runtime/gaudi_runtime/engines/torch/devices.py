@@ -17,7 +17,7 @@ from torch._dynamo.utils import counters
 
 from gaudi_runtime.contract.config import EngineConfig, ExecutionMode
 from gaudi_runtime.engine_protocol.engine import GRAPH_MODES, DeviceMemory
-from gaudi_runtime.engines.host_cpu import threads
+from gaudi_runtime.engines.host_cpu import thread_count
 from gaudi_runtime.errors import ConfigError, DeviceOutOfMemory, DeviceUnavailable
 from gaudi_runtime.process.cgroup import usable_cores
 
@@ -53,11 +53,11 @@ class Device(ABC):
     def is_out_of_memory(self, error: Exception) -> bool:
         """Return whether this error means that the device is out of memory."""
 
-    def compiles(self) -> int:
+    def compile_count(self) -> int:
         """Return the number of graphs that Dynamo has compiled in this process."""
         return counters["stats"]["unique_graphs"]
 
-    def adapt(self, weight_bytes: int) -> None:  # noqa: B027 - most have nothing to do
+    def adapt_to_model(self, weight_bytes: int) -> None:  # noqa: B027 - most have nothing to do
         """Apply the settings that depend on the size of the model."""
 
     def reserve(self, nbytes: int) -> None:  # noqa: B027
@@ -75,7 +75,7 @@ def open_device(config: EngineConfig) -> Device:
     return HpuDevice(config) if config.device == "hpu" else CpuDevice(config)
 
 
-def specialized(forward: Forward, name: str, backend: str) -> Forward:
+def compile_for_shape(forward: Forward, name: str, backend: str) -> Forward:
     """Return `forward` as a function that Dynamo compiles as a whole at its first call, for the shapes of this call."""
     # Without these settings, Dynamo could silently stop compiling if guards on other things than shapes fail.
     torch._dynamo.config.recompile_limit = RECOMPILES_BEFORE_GIVING_UP
@@ -104,10 +104,10 @@ class CpuDevice(Device):
         """Return the free and the total bytes of the memory budget."""
         return DeviceMemory(free=self._total - self._used, total=self._total)
 
-    def adapt(self, weight_bytes: int) -> None:
+    def adapt_to_model(self, weight_bytes: int) -> None:
         """Set the number of threads by the container's cores and the model's size, unless OMP_NUM_THREADS is set."""
         if "OMP_NUM_THREADS" not in os.environ:
-            torch.set_num_threads(threads(weight_bytes, usable_cores()))
+            torch.set_num_threads(thread_count(weight_bytes, usable_cores()))
 
     def reserve(self, nbytes: int) -> None:
         """Count `nbytes` as used. Raises DeviceOutOfMemory if the budget has fewer free bytes."""
@@ -134,7 +134,7 @@ class CpuDevice(Device):
 
     def specialize(self, forward: Forward, name: str) -> Forward:
         """Compile with Dynamo, unless the execution mode is eager or lazy."""
-        return specialized(forward, name, self._backend) if self._compiled else forward
+        return compile_for_shape(forward, name, self._backend) if self._compiled else forward
 
     def capture(self, step: Step) -> Step:
         """Run the step and return it. On a CPU, the compiled step with its static buffers is the graph."""
@@ -194,7 +194,7 @@ class HpuDevice(Device):
 
     def specialize(self, forward: Forward, name: str) -> Forward:
         """Compile in torch.compile mode. In lazy mode the bridge itself compiles a recipe for each new shape."""
-        return specialized(forward, name, "hpu_backend") if self._compiled else forward
+        return compile_for_shape(forward, name, "hpu_backend") if self._compiled else forward
 
     def capture(self, step: Step) -> Step:
         """Return an HPU graph of the step. In torch.compile mode, return the compiled step."""
@@ -218,7 +218,7 @@ class HpuDevice(Device):
         """Return whether the text of the error mentions memory, because the bridge raises plain RuntimeErrors."""
         return isinstance(error, RuntimeError) and "memory" in str(error).lower()
 
-    def compiles(self) -> int:
+    def compile_count(self) -> int:
         """Return the number of recipes that the graph compiler has compiled in this process."""
         # Do not use Dynamo's count. In lazy mode the bridge compiles recipes, and Dynamo does not count them.
         return int(dict(self._metrics.metric_global("graph_compilation").stats())["TotalNumber"])

@@ -20,13 +20,13 @@ from gaudi_runtime.engine_protocol.engine import (
     RecipeKey,
     SamplingParams,
 )
-from gaudi_runtime.engines.recipe_key import kept_recipe_key
+from gaudi_runtime.engines.recipe_key import disk_recipe_key
 from gaudi_runtime.engines.torch.block_manager import BlockManager
 from gaudi_runtime.engines.torch.runner import DeviceThread, ModelRunner
 from gaudi_runtime.engines.torch.serving import ServingLoop
 from gaudi_runtime.engines.torch.tokenizer import TransformersTokenizer
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
+from gaudi_runtime.traffic.serving_histogram import ServingHistogram, make_padder
 
 # The cache needs one block for padding and at least one block for sequences.
 LEAST_BLOCKS = 2
@@ -73,10 +73,10 @@ class TorchEngine:
 
     def recipe_key(self) -> RecipeKey | None:
         """Return the recipe key of the compiled code on disk; None if no code is stored on disk."""
-        # Two compilers keep their code in files: the Gaudi bridge, which `kept_recipe_key` checks, and Inductor.
+        # Two compilers keep their code in files: the Gaudi bridge, which `disk_recipe_key` checks, and Inductor.
         inductor = self._config.engine.compile_backend is CompileBackend.INDUCTOR
         keeps_files = inductor and self.captures_graphs
-        return kept_recipe_key(self._config, f"torch {torch.__version__}", keeps_files=keeps_files)
+        return disk_recipe_key(self._config, f"torch {torch.__version__}", keeps_files=keeps_files)
 
     def allocate(self, kv_blocks: int) -> None:
         """Allocate the cache; its last block is for padding. Raises DeviceOutOfMemory or PlanImpossible."""
@@ -101,7 +101,7 @@ class TorchEngine:
         """Capture the graph of this shape and return its size in bytes. Raises DeviceOutOfMemory."""
         return self._thread.call(lambda: self._runner.graphs.capture(phase, bucket))
 
-    def use_warm(self, plan: BucketPlan) -> None:
+    def use_warm_buckets(self, plan: BucketPlan) -> None:
         """Use only these buckets as padding targets of requests."""
         self.use_plan(plan)
 
@@ -136,13 +136,13 @@ class TorchEngine:
 
     def generate(self, prompt: Sequence[int], sampling: SamplingParams) -> AsyncGenerator[GenerationChunk, None]:
         """Stream one completion. Raises ValueError if `admissible` rejects it, RuntimeError before `start_serving`."""
-        if refusal := self.admissible(len(prompt), sampling.max_tokens):
+        if refusal := self.why_not_admissible(len(prompt), sampling.max_tokens):
             raise ValueError(refusal)
         if self._serving is None:
             raise RuntimeError("the engine is not serving yet")
         return self._serving.stream(tuple(prompt), sampling)
 
-    def admissible(self, prompt_tokens: int, max_tokens: int) -> str | None:
+    def why_not_admissible(self, prompt_tokens: int, max_tokens: int) -> str | None:
         """Return None if a request of this size can be served, otherwise the reason as a sentence."""
         wanted, longest = prompt_tokens + max_tokens, self._limits.max_model_len
         if prompt_tokens < 1 or max_tokens < 1:
@@ -155,9 +155,9 @@ class TorchEngine:
             return f"{asked} the {room} tokens that fit into the KV cache. Shorten the prompt or lower max_tokens."
         return None
 
-    def load_now(self) -> EngineLoad:
+    def current_load(self) -> EngineLoad:
         """Return the current numbers of sequences and KV blocks."""
-        return self._serving.load() if self._serving else EngineLoad(0, 0, 0, 0)
+        return self._serving.current_load() if self._serving else EngineLoad(0, 0, 0, 0)
 
     def heartbeat_seconds(self) -> float:
         """Return the seconds since the last iteration of the serving loop; 0 if the loop is idle or compiles."""
@@ -171,4 +171,4 @@ class TorchEngine:
         await self._thread.close()
 
     def _new_histogram(self) -> ServingHistogram:
-        return ServingHistogram(pad_by(self._plan, self._limits, self._runner.is_warm))
+        return ServingHistogram(make_padder(self._plan, self._limits, self._runner.is_warm))

@@ -15,19 +15,19 @@ from gaudi_runtime.engines.torch.buffers import (
     KVCache,
     buffer_bytes,
     empty_buffers,
-    fill,
+    fill_buffers,
     padding_block,
 )
 from gaudi_runtime.engines.torch.devices import Device, Step
 from gaudi_runtime.engines.torch.model import Network, forward
-from gaudi_runtime.engines.torch.scheduler import Work
+from gaudi_runtime.engines.torch.scheduler import BatchRow
 from gaudi_runtime.errors import DeviceOutOfMemory
 
 Key = tuple[BucketPhase, Bucket]
 
 
 @dataclass(frozen=True)
-class Graph:
+class CapturedGraph:
     """A captured bucket: its static buffers and the function that replays its graph."""
 
     buffers: Buffers
@@ -45,7 +45,7 @@ class GraphTable:
         self._geometry = geometry
         self._padding = padding_block(cache, geometry)
         self._compiled: dict[Key, Callable[..., None]] = {}
-        self._graphs: dict[Key, Graph] = {}
+        self._graphs: dict[Key, CapturedGraph] = {}
 
     def is_compiled(self, phase: BucketPhase, bucket: Bucket) -> bool:
         """Return whether the forward of this shape is compiled."""
@@ -57,13 +57,13 @@ class GraphTable:
 
     def dry_run(self, phase: BucketPhase, bucket: Bucket) -> None:
         """Run a forward with padding only, without compiling it."""
-        forward(*self._arguments(phase, self._buffers(phase, bucket)))
+        forward(*self._forward_arguments(phase, self._allocate_buffers(phase, bucket)))
 
     @torch.inference_mode()
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
         """Compile the shape by running a forward with padding only. Raises DeviceOutOfMemory."""
-        with self._naming_out_of_memory(phase, bucket):
-            self._run(phase, bucket, self._buffers(phase, bucket))
+        with self._convert_out_of_memory(phase, bucket):
+            self._run_forward(phase, bucket, self._allocate_buffers(phase, bucket))
             # Wait for the card. It reports that it is out of memory when the work ends, not when the work is queued.
             self._device.synchronize()
 
@@ -78,30 +78,30 @@ class GraphTable:
         try:
             if not self.is_compiled(phase, bucket):
                 self.warm(phase, bucket)
-            with self._naming_out_of_memory(phase, bucket):
-                buffers = self._buffers(phase, bucket)
-                step = partial(self._compiled[phase, bucket], *self._arguments(phase, buffers))
-                self._graphs[phase, bucket] = Graph(buffers, self._device.capture(step))
+            with self._convert_out_of_memory(phase, bucket):
+                buffers = self._allocate_buffers(phase, bucket)
+                step = partial(self._compiled[phase, bucket], *self._forward_arguments(phase, buffers))
+                self._graphs[phase, bucket] = CapturedGraph(buffers, self._device.capture(step))
         except BaseException:
             # The buffers are freed after any error, so the memory budget must no longer count them.
             self._device.release(nbytes)
             raise
         return max(0, before - self._device.memory().free)
 
-    def run(self, phase: BucketPhase, bucket: Bucket, works: tuple[Work, ...]) -> torch.Tensor:
+    def run(self, phase: BucketPhase, bucket: Bucket, works: tuple[BatchRow, ...]) -> torch.Tensor:
         """Return the logits (bucket rows, vocabulary) of a batch. They are valid until the same bucket runs again."""
         # A graph reads fixed memory addresses, so the batch is copied into the buffers that were used for the capture.
         if graph := self._graphs.get((phase, bucket)):
-            fill(graph.buffers, phase, works, self._geometry, self._padding)
+            fill_buffers(graph.buffers, phase, works, self._geometry, self._padding)
             graph.replay()
             return graph.buffers.logits
-        buffers = self._buffers(phase, bucket)
-        fill(buffers, phase, works, self._geometry, self._padding)
-        self._run(phase, bucket, buffers)
+        buffers = self._allocate_buffers(phase, bucket)
+        fill_buffers(buffers, phase, works, self._geometry, self._padding)
+        self._run_forward(phase, bucket, buffers)
         return buffers.logits
 
     @contextmanager
-    def _naming_out_of_memory(self, phase: BucketPhase, bucket: Bucket) -> Iterator[None]:
+    def _convert_out_of_memory(self, phase: BucketPhase, bucket: Bucket) -> Iterator[None]:
         try:
             yield
         except Exception as error:
@@ -109,23 +109,23 @@ class GraphTable:
                 raise
             raise DeviceOutOfMemory(f"no memory is left for {phase} bucket {tuple(bucket)}: {error}") from error
 
-    def _buffers(self, phase: BucketPhase, bucket: Bucket) -> Buffers:
+    def _allocate_buffers(self, phase: BucketPhase, bucket: Bucket) -> Buffers:
         return empty_buffers(self._geometry, phase, bucket, self._device.torch_device)
 
-    def _arguments(self, phase: BucketPhase, buffers: Buffers) -> tuple[Network, KVCache, Buffers, bool]:
+    def _forward_arguments(self, phase: BucketPhase, buffers: Buffers) -> tuple[Network, KVCache, Buffers, bool]:
         return self._network, self._cache, buffers, phase is BucketPhase.PROMPT
 
-    def _run(self, phase: BucketPhase, bucket: Bucket, buffers: Buffers) -> None:
+    def _run_forward(self, phase: BucketPhase, bucket: Bucket, buffers: Buffers) -> None:
         """Run a forward without a graph. The first forward of a shape compiles it."""
         if compiled := self._compiled.get((phase, bucket)):
-            compiled(*self._arguments(phase, buffers))
+            compiled(*self._forward_arguments(phase, buffers))
             return
         # Each bucket has its own name, so that logs and profiles distinguish the compiled forwards.
         compiled = self._device.specialize(forward, f"{phase}_" + "_".join(map(str, bucket)))
         # The event loop reads this flag. A serving loop that waits for a compile must not be reported as hung.
         self.compiling = True
         try:
-            compiled(*self._arguments(phase, buffers))
+            compiled(*self._forward_arguments(phase, buffers))
         finally:
             self.compiling = False
         self._compiled[phase, bucket] = compiled

@@ -20,7 +20,7 @@ ATTENTION_NAME = "gaudi_paged"
 LOWEST = torch.finfo(torch.float32).min
 
 
-class PromptAttention(NamedTuple):
+class PromptAttentionInputs(NamedTuple):
     """The attention inputs of all layers in a prompt forward. `mask` (B, 1, Q, context + Q) is None without context."""
 
     cache: KVCache
@@ -28,7 +28,7 @@ class PromptAttention(NamedTuple):
     mask: Tensor | None
 
 
-class DecodeAttention(NamedTuple):
+class DecodeAttentionInputs(NamedTuple):
     """The attention inputs of all layers in decode: `valid` (N, S), valid tokens; `owned` (B, N), blocks per row."""
 
     cache: KVCache
@@ -37,25 +37,25 @@ class DecodeAttention(NamedTuple):
     owned: Tensor
 
 
-def prompt_attention(cache: KVCache, buffers: Buffers) -> PromptAttention:
+def prompt_attention_inputs(cache: KVCache, buffers: Buffers) -> PromptAttentionInputs:
     """Return the inputs for causal attention to the new tokens and full attention to the valid context tokens."""
     rows, query = buffers.tokens.shape
     context = buffers.keys.shape[0] // rows * buffers.keys.shape[1]
     if context == 0:
-        return PromptAttention(cache, buffers, mask=None)
+        return PromptAttentionInputs(cache, buffers, mask=None)
     device = buffers.tokens.device
     seen = torch.arange(context, device=device) < buffers.lengths[:, None]
     causal = torch.ones(query, query, dtype=torch.bool, device=device).tril()
     mask = torch.cat((seen[:, None].expand(rows, query, context), causal.expand(rows, query, query)), dim=-1)
-    return PromptAttention(cache, buffers, mask[:, None])
+    return PromptAttentionInputs(cache, buffers, mask[:, None])
 
 
-def decode_attention(cache: KVCache, buffers: Buffers) -> DecodeAttention:
+def decode_attention_inputs(cache: KVCache, buffers: Buffers) -> DecodeAttentionInputs:
     """Return the inputs for attention of each row to the valid tokens of its own blocks."""
     block_size, device = buffers.keys.shape[1], buffers.tokens.device
     valid = torch.arange(block_size, device=device) < buffers.lengths[:, None]
     rows = torch.arange(buffers.tokens.shape[0], device=device)
-    return DecodeAttention(cache, buffers, valid, owned=buffers.owners == rows[:, None])
+    return DecodeAttentionInputs(cache, buffers, valid, owned=buffers.owners == rows[:, None])
 
 
 def paged_attention(
@@ -66,7 +66,7 @@ def paged_attention(
     attention_mask: Tensor | None,
     *,
     scaling: float,
-    paged: PromptAttention | DecodeAttention,
+    paged: PromptAttentionInputs | DecodeAttentionInputs,
     **_: object,
 ) -> tuple[Tensor, None]:
     """Store the new keys and values of one layer in the cache, then compute the paged attention of this layer.
@@ -77,9 +77,9 @@ def paged_attention(
     keys, values = paged.cache[module.layer_idx]  # type: ignore[index]
     _store(keys, key, paged.buffers.slots)
     _store(values, value, paged.buffers.slots)
-    if isinstance(paged, PromptAttention):
-        return _prompt(paged, query, key, value, keys, values, scaling), None
-    return _decode(paged, query, keys, values, scaling), None
+    if isinstance(paged, PromptAttentionInputs):
+        return _compute_prompt_attention(paged, query, key, value, keys, values, scaling), None
+    return _compute_decode_attention(paged, query, keys, values, scaling), None
 
 
 def _store(cache: Tensor, new: Tensor, slots: Tensor) -> None:
@@ -94,8 +94,8 @@ def _gather(cache: Tensor, blocks: Tensor, window: Tensor) -> Tensor:
     return torch.index_select(by_block, 0, blocks, out=window)
 
 
-def _prompt(
-    paged: PromptAttention,
+def _compute_prompt_attention(
+    paged: PromptAttentionInputs,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -104,8 +104,8 @@ def _prompt(
     scaling: float,
 ) -> Tensor:
     if paged.mask is not None:
-        key = _with_context(keys, key, paged.buffers.blocks, paged.buffers.keys)
-        value = _with_context(values, value, paged.buffers.blocks, paged.buffers.values)
+        key = _prepend_context(keys, key, paged.buffers.blocks, paged.buffers.keys)
+        value = _prepend_context(values, value, paged.buffers.blocks, paged.buffers.values)
     causal = paged.mask is None
     mixed = scaled_dot_product_attention(
         query, key, value, attn_mask=paged.mask, is_causal=causal, scale=scaling, enable_gqa=True
@@ -113,13 +113,15 @@ def _prompt(
     return mixed.transpose(1, 2)
 
 
-def _with_context(cache: Tensor, new: Tensor, blocks: Tensor, window: Tensor) -> Tensor:
+def _prepend_context(cache: Tensor, new: Tensor, blocks: Tensor, window: Tensor) -> Tensor:
     """Return (B, kv heads, context + Q, D): the cached tokens of each row, followed by its new tokens."""
     gathered = _gather(cache, blocks, window).reshape(new.shape[0], -1, *cache.shape[1:])
     return torch.cat((gathered.transpose(1, 2), new), dim=2)
 
 
-def _decode(paged: DecodeAttention, query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
+def _compute_decode_attention(
+    paged: DecodeAttentionInputs, query: Tensor, keys: Tensor, values: Tensor, scaling: float
+) -> Tensor:
     """Compute softmax per block with the largest score of the row, then sum per row. Padding blocks get weight zero."""
     buffers = paged.buffers
     rows, heads, _, dim = query.shape
@@ -140,7 +142,7 @@ def _decode(paged: DecodeAttention, query: Tensor, keys: Tensor, values: Tensor,
 AttentionInterface.register(ATTENTION_NAME, paged_attention)
 
 
-def geometry(network: Network, block_size: int, contiguous: bool) -> Geometry:
+def read_geometry(network: Network, block_size: int, contiguous: bool) -> Geometry:
     """Return the sizes of a loaded transformers model."""
     config, attention = network.config, network.model.layers[0].self_attn
     return Geometry(
@@ -158,7 +160,7 @@ def geometry(network: Network, block_size: int, contiguous: bool) -> Geometry:
 def forward(network: Network, cache: KVCache, buffers: Buffers, prompt: bool) -> None:
     """Run one forward: read inputs from `buffers`, write logits to `buffers`, and keys and values to the cache."""
     decoder = network.model
-    attention = prompt_attention(cache, buffers) if prompt else decode_attention(cache, buffers)
+    attention = prompt_attention_inputs(cache, buffers) if prompt else decode_attention_inputs(cache, buffers)
     flat = buffers.tokens.flatten()
     hidden = torch.index_select(decoder.embed_tokens.weight, 0, flat, out=buffers.hidden)
     hidden = hidden.view(*buffers.tokens.shape, -1)

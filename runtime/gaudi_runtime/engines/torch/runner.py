@@ -24,11 +24,11 @@ from gaudi_runtime.engines.torch.checkpoint import (
 )
 from gaudi_runtime.engines.torch.devices import Device, open_device
 from gaudi_runtime.engines.torch.graphs import GraphTable
-from gaudi_runtime.engines.torch.model import Network, geometry
+from gaudi_runtime.engines.torch.model import Network, read_geometry
 from gaudi_runtime.engines.torch.scheduler import Batch
 from gaudi_runtime.errors import DeviceOutOfMemory, PlanImpossible
-from gaudi_runtime.process.worker import in_daemon_thread, settle
-from gaudi_runtime.warmup.schedule import SAMPLER_RUNS, SWAP_SIZES, warmup_swaps
+from gaudi_runtime.process.worker import run_into_future, start_in_daemon_thread
+from gaudi_runtime.warmup.schedule import SAMPLER_RUNS, SWAP_SIZES, warmup_swap_sizes
 
 T = TypeVar("T")
 
@@ -54,11 +54,11 @@ class ModelRunner:
         self._network = load_network(self.checkpoint, self._config.model.dtype, self.device.torch_device)
         progress()
         limits = self._config.limits
-        self.geometry = geometry(self._network, limits.block_size, limits.contiguous_paged_attention)
+        self.geometry = read_geometry(self._network, limits.block_size, limits.contiguous_paged_attention)
         self._check_length(limits)
         # `parameters()` lists tied weights only once, so the sum counts their memory only once.
         weights = sum(weight.nbytes for weight in self._network.parameters())
-        self.device.adapt(weights)
+        self.device.adapt_to_model(weights)
         try:
             self.device.reserve(weights)
         except DeviceOutOfMemory as error:
@@ -103,7 +103,7 @@ class ModelRunner:
         for run in SAMPLER_RUNS:
             params = SamplingParams(temperature=run.temperature, top_p=run.top_p, top_k=run.top_k)
             rows = [(params, 0.5)] * batch_size
-            sampler.choose(logits, sampler.choice(rows, batch_size, self.device.torch_device))
+            sampler.choose_tokens(logits, sampler.batch_settings(rows, batch_size, self.device.torch_device))
             progress()
         self.device.synchronize()
 
@@ -112,8 +112,8 @@ class ModelRunner:
         """Run the block moves of every size."""
         # Copy the padding block onto itself, because this changes no block of a sequence.
         padding = padding_block(self.cache, self.geometry)
-        for size in warmup_swaps():
-            self._move([padding] * size, [padding] * size)
+        for size in warmup_swap_sizes():
+            self._copy_blocks([padding] * size, [padding] * size)
             progress()
         self.device.synchronize()
 
@@ -122,11 +122,11 @@ class ModelRunner:
         """Run a batch in its bucket and return one token per row. Ignore the tokens of rows that do not sample."""
         logits = self.graphs.run(batch.phase, bucket, batch.works)
         sequences = [work.sequence for work in batch.works]
-        rows = [(each.sampling, sampler.draw(each.seed, each.generated)) for each in sequences]
-        wanted = sampler.choice(rows, bucket.batch_size, self.device.torch_device)
+        rows = [(each.sampling, sampler.random_number(each.seed, each.generated_count)) for each in sequences]
+        wanted = sampler.batch_settings(rows, bucket.batch_size, self.device.torch_device)
         # Reading the tokens waits for the device; no other line of a step does. Cut the list on the host, because on a
         # card each length would be a new shape and need a compile.
-        return list(sampler.choose(logits, wanted).tolist()[: len(rows)])
+        return list(sampler.choose_tokens(logits, wanted).tolist()[: len(rows)])
 
     @torch.inference_mode()
     def move_blocks(self, moves: dict[int, int]) -> None:
@@ -134,9 +134,9 @@ class ModelRunner:
         # Pad the moves to one of the sizes that warm-up has compiled.
         size = next(size for size in SWAP_SIZES if size >= len(moves))
         padding = [padding_block(self.cache, self.geometry)] * (size - len(moves))
-        self._move([*moves.keys(), *padding], [*moves.values(), *padding])
+        self._copy_blocks([*moves.keys(), *padding], [*moves.values(), *padding])
 
-    def _move(self, sources: list[int], targets: list[int]) -> None:
+    def _copy_blocks(self, sources: list[int], targets: list[int]) -> None:
         device = self.device.torch_device
         source, target = torch.tensor(sources, device=device), torch.tensor(targets, device=device)
         for layer in self.cache:
@@ -164,7 +164,7 @@ class DeviceThread:
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._ended = in_daemon_thread(self._run, "torch-device")
+        self._ended = start_in_daemon_thread(self._run, "torch-device")
 
     def call(self, work: Callable[[], T]) -> T:
         """Run `work` and return its result or raise its exception. It blocks: do not call it on the event loop."""
@@ -182,12 +182,12 @@ class DeviceThread:
     def _submit(self, work: Callable[[], T]) -> Future[T]:
         outcome: Future[T] = Future()
 
-        def job() -> None:
+        def run_job() -> None:
             # Skip the step if its request was cancelled before the step's turn.
             if outcome.set_running_or_notify_cancel():
-                settle(outcome, work)
+                run_into_future(outcome, work)
 
-        self._jobs.put(job)
+        self._jobs.put(run_job)
         return outcome
 
     def _run(self) -> None:

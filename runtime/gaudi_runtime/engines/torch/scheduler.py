@@ -30,18 +30,18 @@ class Sequence:
         self.tokens = list(self.prompt)
 
     @property
-    def pending(self) -> int:
+    def pending_count(self) -> int:
         """The number of tokens that are not in the cache yet."""
         return len(self.tokens) - self.computed
 
     @property
-    def generated(self) -> int:
+    def generated_count(self) -> int:
         """The number of answer tokens so far."""
         return len(self.tokens) - len(self.prompt)
 
 
 @dataclass(frozen=True)
-class Work:
+class BatchRow:
     """One row of a scheduled batch. It is a copy, so that a cancelled sequence cannot change a running forward.
 
     `tokens` have the positions `start`, `start + 1`, and so on. `samples` is True only for the last part of a prompt
@@ -60,7 +60,7 @@ class Batch:
     """A scheduled batch: rows of one phase, and the exact shape of the batch before it is padded to a bucket."""
 
     phase: BucketPhase
-    works: tuple[Work, ...]
+    works: tuple[BatchRow, ...]
     shape: Bucket
 
 
@@ -86,13 +86,13 @@ class Scheduler:
         """Remove a finished or cancelled sequence and free its blocks; a second call does nothing."""
         if sequence in self.running:
             self.running.remove(sequence)
-            self._free(sequence)
+            self._free_blocks(sequence)
         elif sequence in self.waiting:
             self.waiting.remove(sequence)
 
     def next_batch(self) -> Batch | None:
         """Return the next batch; None if there is no work."""
-        return self._prompt_batch() or self._decode_batch()
+        return self._schedule_prompts() or self._schedule_decode()
 
     def compact(self, threshold: int, most: int) -> dict[int, int]:
         """Renumber KV blocks and return the moves: old id -> new id. The caller copies the contents of the blocks."""
@@ -102,33 +102,33 @@ class Scheduler:
                 sequence.blocks = [moves.get(block, block) for block in sequence.blocks]
         return moves
 
-    def _prompt_batch(self) -> Batch | None:
+    def _schedule_prompts(self) -> Batch | None:
         """Return prompts in order of arrival that fit a planned bucket. The first prompt is always included."""
-        works: list[Work] = []
+        works: list[BatchRow] = []
         shape = Bucket(0, 0, 0)
-        for sequence in self._prompts():
-            grown = self._grown(shape, sequence)
+        for sequence in self._prompt_candidates():
+            grown = self._shape_with_sequence(shape, sequence)
             # Accept the first prompt even if no bucket is large enough. Otherwise the prompt would wait forever.
             if works and not self._fits(grown):
                 break
             if not sequence.blocks and not self._admit(sequence):
                 break
-            works.append(self._prompt_work(sequence))
+            works.append(self._prompt_row(sequence))
             shape = grown
         return Batch(BucketPhase.PROMPT, tuple(works), shape) if works else None
 
-    def _prompts(self) -> Iterator[Sequence]:
+    def _prompt_candidates(self) -> Iterator[Sequence]:
         """Yield first the prompts that are partly computed, then the waiting prompts."""
-        yield from [sequence for sequence in self.running if sequence.pending > 1]
+        yield from [sequence for sequence in self.running if sequence.pending_count > 1]
         yield from list(self.waiting)
 
-    def _grown(self, shape: Bucket, sequence: Sequence) -> Bucket:
+    def _shape_with_sequence(self, shape: Bucket, sequence: Sequence) -> Bucket:
         """Return the shape of a prompt batch with one more sequence. Only one chunk of a long prompt is added."""
-        query = min(sequence.pending, self._limits.max_num_batched_tokens)
+        query = min(sequence.pending_count, self._limits.max_num_batched_tokens)
         return Bucket(
             shape.batch_size + 1,
             max(shape.query_len, query),
-            max(shape.num_blocks, self._blocks_for(sequence.computed)),
+            max(shape.num_blocks, self._blocks_needed(sequence.computed)),
         )
 
     def _fits(self, shape: Bucket) -> bool:
@@ -142,38 +142,38 @@ class Scheduler:
         """Allocate the blocks of a waiting sequence. Return False if too few blocks or places are free."""
         # Keep one free block for each running sequence. Otherwise a running sequence would soon need a block, and the
         # new sequence would be preempted.
-        needed = self._blocks_for(len(sequence.tokens))
-        if len(self.running) >= self._limits.max_num_seqs or self.blocks.free < needed + len(self.running):
+        needed = self._blocks_needed(len(sequence.tokens))
+        if len(self.running) >= self._limits.max_num_seqs or self.blocks.free_count < needed + len(self.running):
             return False
         self.waiting.remove(sequence)
         self.running.append(sequence)
         sequence.blocks = self.blocks.allocate(needed)
         return True
 
-    def _prompt_work(self, sequence: Sequence) -> Work:
+    def _prompt_row(self, sequence: Sequence) -> BatchRow:
         start, most = sequence.computed, self._limits.max_num_batched_tokens
         tokens = tuple(sequence.tokens[start : start + most])
         last = start + len(tokens) == len(sequence.tokens)
-        return Work(sequence, tokens, start, tuple(sequence.blocks), samples=last)
+        return BatchRow(sequence, tokens, start, tuple(sequence.blocks), samples=last)
 
-    def _decode_batch(self) -> Batch | None:
+    def _schedule_decode(self) -> Batch | None:
         """Return a decode batch with one token for each running sequence that has a block for this token."""
-        ready = [sequence for sequence in list(self.running) if self._has_room(sequence)]
+        ready = [sequence for sequence in list(self.running) if self._ensure_room(sequence)]
         if not ready:
             return None
-        works = tuple(Work(s, (s.tokens[-1],), s.computed, tuple(s.blocks), samples=True) for s in ready)
-        return Batch(BucketPhase.DECODE, works, Bucket(len(works), 1, self._decode_blocks(works)))
+        works = tuple(BatchRow(s, (s.tokens[-1],), s.computed, tuple(s.blocks), samples=True) for s in ready)
+        return Batch(BucketPhase.DECODE, works, Bucket(len(works), 1, self._decode_block_count(works)))
 
-    def _has_room(self, sequence: Sequence) -> bool:
+    def _ensure_room(self, sequence: Sequence) -> bool:
         """Return whether the last token has a slot. If needed, allocate a block and preempt the youngest sequences."""
         if sequence not in self.running:
             return False
-        if self._blocks_for(len(sequence.tokens)) == len(sequence.blocks):
+        if self._blocks_needed(len(sequence.tokens)) == len(sequence.blocks):
             return True
         # A lack of blocks never fails a request. The youngest sequence frees its blocks and waits. Later it is
         # recomputed, with its generated tokens as part of the prompt. The oldest sequence always finishes, because the
         # server accepts a request only if the cache can hold it alone.
-        while self.blocks.free == 0:
+        while self.blocks.free_count == 0:
             youngest = self.running[-1]
             self._preempt(youngest)
             if youngest is sequence:
@@ -183,19 +183,19 @@ class Scheduler:
 
     def _preempt(self, sequence: Sequence) -> None:
         self.running.remove(sequence)
-        self._free(sequence)
+        self._free_blocks(sequence)
         sequence.computed = 0
         self.waiting.appendleft(sequence)
 
-    def _free(self, sequence: Sequence) -> None:
+    def _free_blocks(self, sequence: Sequence) -> None:
         self.blocks.release(sequence.blocks)
         sequence.blocks = []
 
-    def _decode_blocks(self, works: tuple[Work, ...]) -> int:
+    def _decode_block_count(self, works: tuple[BatchRow, ...]) -> int:
         """Return the number of KV blocks that a decode batch reads: a prefix of the cache if it is contiguous."""
         if self._limits.contiguous_paged_attention:
             return 1 + max(max(work.blocks) for work in works)
         return sum(len(work.blocks) for work in works)
 
-    def _blocks_for(self, tokens: int) -> int:
+    def _blocks_needed(self, tokens: int) -> int:
         return -(-tokens // self._limits.block_size)

@@ -33,16 +33,16 @@ class Request:
         self._detokenizer = detokenizer
         self._stop_tokens = frozenset() if sequence.sampling.ignore_eos else stop_tokens
 
-    def accept(self, token: int) -> GenerationChunk:
+    def append_token(self, token: int) -> GenerationChunk:
         """Append a token to the sequence and return its text. The last chunk has a finish reason."""
         self.sequence.tokens.append(token)
         if token in self._stop_tokens:
             return GenerationChunk(self._detokenizer.flush(), (token,), "stop")
         text = self._detokenizer.push(token)
-        if not self._detokenizer.stopped and self.sequence.generated >= self.sequence.sampling.max_tokens:
+        if not self._detokenizer.is_stopped and self.sequence.generated_count >= self.sequence.sampling.max_tokens:
             text += self._detokenizer.flush()
-            return GenerationChunk(text, (token,), "stop" if self._detokenizer.stopped else "length")
-        return GenerationChunk(text, (token,), "stop" if self._detokenizer.stopped else None)
+            return GenerationChunk(text, (token,), "stop" if self._detokenizer.is_stopped else "length")
+        return GenerationChunk(text, (token,), "stop" if self._detokenizer.is_stopped else None)
 
 
 class ServingLoop:
@@ -81,14 +81,14 @@ class ServingLoop:
                 finished = chunk.finish_reason is not None
                 yield chunk
         finally:
-            self._forget(request)
+            self._remove_request(request)
 
-    def load(self) -> EngineLoad:
+    def current_load(self) -> EngineLoad:
         """Return the current numbers of sequences and KV blocks."""
         return EngineLoad(
             running=len(self._scheduler.running),
             waiting=len(self._scheduler.waiting),
-            used_blocks=self._blocks.used,
+            used_blocks=self._blocks.used_count,
             total_blocks=self._blocks.total,
         )
 
@@ -118,7 +118,7 @@ class ServingLoop:
             self._task = asyncio.create_task(self._serve(), name="torch-engine")
         return request
 
-    def _forget(self, request: Request) -> None:
+    def _remove_request(self, request: Request) -> None:
         self._requests.pop(request.sequence, None)
         self._scheduler.remove(request.sequence)
 
@@ -127,7 +127,7 @@ class ServingLoop:
         try:
             while batch := self._scheduler.next_batch():
                 self._turned = time.monotonic()
-                await self._run(batch)
+                await self._run_batch(batch)
                 await self._defragment()
         except Exception as error:
             log.exception("The serving loop failed. The loop restarts with the next request.")
@@ -135,35 +135,35 @@ class ServingLoop:
         finally:
             self._task = None
 
-    async def _run(self, batch: Batch) -> None:
+    async def _run_batch(self, batch: Batch) -> None:
         """Run one batch. If the batch fails, only the requests in it end with the error."""
         try:
-            chunks = await self._executed(batch)
+            chunks = await self._execute_and_count(batch)
         except Exception as error:
             log.exception("A %s batch of %d sequences failed", batch.phase, len(batch.works))
             self._fail([work.sequence for work in batch.works], error)
         else:
-            self._deliver(batch, chunks)
+            self._send_chunks(batch, chunks)
 
-    async def _executed(self, batch: Batch) -> list[GenerationChunk | None]:
+    async def _execute_and_count(self, batch: Batch) -> list[GenerationChunk | None]:
         """Run a batch on the device, and count the batch and the compilations during its step."""
         # Read the number of compilations from the device, because a failed guard may recompile even a warm bucket.
-        bucket, before = self._histogram.count_batch(batch.phase, batch.shape), self._runner.device.compiles()
+        bucket, before = self._histogram.count_batch(batch.phase, batch.shape), self._runner.device.compile_count()
         try:
-            return await self._thread.call_async(partial(self._step, batch, bucket))
+            return await self._thread.call_async(partial(self._run_forward, batch, bucket))
         finally:
-            if made := self._runner.device.compiles() - before:
-                self._histogram.compiled(batch.phase, bucket, made)
+            if made := self._runner.device.compile_count() - before:
+                self._histogram.count_compiles(batch.phase, bucket, made)
 
-    def _step(self, batch: Batch, bucket: Bucket) -> list[GenerationChunk | None]:
+    def _run_forward(self, batch: Batch, bucket: Bucket) -> list[GenerationChunk | None]:
         """Run a forward in the device thread and return its tokens as chunks; None for a row without a new token."""
         tokens = self._runner.execute(batch, bucket)
         return [
-            request.accept(token) if work.samples and (request := self._requests.get(work.sequence)) else None
+            request.append_token(token) if work.samples and (request := self._requests.get(work.sequence)) else None
             for work, token in zip(batch.works, tokens, strict=True)
         ]
 
-    def _deliver(self, batch: Batch, chunks: list[GenerationChunk | None]) -> None:
+    def _send_chunks(self, batch: Batch, chunks: list[GenerationChunk | None]) -> None:
         """Send the chunks to their consumers. A finished sequence frees its blocks immediately."""
         for work, chunk in zip(batch.works, chunks, strict=True):
             work.sequence.computed = work.start + len(work.tokens)
@@ -173,13 +173,13 @@ class ServingLoop:
                 continue
             request.chunks.put_nowait(chunk)
             if chunk.finish_reason is not None:
-                self._forget(request)
+                self._remove_request(request)
 
     def _fail(self, sequences: list[Sequence], error: Exception) -> None:
         for sequence in sequences:
             if request := self._requests.get(sequence):
                 request.chunks.put_nowait(error)
-                self._forget(request)
+                self._remove_request(request)
 
     async def _defragment(self) -> None:
         """Move KV blocks to lower ids if contiguous attention would otherwise read too many unused blocks."""

@@ -61,24 +61,24 @@ class Detokenizer:
         self._shown = ""
 
     @property
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         """Whether a stop string was found."""
         return self._stops.stopped
 
     def push(self, token: int) -> str:
-        """Return the text that is final after this token; it is often empty. Sets `stopped` at a stop string."""
+        """Return the text that is final after this token; it is often empty. Sets `is_stopped` at a stop string."""
         self._tokens.append(token)
         text = self._decode(self._tokens)
         # A character may consist of several tokens. The text ends with the replacement character until the last of
         # these tokens arrives.
-        return "" if text.endswith(INCOMPLETE) else self._stops.push(self._advance(text))
+        return "" if text.endswith(INCOMPLETE) else self._stops.push(self._read_new_text(text))
 
     def flush(self) -> str:
         """Return the remaining text at the end of the answer, including incomplete characters."""
-        text = self._stops.push(self._advance(self._decode(self._tokens)))
-        return text if self.stopped else text + self._stops.flush()
+        text = self._stops.push(self._read_new_text(self._decode(self._tokens)))
+        return text if self.is_stopped else text + self._stops.flush()
 
-    def _advance(self, text: str) -> str:
+    def _read_new_text(self, text: str) -> str:
         """Return the text that is new since the last call."""
         new = text[len(self._shown) :]
         # Keep only the last token. Decoding the whole answer for each new token would take quadratic time. The last

@@ -16,7 +16,7 @@ from gaudi_runtime.errors import EngineUnsupported
 CALL, IDENTITIES = "_call_utility_async", "core_engines"
 
 
-class SilentCores(Exception):
+class CoresTimedOut(Exception):
     """The error that the engine cores `numbers` of `count` did not answer before the deadline."""
 
     def __init__(self, numbers: Sequence[int], count: int) -> None:
@@ -25,7 +25,7 @@ class SilentCores(Exception):
         self.who = f"Engine {cores} {', '.join(map(str, numbers))} of vLLM" if count > 1 else "vLLM"
 
 
-class Cores:
+class EngineCores:
     """The engine cores of `engine`, which is vLLM's AsyncLLM with `count` cores, and calls to these cores."""
 
     def __init__(self, engine: Any, count: int = 1) -> None:
@@ -47,7 +47,7 @@ class Cores:
             for each in done:
                 each.result()
             if silent := [number for number, each in enumerate(calls) if not each.done()]:
-                raise SilentCores(silent, self._count)
+                raise CoresTimedOut(silent, self._count)
             return [each.result() for each in calls]
         finally:
             for each in calls:

@@ -23,12 +23,19 @@ from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, VisionBucket
 from gaudi_runtime.engine_protocol.engine import DeviceMemory, EngineLoad, Progress
 from gaudi_runtime.engine_protocol.group import OtherPods
-from gaudi_runtime.engines.host_cpu import threads
+from gaudi_runtime.engines.host_cpu import thread_count
 from gaudi_runtime.engines.vllm.greedy import refuse_sampling
-from gaudi_runtime.engines.vllm.memory import CpuLedger
-from gaudi_runtime.engines.vllm.processes import Processes
-from gaudi_runtime.engines.vllm.ranks import Note, Outcome, Ranks, fold_outcomes, fold_sentences, most
-from gaudi_runtime.engines.vllm.start_errors import why_not_started
+from gaudi_runtime.engines.vllm.memory import CpuBudget
+from gaudi_runtime.engines.vllm.processes import VllmProcesses
+from gaudi_runtime.engines.vllm.ranks import (
+    BucketOutcome,
+    ErrorNote,
+    Ranks,
+    combine_degradations,
+    combine_outcomes,
+    largest_value,
+)
+from gaudi_runtime.engines.vllm.start_errors import explain_start_error
 from gaudi_runtime.engines.vllm.vllm_imports import build_engine, import_server, openai_application
 from gaudi_runtime.engines.vllm.warm_shapes import WarmShapes
 from gaudi_runtime.engines.vllm.watch import PACE, Pace, Watch
@@ -40,11 +47,11 @@ from gaudi_runtime.errors import (
     PlanImpossible,
     ShapeRefused,
 )
-from gaudi_runtime.knobs.attention_settings import why_impossible
-from gaudi_runtime.memory_split import Split
+from gaudi_runtime.knobs.attention_settings import why_attention_impossible
+from gaudi_runtime.memory_split import DeviceMemorySplit
 from gaudi_runtime.process.cgroup import usable_cores
 from gaudi_runtime.process.children import end_children
-from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
+from gaudi_runtime.traffic.serving_histogram import ServingHistogram, make_padder
 
 WORKERS_APART = "VLLM_ENABLE_V1_MULTIPROCESSING"
 ANSWER_SECONDS = 120.0
@@ -54,7 +61,7 @@ ANSWER_SECONDS = 120.0
 GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc")
 
 
-class VllmEngine(Processes):
+class VllmEngine(VllmProcesses):
     """The vLLM engine. `loop` is the event loop that serves, and `pace` sets how often vLLM is checked."""
 
     counters: ServingHistogram
@@ -76,67 +83,69 @@ class VllmEngine(Processes):
         """Return the features that do not work because this release of vLLM or its plugin lacks something."""
         return self._degradations
 
-    def span(self, others: OtherPods) -> None:
+    def set_other_pods(self, others: OtherPods) -> None:
         """Combine this engine with vLLM's processes in the other pods. Call this method before `load`."""
         self._others = others
 
     def load(self, progress: Progress) -> None:
         """Start vLLM's processes and wait until they have loaded the weights. Raises a RuntimeStartError."""
-        if isinstance(self._memory, CpuLedger) and os.environ.get(WORKERS_APART) == "0":
+        if isinstance(self._memory, CpuBudget) and os.environ.get(WORKERS_APART) == "0":
             # vLLM divides the cores between its workers only if the workers run in their own processes. Otherwise set
             # the number of threads here.
-            os.environ.setdefault("OMP_NUM_THREADS", str(threads(self._memory.weight_bytes(), usable_cores())))
+            os.environ.setdefault("OMP_NUM_THREADS", str(thread_count(self._memory.weight_bytes(), usable_cores())))
         others = self._others
         meeting = others.start(progress) if others else None
         look = others.raise_if_failed if others else lambda: None
-        note = Note(os.getpid())
+        note = ErrorNote(os.getpid())
         note.remove()
         self._parsed, self._engine = self._launch(build_engine, progress, meeting, 0, look)
         try:
             import_server()
             self._ranks = Ranks(self._engine, self._loop, note=note, cores=self._config.parallelism.data)
-            self._learn()
+            self._inspect_workers()
         except BaseException:
             # The caller does not close an engine that failed to load, so end vLLM's processes here.
-            self._end()
+            self._end_processes()
             raise
 
-    def _learn(self) -> None:
-        described = self._ask("describe")
+    def _inspect_workers(self) -> None:
+        described = self._call_ranks("describe")
         self.captures_graphs = all(each["captures_graphs"] for each in described)
-        self._refuse_other_drafts(described)
+        self._check_draft_tokens(described)
         if self._attention and any(each.get("windowed") for each in described):
             slices = self._config.limits.sliding_window_slices
             self._attention = replace(self._attention, windowed=True, window_slices=slices)
-        profile = self._ask("profile")
-        self._memory.started(profile)
-        blocks = self._memory.divided()[1]
+        profile = self._call_ranks("profile")
+        self._memory.store_profile(profile)
+        blocks = self._memory.split_and_blocks()[1]
         self._degradations = (
-            *fold_sentences(described),
-            *_other_blocks(blocks, self._config),
-            *_unequal_caches(blocks, most(profile, "kv_blocks")),
+            *combine_degradations(described),
+            *_block_size_notes(blocks, self._config),
+            *_cache_size_notes(blocks, largest_value(profile, "kv_blocks")),
         )
 
-    def divided_memory(self) -> tuple[Split, DeviceBlocks]:
+    def split_and_blocks(self) -> tuple[DeviceMemorySplit, DeviceBlocks]:
         """Return the memory split of the rank with the least free memory, in bytes, and the common KV blocks."""
-        return self._memory.divided()
+        return self._memory.split_and_blocks()
 
     def use_plan(self, plan: BucketPlan) -> None:
         """Send the buckets to the workers, which prepare for the warm-up.
 
         Raises PlanImpossible for a bucket that the attention kernel cannot compute.
         """
-        limits = self._memory.divided()[1].limits(self._config.limits)
-        if why := why_impossible(plan.prompt, self._config.model_copy(update={"limits": limits}), self._attention):
+        limits = self._memory.split_and_blocks()[1].limits(self._config.limits)
+        if why := why_attention_impossible(
+            plan.prompt, self._config.model_copy(update={"limits": limits}), self._attention
+        ):
             raise PlanImpossible(why)
         self._shapes = WarmShapes(self.captures_graphs)
-        self.counters = ServingHistogram(pad_by(plan, limits, self._shapes.is_warm))
-        answers = self._ask("plan", *_lists(plan), deadline=self._step_seconds)
+        self.counters = ServingHistogram(make_padder(plan, limits, self._shapes.is_warm))
+        answers = self._call_ranks("plan", *_buckets_as_lists(plan), deadline=self._step_seconds)
         # Read the first answer. All ranks of all cores return the same vision buckets, because they have the same model
         # and the same environment.
         self._vision = tuple(VisionBucket(*each) for each in answers[0].get("vision", ()))
-        self._degradations = tuple(dict.fromkeys((*self._degradations, *fold_sentences(answers))))
-        self._memory.planned(self._ask("memory"))
+        self._degradations = tuple(dict.fromkeys((*self._degradations, *combine_degradations(answers))))
+        self._memory.update_after_plan(self._call_ranks("memory"))
 
     def vision_buckets(self) -> tuple[VisionBucket, ...]:
         """Return the vision buckets of the plugin's warm-up; empty on a CPU or for a model without a vision tower."""
@@ -149,11 +158,11 @@ class VllmEngine(Processes):
         """
         if full := self._memory.why_full():
             raise DeviceOutOfMemory(full)
-        return self._outcome("warm_vision", *bucket)["bytes"]
+        return self._run_on_ranks("warm_vision", *bucket)["bytes"]
 
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
         """Compile this shape by running a forward. Raises DeviceOutOfMemory or ShapeRefused."""
-        self._run("warm", phase, bucket)
+        self._run_bucket("warm", phase, bucket)
 
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
         """Capture the graph of this shape on every rank and return the size of the largest graph in bytes.
@@ -163,18 +172,18 @@ class VllmEngine(Processes):
         if full := self._memory.why_full():
             raise DeviceOutOfMemory(full)
         # vLLM may run a shape without a graph, for example a prompt with more tokens than the plugin's own limit.
-        outcome = self._run("capture", phase, bucket)
+        outcome = self._run_bucket("capture", phase, bucket)
         if not outcome["graph"]:
             raise GraphRefused("vLLM runs this shape without a graph")
         self._shapes.add(bucket)
         return outcome["bytes"]
 
-    def use_warm(self, plan: BucketPlan) -> None:
+    def use_warm_buckets(self, plan: BucketPlan) -> None:
         """Restrict the workers' bucket lookup to these buckets. On a CPU, vLLM uses every compiled number of tokens."""
-        limits = self._memory.divided()[1].limits(self._config.limits)
-        self.counters = ServingHistogram(pad_by(plan, limits, self._shapes.is_warm))
+        limits = self._memory.split_and_blocks()[1].limits(self._config.limits)
+        self.counters = ServingHistogram(make_padder(plan, limits, self._shapes.is_warm))
         if self._config.engine.device != "cpu":
-            self._ask("use_warm", *_lists(plan))
+            self._call_ranks("use_warm", *_buckets_as_lists(plan))
 
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
         """Run the sampler settings: on a card for all batch sizes in one call, on a CPU for this batch size."""
@@ -182,21 +191,21 @@ class VllmEngine(Processes):
         # sizes.
         if self._config.engine.device == "cpu":
             if batch_size:
-                self._ask("sampler", batch_size, deadline=self._step_seconds)
+                self._call_ranks("sampler", batch_size, deadline=self._step_seconds)
         elif not self._sampler_done:
-            self._ask("sampler", deadline=self._step_seconds)
+            self._call_ranks("sampler", deadline=self._step_seconds)
             self._sampler_done = True
         progress()
 
     def warm_defragmenter(self, progress: Progress) -> bool:
         """Run the block swaps of every size. Return False if vLLM swaps no blocks."""
-        done = all(each["done"] for each in self._ask("defragmenter", deadline=self._step_seconds))
+        done = all(each["done"] for each in self._call_ranks("defragmenter", deadline=self._step_seconds))
         progress()
         return done
 
     def memory(self) -> DeviceMemory:
         """Return the current memory of the rank with the least free memory, in bytes."""
-        return self._memory.now(self._ask("memory"))
+        return self._memory.current_memory(self._call_ranks("memory"))
 
     def start_serving(self) -> None:
         """Do nothing, because `application` starts serving in the workers, on the event loop."""
@@ -204,9 +213,9 @@ class VllmEngine(Processes):
     @asynccontextmanager
     async def application(self) -> AsyncIterator[ASGIApp]:
         """Run vLLM's own OpenAI application. From now on, the workers count the shapes of requests."""
-        await self._ranks.ask("start_serving", deadline=ANSWER_SECONDS)
+        await self._ranks.call_async("start_serving", deadline=ANSWER_SECONDS)
         if self._others:
-            self._others.serve()
+            self._others.announce_serving()
         if self._config.limits.draft_tokens:
             refuse_sampling(self._engine)
         async with AsyncExitStack() as stack:
@@ -215,24 +224,26 @@ class VllmEngine(Processes):
             except Exception as error:
                 # vLLM reads adapters and chat templates only while it builds the application, so errors in these files
                 # occur here.
-                raise why_not_started(error, None) from error
+                raise explain_start_error(error, None) from error
             yield app
 
     def collectors(self) -> Sequence[Collector]:
         """Return the collector of vLLM's own metrics."""
         return (_VllmMetrics(),)
 
-    async def until_lost(self) -> EngineLost:
+    async def wait_until_lost(self) -> EngineLost:
         """Wait until vLLM can no longer serve, and return the reason."""
 
-        def absorb(counts: Mapping[str, Any]) -> None:
-            self.counters.absorb(counts["met"], counts.get("vision"), counts.get("compile_times", ()))
+        def add_counts(counts: Mapping[str, Any]) -> None:
+            self.counters.add_rows(counts["met"], counts.get("vision"), counts.get("compile_times", ()))
 
         # If another pod works, for example on a compile, this pod is waiting and is not hung.
-        moves = self._others.moves if self._others else lambda: 0
-        return await Watch(self._engine, self._ranks, absorb, self._step_seconds, moves, self._pace).until_lost()
+        moves = self._others.progress_count if self._others else lambda: 0
+        return await Watch(
+            self._engine, self._ranks, add_counts, self._step_seconds, moves, self._pace
+        ).wait_until_lost()
 
-    def load_now(self) -> EngineLoad:
+    def current_load(self) -> EngineLoad:
         """Return running and waiting requests and used KV blocks, from vLLM's metrics after its last step."""
         wanted = dict.fromkeys(GAUGES, 0.0)
         # Collect only three gauges. This method runs for every request, and the whole registry has hundreds of series.
@@ -241,7 +252,7 @@ class VllmEngine(Processes):
                 wanted[sample.name] = wanted.get(sample.name, 0.0) + sample.value
         running, waiting, used = (wanted[name] for name in GAUGES)
         # Each engine core has its own KV cache and its own gauges.
-        cores, blocks = self._config.parallelism.data, self._memory.divided()[1].count
+        cores, blocks = self._config.parallelism.data, self._memory.split_and_blocks()[1].count
         return EngineLoad(int(running), int(waiting), round(min(cores, used) * blocks), cores * blocks)
 
     def heartbeat_seconds(self) -> float:
@@ -250,14 +261,14 @@ class VllmEngine(Processes):
 
     async def close(self) -> None:
         """End vLLM's processes. The caller has already drained or cancelled all requests."""
-        await asyncio.to_thread(self._end)
+        await asyncio.to_thread(self._end_processes)
 
-    def _end(self) -> None:
+    def _end_processes(self) -> None:
         self._engine.shutdown(timeout=0)
         # If vLLM's core does not answer, it does not end its workers. Therefore end all child processes here.
         end_children()
 
-    def _refuse_other_drafts(self, described: Sequence[Mapping[str, Any]]) -> None:
+    def _check_draft_tokens(self, described: Sequence[Mapping[str, Any]]) -> None:
         """Raise ConfigError if vLLM drafts a number of tokens that the plan does not cover."""
         planned = self._config.limits.draft_tokens or 0
         if any(each.get("draft_tokens", 0) != planned for each in described):
@@ -266,28 +277,28 @@ class VllmEngine(Processes):
                 "--speculative-config with num_speculative_tokens only in spec.engine.settings."
             )
 
-    def _run(self, verb: str, phase: BucketPhase, bucket: Bucket) -> Outcome:
-        return self._outcome(verb, phase.value, list(bucket))
+    def _run_bucket(self, verb: str, phase: BucketPhase, bucket: Bucket) -> BucketOutcome:
+        return self._run_on_ranks(verb, phase.value, list(bucket))
 
-    def _outcome(self, verb: str, *arguments: Any) -> Outcome:
-        outcome = fold_outcomes(self._ask(verb, *arguments, deadline=self._step_seconds))
+    def _run_on_ranks(self, verb: str, *arguments: Any) -> BucketOutcome:
+        outcome = combine_outcomes(self._call_ranks(verb, *arguments, deadline=self._step_seconds))
         if outcome["out_of_memory"]:
             raise DeviceOutOfMemory(outcome["out_of_memory"])
         if "ran_as" in outcome:
             raise ShapeRefused(outcome["ran_as"])
         return outcome
 
-    def _ask(self, verb: str, *arguments: Any, deadline: float = ANSWER_SECONDS) -> list[Any]:
+    def _call_ranks(self, verb: str, *arguments: Any, deadline: float = ANSWER_SECONDS) -> list[Any]:
         return self._ranks.call(verb, *arguments, deadline=deadline)
 
 
-def _lists(plan: BucketPlan) -> list[list[list[int]]]:
+def _buckets_as_lists(plan: BucketPlan) -> list[list[list[int]]]:
     """Return the buckets of prompt and decode as JSON lists, followed by the seeds if there are any."""
     lists = [plan.prompt, plan.decode, *([plan.seeds] if plan.seeds else [])]
     return [[list(each) for each in buckets] for buckets in lists]
 
 
-def _other_blocks(found: DeviceBlocks, config: RuntimeConfig) -> Iterator[str]:
+def _block_size_notes(found: DeviceBlocks, config: RuntimeConfig) -> Iterator[str]:
     """Yield a sentence if vLLM uses another block size than configured, because bucket settings count in blocks."""
     asked = config.limits.block_size
     if found.size != asked:
@@ -297,7 +308,7 @@ def _other_blocks(found: DeviceBlocks, config: RuntimeConfig) -> Iterator[str]:
         )
 
 
-def _unequal_caches(found: DeviceBlocks, largest: int) -> Iterator[str]:
+def _cache_size_notes(found: DeviceBlocks, largest: int) -> Iterator[str]:
     """Yield a sentence if the engine cores have KV caches of different sizes. Ranks of one core have equal caches."""
     if largest > found.count:
         yield (

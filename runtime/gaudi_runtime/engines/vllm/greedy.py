@@ -17,7 +17,7 @@ def refuse_sampling(engine: Any) -> None:
 
     # This is a plain function and not a coroutine, so that it raises the error before a stream begins.
     def generate_greedily(prompt: Any, sampling_params: Any, *rest: Any, **named: Any) -> Any:
-        if found := beyond_greedy(sampling_params):
+        if found := unsupported_parameter(sampling_params):
             raise ValueError(
                 f"This server uses speculative decoding (--speculative-config), which does not support {found}. Set "
                 "temperature to 0, and use neither logprobs nor structured outputs."
@@ -27,7 +27,7 @@ def refuse_sampling(engine: Any) -> None:
     engine.generate = generate_greedily
 
 
-def beyond_greedy(sampling: Any) -> str | None:
+def unsupported_parameter(sampling: Any) -> str | None:
     """Return the parameter of vLLM's `sampling` that a step with drafts does not support; None if all are supported."""
     # vLLM treats a temperature below 1e-5 as 0 (its constant _SAMPLING_EPS).
     if sampling.temperature > 1e-5:

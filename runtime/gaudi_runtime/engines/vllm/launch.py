@@ -15,16 +15,16 @@ from pydantic import BaseModel, ConfigDict
 
 from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig
 from gaudi_runtime.engine_protocol.engine import Progress
-from gaudi_runtime.engine_protocol.group import Meeting
-from gaudi_runtime.engines.vllm.memory import figures
-from gaudi_runtime.engines.vllm.start_errors import read_failure, why_not_started
+from gaudi_runtime.engine_protocol.group import LeaderEndpoint
+from gaudi_runtime.engines.vllm.memory import describe_memory
+from gaudi_runtime.engines.vllm.start_errors import explain_start_error, read_failure
 from gaudi_runtime.engines.vllm.vllm_imports import parse_arguments
 from gaudi_runtime.errors import RuntimeStartError
 from gaudi_runtime.http.openai_api.media import MOST_PIXELS, PIXELS_VARIABLE
 from gaudi_runtime.knobs.render import render_engine_options
 from gaudi_runtime.process.children import end_children, measure_activity
-from gaudi_runtime.process.worker import in_daemon_thread
-from gaudi_runtime.tracing.collector import PROTOCOL_VARIABLE, collector
+from gaudi_runtime.process.worker import start_in_daemon_thread
+from gaudi_runtime.tracing.collector import PROTOCOL_VARIABLE, read_collector
 
 LOOK_SECONDS = 0.5
 ORDERS_VARIABLE = "GAUDI_RUNTIME_WORKER_ORDERS"
@@ -61,25 +61,25 @@ def launch(
     """
     with tempfile.TemporaryDirectory(prefix="vllm-start-") as folder:
         failures = Path(folder) / "failure.json"
-        orders = Orders(
+        orders = WorkerSettings(
             execution_mode=config.engine.execution_mode.value,
             failures=str(failures),
             runtime_pid=os.getpid(),
             fail_on_cold_shapes=config.warmup.fail_on_cold_shapes,
         )
-        os.environ.update(give_orders(orders) | stand_in_for_git(Path(folder), os.environ))
+        os.environ.update(worker_environment(orders) | create_git_stub(Path(folder), os.environ))
         os.environ.setdefault(PIXELS_VARIABLE, str(MOST_PIXELS))
         set_trace_protocol()
         parsed = parse_arguments(arguments)
         progress()
 
-        def explained(error: BaseException) -> RuntimeStartError:
-            return why_not_started(error, read_failure(failures), partial(figures, config))
+        def explain_error(error: BaseException) -> RuntimeStartError:
+            return explain_start_error(error, read_failure(failures), partial(describe_memory, config))
 
-        return parsed, _built(lambda: build(parsed), explained, progress, look, look_seconds)
+        return parsed, _build_in_thread(lambda: build(parsed), explain_error, progress, look, look_seconds)
 
 
-def stand_in_for_git(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
+def create_git_stub(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """Create a `git` in `folder` that always fails, and return the variables to use it; empty if git is installed.
 
     vLLM's plugin calls git for its revision during its start. The plugin accepts a failure of git, but exits if the
@@ -95,15 +95,15 @@ def stand_in_for_git(folder: Path, environment: Mapping[str, str]) -> dict[str, 
     return {"PATH": f"{path}{os.pathsep}{folder}"}
 
 
-def _built(
+def _build_in_thread(
     work: Callable[[], Any],
     explained: Callable[[BaseException], RuntimeStartError],
     progress: Progress,
     look: Callable[[], None],
     look_seconds: float,
 ) -> Any:
-    """Return the result of `work`. Errors of vLLM are converted with `explained` and raised."""
-    starting, before = in_daemon_thread(work, "vllm-start"), None
+    """Return the result of `work`. Errors of vLLM are converted with `explain_error` and raised."""
+    starting, before = start_in_daemon_thread(work, "vllm-start"), None
     try:
         while wait([starting], look_seconds).not_done:
             look()
@@ -133,8 +133,8 @@ def engine_arguments(
         # By default, vLLM fetches images from any address in a request. A client could then reach services in the
         # cluster network through the pod.
         arguments.append(f"{MEDIA_DOMAINS}={NO_DOMAIN}")
-    traces = collector(environment)
-    if traces and traces.is_understood and not any(each.startswith(TRACES) for each in arguments):
+    traces = read_collector(environment)
+    if traces and traces.is_supported and not any(each.startswith(TRACES) for each in arguments):
         arguments.append(f"{TRACES}={traces.endpoint}")
     if kv_cache_bytes is not None:
         arguments.append(f"--kv-cache-memory-bytes={kv_cache_bytes}")
@@ -145,7 +145,7 @@ def engine_arguments(
     return tuple(arguments)
 
 
-def meeting_arguments(meeting: Meeting, nodes: int, rank: int) -> tuple[str, ...]:
+def node_arguments(meeting: LeaderEndpoint, nodes: int, rank: int) -> tuple[str, ...]:
     """Return the arguments to launch vLLM in pod `rank`, so that it joins the processes of `nodes` pods."""
     return (
         f"--nnodes={nodes}",
@@ -155,13 +155,13 @@ def meeting_arguments(meeting: Meeting, nodes: int, rank: int) -> tuple[str, ...
     )
 
 
-def set_own_address(meeting: Meeting) -> None:
+def set_host_ip(meeting: LeaderEndpoint) -> None:
     """Set the variable for the address of vLLM's processes in this pod. Call this function before the launch."""
     # vLLM would choose the address by a route to the internet. A value that the user set in `engine.env` is kept.
-    os.environ.setdefault(HOST_VARIABLE, address_towards(meeting))
+    os.environ.setdefault(HOST_VARIABLE, source_address(meeting))
 
 
-def address_towards(meeting: Meeting) -> str:
+def source_address(meeting: LeaderEndpoint) -> str:
     """Return the address of this machine's network interface on the route to the meeting point."""
     # `connect` on a datagram socket sends no packet. The kernel only selects the route and the local address.
     family = socket.AF_INET6 if ":" in meeting.address else socket.AF_INET
@@ -172,11 +172,11 @@ def address_towards(meeting: Meeting) -> str:
 
 def set_trace_protocol(environment: MutableMapping[str, str] = os.environ) -> None:
     """Set the protocol of vLLM's traces if variables configure a collector. Call this function before the launch."""
-    if found := collector(environment):
+    if found := read_collector(environment):
         environment.setdefault(PROTOCOL_VARIABLE, found.protocol)
 
 
-class Orders(BaseModel):
+class WorkerSettings(BaseModel):
     """The settings that a worker of vLLM receives at its launch.
 
     `failures` is the file to which the worker writes an error of its start. The worker exits when process `runtime_pid`
@@ -191,13 +191,13 @@ class Orders(BaseModel):
     fail_on_cold_shapes: bool = False
 
 
-def give_orders(orders: Orders) -> dict[str, str]:
+def worker_environment(orders: WorkerSettings) -> dict[str, str]:
     """Return the environment variable that passes the settings to all workers."""
     # Use an environment variable, because all processes of vLLM inherit it, no matter how vLLM starts them. vLLM has no
     # argument for these settings.
     return {ORDERS_VARIABLE: orders.model_dump_json()}
 
 
-def read_orders(environment: Mapping[str, str] = os.environ) -> Orders:
+def read_worker_settings(environment: Mapping[str, str] = os.environ) -> WorkerSettings:
     """Return the settings of this worker. Raises KeyError if the runtime did not start the worker."""
-    return Orders.model_validate_json(environment[ORDERS_VARIABLE])
+    return WorkerSettings.model_validate_json(environment[ORDERS_VARIABLE])

@@ -11,36 +11,36 @@ from typing import Any
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.catalog.cards import CARDS
 from gaudi_runtime.catalog.models.config_json import parse_config
-from gaudi_runtime.catalog.models.rank_memory import Spread, Stage, stage_memory
+from gaudi_runtime.catalog.models.rank_memory import Spread, StageMemory, stage_memory
 from gaudi_runtime.contract.config import Dtype, EngineConfig, KvCacheDtype, RuntimeConfig
 from gaudi_runtime.engine_protocol.engine import DeviceMemory
-from gaudi_runtime.engines.vllm.ranks import least, most
+from gaudi_runtime.engines.vllm.ranks import largest_value, smallest_value
 from gaudi_runtime.errors import ConfigError, ModelNotFound, PlanImpossible, UnsupportedModel
-from gaudi_runtime.memory_split import OWN_BLOCKS, Split, fill_cache, split_memory
-from gaudi_runtime.units import plural, size
+from gaudi_runtime.memory_split import OWN_BLOCKS, DeviceMemorySplit, limit_kv_cache, split_memory
+from gaudi_runtime.units import format_bytes, plural
 
 Answers = Sequence[dict[str, Any]]
 
 
-def memory_of(config: RuntimeConfig) -> "CardMemory | CpuLedger":
+def create_rank_memory(config: RuntimeConfig) -> "CardMemory | CpuBudget":
     """Return the memory of vLLM's ranks. Its values are those of the rank with the least free memory, in bytes."""
-    return CpuLedger(config) if config.engine.device == "cpu" else CardMemory()
+    return CpuBudget(config) if config.engine.device == "cpu" else CardMemory()
 
 
 class CardMemory:
     """The memory of vLLM's ranks on Gaudi cards. The plugin measures and divides this memory."""
 
     def __init__(self) -> None:
-        self._split: Split
+        self._split: DeviceMemorySplit
         self._blocks: DeviceBlocks
         self._margins: list[int] = []
         self._free: list[int] = []
 
-    def before_start(self) -> None:
+    def choose_kv_cache_size(self) -> None:
         """Return None instead of a KV cache size, because the plugin calculates the size in its own profile run."""
         return
 
-    def started(self, profile: Answers) -> None:
+    def store_profile(self, profile: Answers) -> None:
         """Store the memory split. Graphs get the memory that is free after weights and KV cache, minus the margin."""
         self._margins = [int(each["margin"]) for each in profile]
         # Take all values from the rank with the least free memory. Separate minimums of each value would describe a
@@ -49,20 +49,22 @@ class CardMemory:
         free, margin, kv_cache = (int(fullest[name]) for name in ("free", "margin", "kv_cache"))
         graphs = max(0, free - margin)
         usable = graphs + kv_cache
-        self._split = Split(free=usable + margin, usable=usable, graphs=graphs, kv_cache=kv_cache, margin=margin)
-        self._blocks = _blocks(profile)
+        self._split = DeviceMemorySplit(
+            free=usable + margin, usable=usable, graphs=graphs, kv_cache=kv_cache, margin=margin
+        )
+        self._blocks = _common_kv_blocks(profile)
 
-    def planned(self, memory: Answers) -> None:
+    def update_after_plan(self, memory: Answers) -> None:
         """Do nothing, because the memory of a card is measured."""
 
-    def divided(self) -> tuple[Split, DeviceBlocks]:
+    def split_and_blocks(self) -> tuple[DeviceMemorySplit, DeviceBlocks]:
         """Return the memory split, and the number of KV blocks that every rank has."""
         return self._split, self._blocks
 
-    def now(self, memory: Answers) -> DeviceMemory:
+    def current_memory(self, memory: Answers) -> DeviceMemory:
         """Return the memory of the card with the least free memory."""
         self._free = [int(each["free"]) for each in memory]
-        return DeviceMemory(free=least(memory, "free"), total=least(memory, "total"))
+        return DeviceMemory(free=smallest_value(memory, "free"), total=smallest_value(memory, "total"))
 
     def why_full(self) -> str | None:
         """Return why no more graphs may be captured, by the last measured free memory; None if captures are allowed."""
@@ -70,26 +72,29 @@ class CardMemory:
         # rank in a collective.
         for rank, (free, margin) in enumerate(zip(self._free, self._margins, strict=False)):
             if free <= margin:
-                return f"The card of rank {rank} has {size(free)} free, but {size(margin)} must stay free as a margin"
+                return (
+                    f"The card of rank {rank} has {format_bytes(free)} free, but {format_bytes(margin)} must stay free "
+                    "as a margin"
+                )
         return None
 
 
-def figures(config: RuntimeConfig) -> str:
+def describe_memory(config: RuntimeConfig) -> str:
     """Return the memory of vLLM's ranks and the size of the weight files as a clause; empty if both are unknown."""
     files = [each.stat().st_size for each in Path(config.model.path).glob("*.safetensors")]
     ranks = config.parallelism.tensor * config.parallelism.pipeline
-    weights = [f"the weight files have {size(sum(files))} for {plural(ranks, 'rank')}"] if files else []
-    return " and ".join([*weights, *_device(config.engine)])
+    weights = [f"the weight files have {format_bytes(sum(files))} for {plural(ranks, 'rank')}"] if files else []
+    return " and ".join([*weights, *_describe_device(config.engine)])
 
 
-def _device(engine: EngineConfig) -> Iterator[str]:
+def _describe_device(engine: EngineConfig) -> Iterator[str]:
     if engine.device_memory_bytes:
-        yield f"deviceMemory is {size(engine.device_memory_bytes)}"
+        yield f"deviceMemory is {format_bytes(engine.device_memory_bytes)}"
     elif (card := CARDS.get(engine.card or "")) and card.memory:
-        yield f"a {card.name} card has about {size(int(card.memory.value))}"
+        yield f"a {card.name} card has about {format_bytes(int(card.memory.value))}"
 
 
-class CpuLedger:
+class CpuBudget:
     """The memory of vLLM's ranks on a CPU: a budget for weights, KV cache and graphs.
 
     A graph on a CPU is code without tensors, so it takes 0 bytes of the budget. The memory of the compiler belongs to
@@ -98,36 +103,38 @@ class CpuLedger:
 
     def __init__(self, config: RuntimeConfig) -> None:
         self._config = config
-        self._told: CpuMemory
+        self._told: CpuMemoryForecast
         self._weights = self._kv_cache = 0
         self._blocks: DeviceBlocks
 
-    def before_start(self) -> int:
+    def choose_kv_cache_size(self) -> int:
         """Return the bytes for vLLM's KV cache: the budget minus weights and graphs. Raises PlanImpossible."""
-        self._told = forecast(self._config)
+        self._told = forecast_cpu_memory(self._config)
         return self._told.blocks * self._told.block_bytes
 
     def weight_bytes(self) -> int:
         """Return the bytes of the weights, calculated from config.json."""
         return self._told.total - self._told.split.free
 
-    def started(self, profile: Answers) -> None:
+    def store_profile(self, profile: Answers) -> None:
         """Replace the forecast sizes by the real sizes."""
-        self._weights, self._kv_cache = most(profile, "weights"), most(profile, "kv_cache")
-        self._blocks = _blocks(profile)
+        self._weights, self._kv_cache = largest_value(profile, "weights"), largest_value(profile, "kv_cache")
+        self._blocks = _common_kv_blocks(profile)
 
-    def planned(self, memory: Answers) -> None:
+    def update_after_plan(self, memory: Answers) -> None:
         """Do nothing, because the budget already contains all memory that a plan needs."""
 
-    def divided(self) -> tuple[Split, DeviceBlocks]:
+    def split_and_blocks(self) -> tuple[DeviceMemorySplit, DeviceBlocks]:
         """Return the memory split and the KV blocks. Graphs get the usable memory minus the real KV cache."""
         free = self._told.total - self._weights
         usable = min(free, self._told.split.usable)
         graphs = max(0, usable - self._kv_cache)
-        split = Split(free=free, usable=usable, graphs=graphs, kv_cache=usable - graphs, margin=free - usable)
+        split = DeviceMemorySplit(
+            free=free, usable=usable, graphs=graphs, kv_cache=usable - graphs, margin=free - usable
+        )
         return split, self._blocks
 
-    def now(self, memory: Answers) -> DeviceMemory:
+    def current_memory(self, memory: Answers) -> DeviceMemory:
         """Return the budget minus weights and KV cache."""
         used = self._weights + self._kv_cache
         return DeviceMemory(free=max(0, self._told.total - used), total=self._told.total)
@@ -137,12 +144,12 @@ class CpuLedger:
         return
 
 
-def _blocks(profile: Answers) -> DeviceBlocks:
+def _common_kv_blocks(profile: Answers) -> DeviceBlocks:
     """Return the number of KV blocks that every rank has. The block sizes are equal on all ranks."""
     one = profile[0]
     size = int(one["block_size"])
     return DeviceBlocks(
-        count=least(profile, "kv_blocks"),
+        count=smallest_value(profile, "kv_blocks"),
         size=size,
         decode_size=int(one.get("decode_block_size", size)),
         bounded=bool(one.get("bounded", True)),
@@ -154,16 +161,16 @@ _BYTES = {Dtype.BFLOAT16: 2, Dtype.FLOAT16: 2, Dtype.FLOAT32: 4}
 
 
 @dataclass(frozen=True)
-class CpuMemory:
+class CpuMemoryForecast:
     """The forecast memory of a vLLM rank on a CPU: total and split in bytes, and the number of KV blocks."""
 
     total: int
-    split: Split
+    split: DeviceMemorySplit
     blocks: int
     block_bytes: int
 
 
-def forecast(config: RuntimeConfig) -> CpuMemory:
+def forecast_cpu_memory(config: RuntimeConfig) -> CpuMemoryForecast:
     """Return the memory of a vLLM rank on a CPU, calculated from config.json.
 
     Raises ConfigError without a memory budget, and PlanImpossible for a model that does not fit.
@@ -173,17 +180,17 @@ def forecast(config: RuntimeConfig) -> CpuMemory:
     total = config.engine.device_memory_bytes
     if total is None:
         raise ConfigError("engine.deviceMemoryBytes is missing. Set the memory that the model may use on the CPU.")
-    rank = _fullest(config)
+    rank = _largest_stage(config)
     if rank.weights >= total:
         raise PlanImpossible(
-            f"According to config.json, the weights take {size(rank.weights)}, but engine.deviceMemoryBytes is "
-            f"{size(total)}. Give the pod more memory, or choose a smaller model."
+            f"According to config.json, the weights take {format_bytes(rank.weights)}, but engine.deviceMemoryBytes is "
+            f"{format_bytes(total)}. Give the pod more memory, or choose a smaller model."
         )
     utilization, share = config.engine.device_memory_utilization, config.warmup.graph_memory_share
     split = split_memory(total - rank.weights, utilization, share)
-    split, blocks = fill_cache(split, rank.block, config.limits)
+    split, blocks = limit_kv_cache(split, rank.block, config.limits)
     _refuse_short_cache(config, (blocks - OWN_BLOCKS) * config.limits.block_size)
-    return CpuMemory(total, split, blocks, rank.block)
+    return CpuMemoryForecast(total, split, blocks, rank.block)
 
 
 def _refuse_short_cache(config: RuntimeConfig, tokens: int) -> None:
@@ -196,7 +203,7 @@ def _refuse_short_cache(config: RuntimeConfig, tokens: int) -> None:
         )
 
 
-def _fullest(config: RuntimeConfig) -> Stage:
+def _largest_stage(config: RuntimeConfig) -> StageMemory:
     file = Path(config.model.path) / "config.json"
     try:
         shape = parse_config(file.read_text(encoding="utf-8"))
@@ -213,4 +220,4 @@ def _fullest(config: RuntimeConfig) -> Stage:
     ranks = config.parallelism
     spread = Spread(ranks.tensor, ranks.pipeline, number, number, shape.quantization)
     every = stage_memory(shape, spread, config.limits.block_size)
-    return Stage(max(each.weights for each in every), max(each.block for each in every))
+    return StageMemory(max(each.weights for each in every), max(each.block for each in every))

@@ -30,7 +30,7 @@ FROM_0_29 = Layout(
 )
 
 
-def layout_of(has: Callable[[str], object]) -> Layout:
+def choose_layout(has: Callable[[str], object]) -> Layout:
     """Return the paths of the moved modules. `has` returns whether vLLM has the package of this name."""
     # Check for the package, because a version number or the old modules are not reliable: a source build may have any
     # version, and newer releases keep one of the old modules.
@@ -42,4 +42,4 @@ def installed_layout() -> Layout:
 
     The lookup imports a part of vLLM.
     """
-    return layout_of(find_spec)
+    return choose_layout(find_spec)

@@ -15,13 +15,13 @@ from pathlib import Path
 from signal import Signals
 from typing import Any, NotRequired, TypedDict
 
-from gaudi_runtime.engines.vllm.cores import Cores, SilentCores, exit_codes
+from gaudi_runtime.engines.vllm.cores import CoresTimedOut, EngineCores, exit_codes
 from gaudi_runtime.errors import EngineLost, RankFailed
 
 LOOK_SECONDS = 0.5
 
 
-class Outcome(TypedDict):
+class BucketOutcome(TypedDict):
     """The outcome of a call for one bucket, on one of vLLM's ranks or on all ranks.
 
     `bytes` is the device memory that the bucket took. `out_of_memory` is the error if the device is out of memory.
@@ -34,7 +34,7 @@ class Outcome(TypedDict):
     ran_as: NotRequired[str]
 
 
-class Note:
+class ErrorNote:
     """A file in which one of vLLM's ranks writes an error for the leader, because the rank's answer may never arrive.
 
     A rank that runs out of memory within a forward answers immediately. But vLLM returns the answers of all ranks
@@ -44,7 +44,7 @@ class Note:
     def __init__(self, runtime_pid: int, folder: str | None = None) -> None:
         self._file = Path(folder or tempfile.gettempdir()) / f"gaudi-runtime-{runtime_pid}-rank"
 
-    def leave(self, rank: int, why: str) -> None:
+    def write(self, rank: int, why: str) -> None:
         """Write the error of this rank. It replaces an earlier note of any rank."""
         self._file.write_text(f"rank {rank} reported that {why}", encoding="utf-8")
 
@@ -70,56 +70,56 @@ class Ranks:
         engine: Any,
         loop: asyncio.AbstractEventLoop,
         look_seconds: float = LOOK_SECONDS,
-        note: Note | None = None,
+        note: ErrorNote | None = None,
         cores: int = 1,
     ) -> None:
         """Create the calls. Raises EngineUnsupported if this release of vLLM cannot call each of several cores."""
-        self._cores = Cores(engine, cores)
+        self._cores = EngineCores(engine, cores)
         self._engine, self._loop, self._look_seconds = engine, loop, look_seconds
-        self._note = note or Note(os.getpid())
+        self._note = note or ErrorNote(os.getpid())
 
     def call(self, verb: str, *arguments: Any, deadline: float) -> list[Any]:
         """Call all workers from a thread; `deadline` is in seconds. Raises RankFailed, or EngineLost without answer."""
         what = describe_call(verb, *arguments)
         # Run the call on the event loop, because vLLM's sockets belong to that loop.
-        asked = asyncio.run_coroutine_threadsafe(self.ask(verb, *arguments, deadline=deadline), self._loop)
+        asked = asyncio.run_coroutine_threadsafe(self.call_async(verb, *arguments, deadline=deadline), self._loop)
         try:
             while wait([asked], self._look_seconds).not_done:
                 # A dead worker never answers, so raise EngineLost instead of waiting until the deadline.
                 if self._engine.errored:
-                    raise died(self._engine, f"during the call {what}")
+                    raise dead_engine_error(self._engine, f"during the call {what}")
             return asked.result()
         except CancelledError:
             raise EngineLost(f"The event loop ended during the call {what} to vLLM.") from None
         finally:
             asked.cancel()
 
-    async def ask(self, verb: str, *arguments: Any, deadline: float) -> list[Any]:
+    async def call_async(self, verb: str, *arguments: Any, deadline: float) -> list[Any]:
         """Call all workers on the event loop. `deadline` is in seconds. Raises RankFailed or EngineLost."""
-        answers = await self.ask_cores(verb, *arguments, deadline=deadline)
+        answers = await self.call_cores(verb, *arguments, deadline=deadline)
         return [each for core in answers for each in core]
 
-    async def ask_cores(self, verb: str, *arguments: Any, deadline: float) -> list[list[Any]]:
+    async def call_cores(self, verb: str, *arguments: Any, deadline: float) -> list[list[Any]]:
         """Call all workers like `ask`, and return the answers grouped by engine core and rank."""
         what = describe_call(verb, *arguments)
         try:
             answers = await self._cores.call("gaudi", (verb, list(arguments)), deadline)
-        except SilentCores as silent:
-            why = self._why_none()
+        except CoresTimedOut as silent:
+            why = self._note_clause()
             raise EngineLost(f"{silent.who} did not answer the call {what} within {deadline:.0f} s{why}.") from None
         except Exception as error:  # an error of vLLM: our own errors come as answers
             if self._engine.errored:
-                raise died(self._engine, f"during the call {what}") from error
+                raise dead_engine_error(self._engine, f"during the call {what}") from error
             raise EngineLost(f"The call {what} to vLLM failed: {type(error).__name__}: {error}") from error
         self._note.remove()  # all ranks have answered, so no rank waits for the failed one
-        return unwrapped(answers, verb)
+        return unwrap_answers(answers, verb)
 
     @property
     def note(self) -> str | None:
         """The note that a rank has written since the last call that all ranks answered."""
         return self._note.read()
 
-    def _why_none(self) -> str:
+    def _note_clause(self) -> str:
         left = self._note.read()
         return f": {left}. The other ranks wait for this rank" if left else ""
 
@@ -129,7 +129,7 @@ def describe_call(verb: str, *arguments: Any) -> str:
     return " ".join([verb, *(str(tuple(each)) if isinstance(each, list) else str(each) for each in arguments)])
 
 
-def unwrapped(cores: Sequence[Sequence[dict[str, Any]]], verb: str) -> list[list[Any]]:
+def unwrap_answers(cores: Sequence[Sequence[dict[str, Any]]], verb: str) -> list[list[Any]]:
     """Return the answers by core and rank. Raises RankFailed for the first failed rank."""
     if not all(cores):
         raise EngineLost(f"No rank of vLLM answered the call {verb}.")
@@ -139,11 +139,11 @@ def unwrapped(cores: Sequence[Sequence[dict[str, Any]]], verb: str) -> list[list
     return [[each["answer"] for each in core] for core in cores]
 
 
-def fold_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
+def combine_outcomes(outcomes: Sequence[BucketOutcome]) -> BucketOutcome:
     """Combine the outcomes of all ranks: the largest size, a graph only if all ranks have one, and the first reason."""
     short = [each["out_of_memory"] for each in outcomes if each["out_of_memory"]]
     odd = [each["ran_as"] for each in outcomes if "ran_as" in each]
-    folded: Outcome = {
+    folded: BucketOutcome = {
         "bytes": max(each["bytes"] for each in outcomes),
         "graph": all(each["graph"] for each in outcomes),
         "out_of_memory": short[0] if short else None,
@@ -151,17 +151,17 @@ def fold_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
     return {**folded, "ran_as": odd[0]} if odd else folded
 
 
-def fold_sentences(answers: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+def combine_degradations(answers: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     """Return the degradations of all ranks without duplicates."""
     return tuple(dict.fromkeys(sentence for each in answers for sentence in each["degradations"]))
 
 
-def least(answers: Sequence[dict[str, Any]], name: str) -> int:
+def smallest_value(answers: Sequence[dict[str, Any]], name: str) -> int:
     """Return the smallest value with this name in the answers of vLLM's ranks."""
     return min(int(each[name]) for each in answers)
 
 
-def most(answers: Sequence[dict[str, Any]], name: str) -> int:
+def largest_value(answers: Sequence[dict[str, Any]], name: str) -> int:
     """Return the largest value with this name in the answers of vLLM's ranks."""
     return max(int(each[name]) for each in answers)
 
@@ -173,22 +173,22 @@ LIKELY = {
 }
 
 
-def died(engine: Any, when: str, note: str | None = None) -> EngineLost:
+def dead_engine_error(engine: Any, when: str, note: str | None = None) -> EngineLost:
     """Return the error for a call to an engine that has died. `when` is a phrase such as "while it served".
 
     `engine` is vLLM's AsyncLLM. `note` is the note that a rank wrote before the process ended.
     """
     why = f" ({note})" if note else ""
-    return EngineLost(f"A process of vLLM died {when}: {_how(exit_codes(engine))}{why}.")
+    return EngineLost(f"A process of vLLM died {when}: {_describe_exit(exit_codes(engine))}{why}.")
 
 
-def died_here(executor: Any) -> EngineLost:
+def dead_ranks_error(executor: Any) -> EngineLost:
     """Return the error for dead ranks in a pod that is not the leader; `executor` is vLLM's MultiprocExecutor."""
     codes = {each.proc.name: each.proc.exitcode or 0 for each in executor.workers}
-    return EngineLost(f"A process of vLLM died in this pod: {_how(codes)}.")
+    return EngineLost(f"A process of vLLM died in this pod: {_describe_exit(codes)}.")
 
 
-def _how(codes: Mapping[str, int]) -> str:
+def _describe_exit(codes: Mapping[str, int]) -> str:
     # Name the first process with a nonzero exit code, because a core exits by itself after its worker died. Name all
     # processes with the same code: if one of several cores dies, vLLM kills the other cores, and the codes do not show
     # which core was the first.

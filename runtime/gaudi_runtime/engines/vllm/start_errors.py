@@ -36,14 +36,14 @@ class StartFailure(BaseModel):
 
 
 @contextmanager
-def recorded(file: str, step: str) -> Iterator[None]:
+def record_errors(file: str, step: str) -> Iterator[None]:
     """Record an error of the block in `file`, unless the file already exists, and raise the error again."""
     try:
         yield
     except BaseException as error:
         # Record the error in a file, because vLLM itself reports only that a child process failed.
         kind = type(error).__name__
-        _write_first(Path(file), StartFailure(step=step, kind=kind, message=str(error)[:MOST_KEPT_CHARACTERS]))
+        _write_first_failure(Path(file), StartFailure(step=step, kind=kind, message=str(error)[:MOST_KEPT_CHARACTERS]))
         raise
 
 
@@ -52,7 +52,7 @@ def read_failure(file: Path) -> StartFailure | None:
     return StartFailure.model_validate_json(file.read_text()) if file.exists() else None
 
 
-def _write_first(file: Path, failure: StartFailure) -> None:
+def _write_first_failure(file: Path, failure: StartFailure) -> None:
     # Publish the file with a hard link. Only the first failed rank can create this link, and the other ranks fail as a
     # consequence of that first failure.
     own = file.with_suffix(f".{os.getpid()}")
@@ -76,7 +76,7 @@ NOISE = (
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownError:
     """A known error of vLLM's start: a pattern of its text, the runtime's error for it, and the advice."""
 
     words: str
@@ -94,41 +94,43 @@ LACK_OF_MEMORY = (
 CARD_FULL = r"PT_DEVMEM|No enough memory"
 
 
-def ran_out_of_memory(text: str) -> bool:
+def is_out_of_memory(text: str) -> bool:
     """Return whether the text of a start error means that memory ran out."""
     return re.search(LACK_OF_MEMORY, text, re.IGNORECASE) is not None
 
 
 KNOWN = (
-    Known(r"Model architectures? .{0,300}(is|are) not supported|No model architectures|failed to be inspected"
-          r"|does not recognize this architecture|Unrecognized model in",
-          UnsupportedModel, "vLLM does not support this architecture: choose another model or another release of vLLM"),
-    Known(r"No such file or directory: 'git'",
-          EngineUnsupported, "vLLM's plugin runs git at start: use an image that contains git"),
-    Known(CARD_FULL,
-          PlanImpossible, "use more cards, a smaller model or weights with fewer bits"),
-    Known(LACK_OF_MEMORY,
-          PlanImpossible, "give the pod more memory, lower maxModelLen or use more cards"),
-    Known(r"greater than the derived max_model_len",
-          ConfigError, "lower maxModelLen, or set engine.settings VLLM_ALLOW_LONG_MAX_MODEL_LEN if the model "
-                       "supports this length"),
-    Known(r"LoRA rank|max_lora_rank", ConfigError, "raise model.maxAdapterRank or choose another adapter"),
-    Known(r"supplied chat template", ConfigError, "check the chat template in --chat-template"),
-    Known(r"load the tokenizer|backend tokenizer|Can't load tokenizer",
-          ModelNotFound, "the checkpoint needs a tokenizer that vLLM can read: tokenizer.json or tokenizer.model"),
-    Known(r"^SafetensorError|Error while deserializing",
-          ModelUnreadable, "a weight file is damaged: download the checkpoint again"),
-    Known(r"^JSONDecodeError|not a valid JSON file",
-          ModelUnreadable, "a file of the checkpoint is damaged: download the checkpoint again"),
-    Known(r"Cannot find any model weights|Invalid repository ID|Repo id must be|not a local folder"
-          r"|does not appear to have a file|^FileNotFoundError",
-          ModelNotFound, "the checkpoint is not complete: download the checkpoint again"),
-    Known(r"^\w*ValidationError", ConfigError, "check spec.engine, spec.engine.settings and spec.engine.extraArgs"),
+    KnownError(r"Model architectures? .{0,300}(is|are) not supported|No model architectures|failed to be inspected"
+               r"|does not recognize this architecture|Unrecognized model in",
+               UnsupportedModel,
+               "vLLM does not support this architecture: choose another model or another release of vLLM"),
+    KnownError(r"No such file or directory: 'git'",
+               EngineUnsupported, "vLLM's plugin runs git at start: use an image that contains git"),
+    KnownError(CARD_FULL,
+               PlanImpossible, "use more cards, a smaller model or weights with fewer bits"),
+    KnownError(LACK_OF_MEMORY,
+               PlanImpossible, "give the pod more memory, lower maxModelLen or use more cards"),
+    KnownError(r"greater than the derived max_model_len",
+               ConfigError, "lower maxModelLen, or set engine.settings VLLM_ALLOW_LONG_MAX_MODEL_LEN if the model "
+                            "supports this length"),
+    KnownError(r"LoRA rank|max_lora_rank", ConfigError, "raise model.maxAdapterRank or choose another adapter"),
+    KnownError(r"supplied chat template", ConfigError, "check the chat template in --chat-template"),
+    KnownError(r"load the tokenizer|backend tokenizer|Can't load tokenizer",
+               ModelNotFound, "the checkpoint needs a tokenizer that vLLM can read: tokenizer.json or tokenizer.model"),
+    KnownError(r"^SafetensorError|Error while deserializing",
+               ModelUnreadable, "a weight file is damaged: download the checkpoint again"),
+    KnownError(r"^JSONDecodeError|not a valid JSON file",
+               ModelUnreadable, "a file of the checkpoint is damaged: download the checkpoint again"),
+    KnownError(r"Cannot find any model weights|Invalid repository ID|Repo id must be|not a local folder"
+               r"|does not appear to have a file|^FileNotFoundError",
+               ModelNotFound, "the checkpoint is not complete: download the checkpoint again"),
+    KnownError(r"^\w*ValidationError", ConfigError,
+               "check spec.engine, spec.engine.settings and spec.engine.extraArgs"),
 )  # fmt: skip
 """The first matching row counts: the text of an error about memory or about an argument may match later rows, too."""
 
 
-def why_not_started(
+def explain_start_error(
     error: BaseException, failure: StartFailure | None, of_memory: Callable[[], str] = lambda: ""
 ) -> RuntimeStartError:
     """Return the error to report for a failed start of vLLM.
@@ -148,9 +150,9 @@ def why_not_started(
         if re.search(known.words, text, re.IGNORECASE | re.DOTALL):
             figures = of_memory() if known.error is PlanImpossible else ""
             advice = f"{figures}: {known.advice}" if figures else known.advice
-            return known.error(f"vLLM cannot start{where}: {_shown(text)} ({advice}).")
-    return RuntimeStartError(f"vLLM cannot start{where}: {_shown(text)}. The log has the details.")
+            return known.error(f"vLLM cannot start{where}: {_shorten(text)} ({advice}).")
+    return RuntimeStartError(f"vLLM cannot start{where}: {_shorten(text)}. The log has the details.")
 
 
-def _shown(line: str) -> str:
+def _shorten(line: str) -> str:
     return line.rstrip(".") if len(line) <= MOST_CHARACTERS else f"{line[:MOST_CHARACTERS]}..."

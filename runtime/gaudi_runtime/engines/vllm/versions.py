@@ -10,10 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
-from gaudi_runtime.catalog.release_pairs import CPU_RELEASE, MEANING, RELEASES, Pair, pair_of, release_of, series
+from gaudi_runtime.catalog.release_pairs import (
+    CPU_RELEASE,
+    MEANING,
+    RELEASES,
+    ReleasePair,
+    base_release,
+    find_pair,
+    release_series,
+)
 from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig
 from gaudi_runtime.engine_protocol.engine import RecipeKey
-from gaudi_runtime.engines.recipe_key import kept_recipe_key
+from gaudi_runtime.engines.recipe_key import disk_recipe_key
 from gaudi_runtime.errors import EngineUnsupported
 
 ANY_RELEASE = "GAUDI_RUNTIME_ANY_VLLM"
@@ -23,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Installed:
+class InstalledReleases:
     """The installed versions of vLLM and its plugin. A missing version is empty. `cards` is False on a CPU."""
 
     vllm: str
@@ -31,12 +39,12 @@ class Installed:
     cards: bool
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether all required packages are installed."""
         return bool(self.vllm and (self.plugin or not self.cards))
 
     @property
-    def found(self) -> str:
+    def description(self) -> str:
         """A clause that describes the installed packages."""
         if not self.vllm:
             return "vLLM is not installed here"
@@ -44,18 +52,22 @@ class Installed:
             return f"vLLM {self.vllm} is installed"
         if not self.plugin:
             return f"vLLM {self.vllm} is installed without vllm-gaudi, its plugin for cards"
-        apart = "" if series(self.vllm) == series(self.plugin) else " (these releases are not built for each other)"
+        apart = (
+            ""
+            if release_series(self.vllm) == release_series(self.plugin)
+            else " (these releases are not built for each other)"
+        )
         return f"vLLM {self.vllm} and vllm-gaudi {self.plugin} are installed{apart}"
 
     @property
-    def driven(self) -> str:
+    def supported_releases(self) -> str:
         """A phrase that names the supported releases."""
         return f"{RELEASES} on a card" if self.cards else f"vLLM {CPU_RELEASE} on a CPU"
 
     @property
-    def pair(self) -> Pair | None:
+    def pair(self) -> ReleasePair | None:
         """The release pair of the installed versions; None on a CPU, and for unsupported versions."""
-        return pair_of(self.vllm, self.plugin) if self.cards else None
+        return find_pair(self.vllm, self.plugin) if self.cards else None
 
     @property
     def tiles_queries(self) -> bool:
@@ -67,19 +79,22 @@ class Installed:
         if not self.cards:
             return None
         if self.pair is None:
-            return f"{self.found}. This pair is not supported, but {ANY_RELEASE} allows this pair."
+            return f"{self.description}. This pair is not supported, but {ANY_RELEASE} allows this pair."
         return f"The card is driven by {self.pair.description}: {MEANING[self.pair.proof]}."
 
     def why_refused(self) -> str | None:
         """Return why the engine does not support the installed releases, as a sentence; None if it supports them."""
-        if self.whole and self._supported():
+        if self.is_complete and self._is_supported():
             return None
         wanted = "one of these pairs" if self.cards else "this release"
-        tried = f", or set {ANY_RELEASE}=1 to try the installed releases" if self.whole else ""
-        return f"{self.found}, but this runtime supports {self.driven}. Use an image with {wanted}{tried}."
+        tried = f", or set {ANY_RELEASE}=1 to try the installed releases" if self.is_complete else ""
+        return (
+            f"{self.description}, but this runtime supports {self.supported_releases}. "
+            f"Use an image with {wanted}{tried}."
+        )
 
-    def _supported(self) -> bool:
-        return self.pair is not None if self.cards else release_of(self.vllm) == CPU_RELEASE
+    def _is_supported(self) -> bool:
+        return self.pair is not None if self.cards else base_release(self.vllm) == CPU_RELEASE
 
 
 def installed_version(*packages: str) -> str:
@@ -103,35 +118,38 @@ def installed_plugin() -> str:
     return installed_version("vllm-gaudi")
 
 
-def installed(*, cards: bool) -> Installed:
+def read_installed_releases(*, cards: bool) -> InstalledReleases:
     """Return the installed versions of vLLM and its plugin. `cards` is True if vLLM serves on Gaudi cards."""
-    return Installed(installed_release(), installed_plugin(), cards)
+    return InstalledReleases(installed_release(), installed_plugin(), cards)
 
 
-def any_release(environment: Mapping[str, str]) -> bool:
+def allows_any_release(environment: Mapping[str, str]) -> bool:
     """Return whether the user allows untested versions of vLLM."""
     return environment.get(ANY_RELEASE) == "1"
 
 
-def check_release(here: Installed, environment: Mapping[str, str] = os.environ) -> None:
+def check_release(here: InstalledReleases, environment: Mapping[str, str] = os.environ) -> None:
     """Accept supported versions of vLLM. Accept any other version with a warning if ANY_RELEASE is set.
 
     Raises EngineUnsupported if a version is not accepted or a package is missing.
     """
     if (refused := here.why_refused()) is None:
         return
-    if not here.whole or not any_release(environment):
+    if not here.is_complete or not allows_any_release(environment):
         raise EngineUnsupported(refused)
     logger.warning(
-        "%s, but this runtime supports %s. vLLM starts anyway, because %s is set", here.found, here.driven, ANY_RELEASE
+        "%s, but this runtime supports %s. vLLM starts anyway, because %s is set",
+        here.description,
+        here.supported_releases,
+        ANY_RELEASE,
     )
 
 
 def vllm_recipe_key(config: RuntimeConfig) -> RecipeKey | None:
     """Return the recipe key for the installed vLLM and plugin; None if no compiled code is stored on disk."""
-    # Two compilers keep their code in files: the Gaudi bridge, which `kept_recipe_key` checks, and Inductor.
+    # Two compilers keep their code in files: the Gaudi bridge, which `disk_recipe_key` checks, and Inductor.
     software = f"vllm {installed_release()} torch {version('torch')}"
     if plugin := installed_version("vllm-gaudi"):
         software += f" vllm-gaudi {plugin}"
     compiles = config.engine.execution_mode is ExecutionMode.TORCH_COMPILE
-    return kept_recipe_key(config, software, keeps_files=compiles)
+    return disk_recipe_key(config, software, keeps_files=compiles)

@@ -36,16 +36,16 @@ def stop_at_first_error() -> None:
     for name in CONTAINERS:
         describe = getattr(core_schema, name)
         if not hasattr(describe, "__wrapped__"):
-            setattr(core_schema, name, _failing_fast(describe))
+            setattr(core_schema, name, _make_fail_fast(describe))
 
 
-def _failing_fast(describe: Callable[..., Any]) -> Callable[..., Any]:
+def _make_fail_fast(describe: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(describe)
-    def failing_fast(*args: Any, **kwargs: Any) -> Any:
+    def describe_fail_fast(*args: Any, **kwargs: Any) -> Any:
         # Some releases of pydantic do not support `fail_fast` for dicts. These releases ignore the entry.
         return {"fail_fast": True, **describe(*args, **kwargs)}
 
-    return failing_fast
+    return describe_fail_fast
 
 
 def import_server() -> None:
@@ -78,7 +78,7 @@ def parse_arguments(arguments: Sequence[str]) -> Namespace:
 
 def build_engine(arguments: Namespace) -> "AsyncLLM":
     """Import vLLM and start its engine. Return when the weights are loaded and the KV cache is allocated."""
-    _inspect_models_here()
+    _inspect_models_in_process()
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.usage.usage_lib import UsageContext
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -90,7 +90,7 @@ def build_engine(arguments: Namespace) -> "AsyncLLM":
 
 def build_pod_part(arguments: Namespace) -> "MultiprocExecutor":
     """Start vLLM's processes in a pod without a core (`vllm serve --headless`) and wait until weights are loaded."""
-    _inspect_models_here()
+    _inspect_models_in_process()
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.usage.usage_lib import UsageContext
     from vllm.v1.executor.multiproc_executor import MultiprocExecutor
@@ -99,7 +99,7 @@ def build_pod_part(arguments: Namespace) -> "MultiprocExecutor":
     return MultiprocExecutor(asked.create_engine_config(UsageContext.OPENAI_API_SERVER, headless=True))
 
 
-def _inspect_models_here() -> None:
+def _inspect_models_in_process() -> None:
     """Make vLLM inspect a model's class in this interpreter."""
     from vllm.model_executor.models import registry
 

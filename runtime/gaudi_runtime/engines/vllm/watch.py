@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gaudi_runtime.engines.vllm.ranks import Ranks, died
+from gaudi_runtime.engines.vllm.ranks import Ranks, dead_engine_error
 from gaudi_runtime.errors import EngineLost, RankFailed
 from gaudi_runtime.process.children import measure_activity
 
@@ -56,39 +56,39 @@ class Watch:
         self._engine, self._ranks, self._absorb, self._longest_step = engine, ranks, absorb, longest_step
         self._moves, self._pace, self._works = moves, pace, works
 
-    async def until_lost(self) -> EngineLost:
+    async def wait_until_lost(self) -> EngineLost:
         """Wait until the engine can no longer serve, and return the error."""
         while True:
             # Call every worker, because vLLM's own health check passes even if vLLM hangs.
-            asked = asyncio.ensure_future(self._ranks.ask_cores("counters", deadline=self._longest_step))
+            asked = asyncio.ensure_future(self._ranks.call_cores("counters", deadline=self._longest_step))
             try:
-                await self._answered(asked)
+                await self._wait_for_answer(asked)
                 for first, *_ in asked.result():
-                    self._take(first)
+                    self._add_counts(first)
             except (EngineLost, RankFailed) as error:
-                return self._died() if self._engine.errored else EngineLost(str(error))
+                return self._dead_engine_error() if self._engine.errored else EngineLost(str(error))
             finally:
                 asked.cancel()
             await asyncio.sleep(self._pace.ask)
 
-    def _died(self) -> EngineLost:
-        return died(self._engine, "while it served", self._ranks.note)
+    def _dead_engine_error(self) -> EngineLost:
+        return dead_engine_error(self._engine, "while it served", self._ranks.note)
 
-    def _take(self, counts: Counts) -> None:
+    def _add_counts(self, counts: Counts) -> None:
         try:
             self._absorb(counts)
         except ValueError:
             # An error in the counters must not stop serving.
             log.exception("The counts of vLLM's workers cannot be read, but serving continues")
 
-    async def _answered(self, asked: "asyncio.Future[Any]") -> None:
+    async def _wait_for_answer(self, asked: "asyncio.Future[Any]") -> None:
         """Wait for the answer. Raises EngineLost if a process died, or if vLLM neither answers nor works."""
         still: tuple[object, int] | None = None
         moved = time.monotonic()
         while not asked.done():
             await asyncio.wait({asked}, timeout=self._pace.look)
             if self._engine.errored:
-                raise self._died()
+                raise self._dead_engine_error()
             if asked.done():
                 return
             # Measure work only while an answer is late, because each measurement takes milliseconds and would delay

@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.http.openai_api.errors import InvalidRequest, Overloaded
-from gaudi_runtime.http.openai_api.paths import makes_work
+from gaudi_runtime.http.openai_api.paths import uses_engine
 
 
 class Admission:
@@ -38,14 +38,14 @@ class Admission:
             )
         self.inside += more
         ticket = ExitStack()
-        ticket.callback(self._leave, more)
+        ticket.callback(self._free_places, more)
         return ticket
 
-    def _leave(self, sequences: int) -> None:
+    def _free_places(self, sequences: int) -> None:
         self.inside -= sequences
 
 
-class Queue:
+class AdmissionMiddleware:
     """ASGI middleware that reserves a place for each engine request before reading its body, or answers with 429."""
 
     def __init__(self, app: ASGIApp, admission: Admission) -> None:
@@ -53,7 +53,7 @@ class Queue:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        if not makes_work(scope):
+        if not uses_engine(scope):
             await self._app(scope, receive, send)
             return
         try:
@@ -65,6 +65,6 @@ class Queue:
             await self._app(scope, receive, send)
 
 
-def admission_of(config: RuntimeConfig) -> Admission:
+def create_admission(config: RuntimeConfig) -> Admission:
     """Return the admission of the model port, with the places of this configuration."""
     return Admission(config.limits.max_num_seqs, config.serving.max_queued_requests)

@@ -22,17 +22,17 @@ class TextFormat:
 
     prefix, whole_object, chunk_object = "cmpl", "text_completion", "text_completion"
 
-    def opening(self, index: int) -> dict[str, Any] | None:
+    def opening_choice(self, index: int) -> dict[str, Any] | None:
         """Return the choice in the first chunk of a stream; None if this format has no opening chunk."""
         return None
 
-    def delta(self, index: int, text: str, finish_reason: str | None) -> dict[str, Any]:
+    def delta_choice(self, index: int, text: str, finish_reason: str | None) -> dict[str, Any]:
         """Return the choice with one more piece of text."""
         return {"index": index, "text": text, "logprobs": None, "finish_reason": finish_reason}
 
-    def whole(self, index: int, text: str, finish_reason: str) -> dict[str, Any]:
+    def full_choice(self, index: int, text: str, finish_reason: str) -> dict[str, Any]:
         """Return the choice of a complete answer."""
-        return self.delta(index, text, finish_reason)
+        return self.delta_choice(index, text, finish_reason)
 
 
 class ChatFormat:
@@ -40,15 +40,15 @@ class ChatFormat:
 
     prefix, whole_object, chunk_object = "chatcmpl", "chat.completion", "chat.completion.chunk"
 
-    def opening(self, index: int) -> dict[str, Any] | None:
+    def opening_choice(self, index: int) -> dict[str, Any] | None:
         """Return the choice in the first chunk of a stream, which contains the role."""
         return _chat_choice(index, {"delta": {"role": "assistant", "content": ""}}, None)
 
-    def delta(self, index: int, text: str, finish_reason: str | None) -> dict[str, Any]:
+    def delta_choice(self, index: int, text: str, finish_reason: str | None) -> dict[str, Any]:
         """Return the choice with one more piece of text."""
         return _chat_choice(index, {"delta": {"content": text} if text else {}}, finish_reason)
 
-    def whole(self, index: int, text: str, finish_reason: str) -> dict[str, Any]:
+    def full_choice(self, index: int, text: str, finish_reason: str) -> dict[str, Any]:
         """Return the choice of a complete answer."""
         return _chat_choice(index, {"message": {"role": "assistant", "content": text}}, finish_reason)
 
@@ -67,7 +67,7 @@ class Envelope:
         self.shape = shape
         self._common = {"id": f"{shape.prefix}-{uuid4().hex}", "created": int(time.time()), "model": model}
 
-    def whole(self, choices: list[dict[str, Any]], usage: dict[str, int]) -> dict[str, Any]:
+    def full_answer(self, choices: list[dict[str, Any]], usage: dict[str, int]) -> dict[str, Any]:
         """Return the body of an answer that is not streamed."""
         return {**self._common, "object": self.shape.whole_object, "choices": choices, "usage": usage}
 
@@ -96,40 +96,40 @@ class EventStream(StreamingResponse):
             await super().stream_response(send)
 
 
-async def whole_answer(generation: Generation, envelope: Envelope) -> dict[str, Any]:
+async def collect_answer(generation: Generation, envelope: Envelope) -> dict[str, Any]:
     """Wait for every choice and return the body of the whole answer."""
     texts = {choice.index: "" for choice in generation.choices}
     reasons = dict.fromkeys(texts, "stop")
-    async with aclosing(generation.pieces()) as pieces:
+    async with aclosing(generation.stream_pieces()) as pieces:
         async for index, chunk in pieces:
             texts[index] += chunk.text
             reasons[index] = chunk.finish_reason or reasons[index]
-    choices = [envelope.shape.whole(index, text, reasons[index]) for index, text in texts.items()]
-    return envelope.whole(choices, generation.usage.body())
+    choices = [envelope.shape.full_choice(index, text, reasons[index]) for index, text in texts.items()]
+    return envelope.full_answer(choices, generation.usage.body())
 
 
-async def events(generation: Generation, envelope: Envelope, include_usage: bool) -> AsyncGenerator[bytes, None]:
+async def stream_events(generation: Generation, envelope: Envelope, include_usage: bool) -> AsyncGenerator[bytes, None]:
     """Yield the events of a streamed answer. The last event is an error if the engine fails after the first event."""
     usage: dict[str, dict[str, int] | None] = {"usage": None} if include_usage else {}
     try:
         for choice in generation.choices:
-            if (opening := envelope.shape.opening(choice.index)) is not None:
-                yield _event(envelope.chunk(opening, **usage))
-        async with aclosing(generation.pieces()) as pieces:
+            if (opening := envelope.shape.opening_choice(choice.index)) is not None:
+                yield _encode_event(envelope.chunk(opening, **usage))
+        async with aclosing(generation.stream_pieces()) as pieces:
             async for index, chunk in pieces:
-                delta = envelope.shape.delta(index, chunk.text, chunk.finish_reason)
-                yield _event(envelope.chunk(delta, **usage))
+                delta = envelope.shape.delta_choice(index, chunk.text, chunk.finish_reason)
+                yield _encode_event(envelope.chunk(delta, **usage))
     except Exception:
         log.exception("A streamed answer failed after its first event.")
-        generation.broke_off()
-        yield _event(
+        generation.mark_broken()
+        yield _encode_event(
             error_body("The server failed during this answer. The log of the server has the reason.", "server_error")
         )
         return
     if include_usage:
-        yield _event(envelope.chunk(usage=generation.usage.body()))
+        yield _encode_event(envelope.chunk(usage=generation.usage.body()))
     yield b"data: [DONE]\n\n"
 
 
-def _event(body: dict[str, Any]) -> bytes:
+def _encode_event(body: dict[str, Any]) -> bytes:
     return b"data: " + json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"

@@ -19,7 +19,7 @@ OPEN = frozenset({"/health"})
 SENTENCE = "Send the API key of this server as a bearer token: Authorization: Bearer KEY."
 
 
-def asked_key(environment: Mapping[str, str] = os.environ) -> str | None:
+def read_api_key(environment: Mapping[str, str] = os.environ) -> str | None:
     """Return the API key from the environment variables, or None if no key is set. Raises ApiKeyBlank."""
     value = environment.get(API_KEY_VARIABLE)
     if value is None:
@@ -33,7 +33,7 @@ def asked_key(environment: Mapping[str, str] = os.environ) -> str | None:
     )
 
 
-class KeyRequired:
+class ApiKeyMiddleware:
     """ASGI middleware that answers requests without the key with status 401. Probes need no key."""
 
     def __init__(self, app: ASGIApp, key: str) -> None:
@@ -41,7 +41,7 @@ class KeyRequired:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        if scope["type"] == "lifespan" or scope["path"] in OPEN or self._brings_key(Headers(scope=scope)):
+        if scope["type"] == "lifespan" or scope["path"] in OPEN or self._has_key(Headers(scope=scope)):
             await self._app(scope, receive, send)
             return
         if scope["type"] == "websocket":
@@ -50,17 +50,17 @@ class KeyRequired:
         body = error_body(SENTENCE, "invalid_request_error", code="invalid_api_key")
         await JSONResponse(body, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
 
-    def _brings_key(self, headers: Headers) -> bool:
+    def _has_key(self, headers: Headers) -> bool:
         kind, _, token = headers.get("authorization", "").partition(" ")
         # Digests have a fixed length and are compared in constant time. So the response time reveals nothing about the
         # key.
         return compare_digest(_digest(token.strip()), self._digest) and kind.lower() == "bearer"
 
 
-def behind_key(app: ASGIApp) -> ASGIApp:
+def require_api_key(app: ASGIApp) -> ASGIApp:
     """Return `app` behind the check of the API key, if the environment has a key."""
-    key = asked_key()
-    return app if key is None else KeyRequired(app, key)
+    key = read_api_key()
+    return app if key is None else ApiKeyMiddleware(app, key)
 
 
 def _digest(key: str) -> bytes:

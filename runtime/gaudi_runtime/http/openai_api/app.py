@@ -14,22 +14,22 @@ from starlette.types import ASGIApp
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.engine_protocol.engine import TokenEngine
 from gaudi_runtime.http.metrics import RequestMetrics
-from gaudi_runtime.http.openai_api.admission import Admission, admission_of
+from gaudi_runtime.http.openai_api.admission import Admission, create_admission
 from gaudi_runtime.http.openai_api.answer import (
     ChatFormat,
     Envelope,
     EventStream,
     Format,
     TextFormat,
-    events,
-    whole_answer,
+    collect_answer,
+    stream_events,
 )
-from gaudi_runtime.http.openai_api.errors import CLIENT_WENT_AWAY, ERROR_HANDLERS, InvalidRequest, NotFound
+from gaudi_runtime.http.openai_api.errors import CLIENT_WENT_AWAY, ERROR_HANDLERS, InvalidRequest, ModelNotFound
 from gaudi_runtime.http.openai_api.generation import Choice, Generation, Usage
-from gaudi_runtime.http.openai_api.guard import guarded
+from gaudi_runtime.http.openai_api.guard import add_guard
 from gaudi_runtime.http.openai_api.requests import ChatRequest, CompletionRequest, GenerationRequest, read_body
-from gaudi_runtime.http.openai_api.tokenizing import Tokenizing
-from gaudi_runtime.http.server import get, unless_disconnected
+from gaudi_runtime.http.openai_api.tokenizing import RequestTokenizer
+from gaudi_runtime.http.server import cancel_on_disconnect, get_route
 
 DEFAULT_COMPLETION_TOKENS = 16
 
@@ -44,46 +44,46 @@ class Api:
         self._names = config.model.served_names
         self._limits = config.limits
         self._created = int(time.time())
-        self._tokenizing = Tokenizing(engine.tokenizer, config.limits.max_model_len)
+        self._tokenizing = RequestTokenizer(engine.tokenizer, config.limits.max_model_len)
 
-    async def models(self, _: Request) -> Response:
+    async def list_models(self, _: Request) -> Response:
         """Answer GET /v1/models with the served names, which all refer to one model."""
-        return JSONResponse({"object": "list", "data": [self._model(name) for name in self._names]})
+        return JSONResponse({"object": "list", "data": [self._model_object(name) for name in self._names]})
 
-    async def model(self, request: Request) -> Response:
+    async def retrieve_model(self, request: Request) -> Response:
         """Answer GET /v1/models/NAME for one served name."""
-        return JSONResponse(self._model(request.path_params["name"]))
+        return JSONResponse(self._model_object(request.path_params["name"]))
 
     async def complete(self, request: Request) -> Response:
         """Answer POST /v1/completions."""
         body = await read_body(request, CompletionRequest)
         self._check_model(body.model)
-        echoes = _echoes(body)
-        with self._places(len(echoes) * body.n) as places:
-            prompts = await self._tokenizing.prompts(body.prompts())
+        echoes = _echo_texts(body)
+        with self._reserve_places(len(echoes) * body.n) as places:
+            prompts = await self._tokenizing.encode_prompts(body.prompts())
             max_tokens = body.max_tokens or DEFAULT_COMPLETION_TOKENS
             choices = [
-                Choice(at * body.n + choice, prompt, body.sampling(choice, max_tokens), echoes[at])
+                Choice(at * body.n + choice, prompt, body.sampling_params(choice, max_tokens), echoes[at])
                 for at, prompt in enumerate(prompts)
                 for choice in range(body.n)
             ]
-            return await self._answer(request, body, TextFormat(), choices, prompts, places)
+            return await self._generate_answer(request, body, TextFormat(), choices, prompts, places)
 
     async def chat(self, request: Request) -> Response:
         """Answer POST /v1/chat/completions."""
         body = await read_body(request, ChatRequest)
         self._check_model(body.model)
-        with self._places(body.n) as places:
-            prompt = await self._tokenizing.chat([message.for_template() for message in body.messages])
-            max_tokens = body.max_completion_tokens or body.max_tokens or self._room(len(prompt))
-            choices = [Choice(choice, prompt, body.sampling(choice, max_tokens)) for choice in range(body.n)]
-            return await self._answer(request, body, ChatFormat(), choices, [prompt], places)
+        with self._reserve_places(body.n) as places:
+            prompt = await self._tokenizing.encode_chat([message.template_message() for message in body.messages])
+            max_tokens = body.max_completion_tokens or body.max_tokens or self._most_answer_tokens(len(prompt))
+            choices = [Choice(choice, prompt, body.sampling_params(choice, max_tokens)) for choice in range(body.n)]
+            return await self._generate_answer(request, body, ChatFormat(), choices, [prompt], places)
 
-    def _places(self, choices: int) -> ExitStack:
+    def _reserve_places(self, choices: int) -> ExitStack:
         """Reserve places for all choices of a request. The first choice already has a place (admission.py)."""
         return self._admission.admit(choices, held=1)
 
-    async def _answer(
+    async def _generate_answer(
         self,
         request: Request,
         body: GenerationRequest,
@@ -93,7 +93,7 @@ class Api:
         places: ExitStack,
     ) -> Response:
         for choice in choices:
-            why_not = self._engine.admissible(len(choice.prompt), choice.sampling.max_tokens)
+            why_not = self._engine.why_not_admissible(len(choice.prompt), choice.sampling.max_tokens)
             if why_not is not None:
                 raise InvalidRequest(why_not, code="context_length_exceeded")
         usage = Usage(sum(len(prompt) for prompt in prompts))
@@ -101,31 +101,31 @@ class Api:
         request.state.model, request.state.generation = body.model, generation  # for its trace
         envelope = Envelope(shape, body.model)
         if body.stream:
-            return EventStream(events(generation, envelope, body.includes_usage), places.pop_all())
-        answer = await unless_disconnected(request, whole_answer(generation, envelope))
+            return EventStream(stream_events(generation, envelope, body.includes_usage), places.pop_all())
+        answer = await cancel_on_disconnect(request, collect_answer(generation, envelope))
         return Response(status_code=CLIENT_WENT_AWAY) if answer is None else JSONResponse(answer)
 
-    def _model(self, name: str) -> dict[str, Any]:
+    def _model_object(self, name: str) -> dict[str, Any]:
         self._check_model(name)
         return {"id": name, "object": "model", "created": self._created, "owned_by": "gaudi-runtime"}
 
-    def _room(self, prompt_tokens: int) -> int:
+    def _most_answer_tokens(self, prompt_tokens: int) -> int:
         """Return the most tokens of an answer to a request without a limit, by model length and KV cache.
 
         The result is at least 1.
         """
-        cache = self._engine.load_now().total_blocks * self._limits.block_size
+        cache = self._engine.current_load().total_blocks * self._limits.block_size
         return max(1, min(self._limits.max_model_len, cache) - prompt_tokens)
 
     def _check_model(self, name: str) -> None:
         if name not in self._names:
             served = ", ".join(self._names)
-            raise NotFound(
+            raise ModelNotFound(
                 f"Model {name} does not exist on this server. Use one of: {served}.", "model", "model_not_found"
             )
 
 
-def _echoes(body: CompletionRequest) -> list[str]:
+def _echo_texts(body: CompletionRequest) -> list[str]:
     prompts = body.prompts()
     if not body.echo:
         return [""] * len(prompts)
@@ -143,17 +143,17 @@ def openai_app(
     traced: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> ASGIApp:
     """Return the application with the routes of the model port. `traced` adds traces."""
-    admission = admission_of(config)
+    admission = create_admission(config)
     api = Api(engine, config, metrics, admission)
     routes = [
-        get("/v1/models", api.models),
-        get("/v1/models/{name:path}", api.model),
-        get("/health", _health),
+        get_route("/v1/models", api.list_models),
+        get_route("/v1/models/{name:path}", api.retrieve_model),
+        get_route("/health", _health),
         Route("/v1/completions", api.complete, methods=["POST"]),
         Route("/v1/chat/completions", api.chat, methods=["POST"]),
     ]
     app = Starlette(routes=routes, exception_handlers=ERROR_HANDLERS)
-    return guarded(app, config, metrics, closing, admission, traced)
+    return add_guard(app, config, metrics, closing, admission, traced)
 
 
 async def _health(_: Request) -> Response:

@@ -57,14 +57,14 @@ def check_body(path: str, body: bytes, *, media_options: bool = False, pixels: i
     if b"\0" in body:
         raise InvalidRequest("The body is not JSON in UTF-8.")  # the checks below would find nothing in UTF-16
     field = TOKEN_FIELDS.get(path)
-    _refuse_many_signs(body, b"[{" if field else b",[{")
+    _check_sign_counts(body, b"[{" if field else b",[{")
     try:
         document = json.loads(body)
     except RecursionError as error:
         raise InvalidRequest("The body is nested too deeply. Send a flatter one.") from error
     except ValueError:
         return
-    _count(document, field)
+    _check_value_count(document, field)
     if isinstance(document, dict):
         if not media_options:
             _refuse_media_options(document)
@@ -74,22 +74,22 @@ def check_body(path: str, body: bytes, *, media_options: bool = False, pixels: i
         check_media(document, pixels)
 
 
-def _refuse_many_signs(body: bytes, signs: bytes) -> None:
+def _check_sign_counts(body: bytes, signs: bytes) -> None:
     """Reject a body with too many signs before it is parsed, because parsing would need much memory."""
-    if all(_at_most(sign, body) for sign in signs):
+    if all(_is_within_limit(sign, body) for sign in signs):
         return
     bare = STRING.sub(b"", body)
-    if not all(_at_most(sign, bare) for sign in signs):
-        raise _too_many()
+    if not all(_is_within_limit(sign, bare) for sign in signs):
+        raise _too_many_values()
 
 
-def _at_most(sign: int, text: bytes) -> bool:
+def _is_within_limit(sign: int, text: bytes) -> bool:
     # Each comma, bracket or brace implies at least one value. So each of these characters may occur at most as often as
     # values.
     return text.count(bytes([sign])) <= MOST_VALUES
 
 
-def _count(document: Any, field: str | None) -> None:
+def _check_value_count(document: Any, field: str | None) -> None:
     left, found = list[tuple[str | None, Any]]([(None, document)]), 0
     while left:
         name, value = left.pop()
@@ -98,7 +98,7 @@ def _count(document: Any, field: str | None) -> None:
         if field and name == field and isinstance(value, list) and _are_token_ids(value):
             found -= len(inside)
         elif found > MOST_VALUES:
-            raise _too_many()
+            raise _too_many_values()
         elif isinstance(value, dict):
             # Token ids are in a field of the document, or in a list inside this field.
             left += [(key if value is document else None, each) for key, each in value.items()]
@@ -110,7 +110,7 @@ def _are_token_ids(values: list[Any]) -> bool:
     return all(type(each) is int and 0 <= each < MOST_TOKEN_ID for each in values)
 
 
-def _too_many() -> InvalidRequest:
+def _too_many_values() -> InvalidRequest:
     return InvalidRequest(
         f"The body has more than {MOST_VALUES} values, not counting token ids. Send fewer or smaller requests."
     )
@@ -136,7 +136,7 @@ def _check_items(items: Any) -> None:
         raise InvalidRequest(f"input[{wrong}] is not an object. Send text as a string, or items as objects.", "input")
 
 
-class Bodies:
+class BodyMiddleware:
     """ASGI middleware that reads the whole body of a POST, checks the body, and forwards it as one message.
 
     `media_options` allows MEDIA_OPTIONS in requests. `pixels` limits the images of one request.
@@ -151,12 +151,12 @@ class Bodies:
             await self._app(scope, receive, send)
             return
         try:
-            if _takes_form(scope):
+            if _is_form(scope):
                 message = None  # a form is read in parts, and its parser limits fields and files
             else:
-                message = await _whole(receive)
+                message = await _read_body(receive)
                 if not message["more_body"]:
-                    await self._checked(scope["path"], message["body"])
+                    await self._run_check(scope["path"], message["body"])
         except InvalidRequest as error:
             await JSONResponse(error.body(), error.status)(scope, receive, send)
             return
@@ -164,16 +164,16 @@ class Bodies:
             body = error_body(error.detail, "invalid_request_error")
             await JSONResponse(body, error.status_code)(scope, receive, send)
             return
-        await self._app(scope, receive if message is None else _first(message, receive), send)
+        await self._app(scope, receive if message is None else _prepend_message(message, receive), send)
 
-    async def _checked(self, path: str, body: bytes) -> None:
+    async def _run_check(self, path: str, body: bytes) -> None:
         if len(body) < LARGE_BYTES:
             self._check(path, body)
         else:  # takes tens of milliseconds, which would block the event loop
             await asyncio.to_thread(self._check, path, body)
 
 
-def _takes_form(scope: Scope) -> bool:
+def _is_form(scope: Scope) -> bool:
     """Return True if the body is a form. Raises HTTPException if the path accepts another type."""
     form: bool = scope["path"].startswith(FORMS)
     expected = "multipart/form-data" if form else "application/json"
@@ -189,7 +189,7 @@ def _media_type(scope: Scope) -> str:
     return value.partition(b";")[0].strip().lower().decode("latin-1")
 
 
-async def _whole(receive: Receive) -> Message:
+async def _read_body(receive: Receive) -> Message:
     """Return the whole body, or the part that was received before the client disconnected."""
     pieces = list[bytes]()
     while True:
@@ -200,14 +200,14 @@ async def _whole(receive: Receive) -> Message:
             return {"type": "http.request", "body": b"".join(pieces), "more_body": gone}
 
 
-def _first(message: Message, receive: Receive) -> Receive:
+def _prepend_message(message: Message, receive: Receive) -> Receive:
     handed_on = False
 
-    async def again() -> Message:
+    async def prepended_receive() -> Message:
         nonlocal handed_on
         if handed_on:
             return await receive()
         handed_on = True
         return message
 
-    return again
+    return prepended_receive

@@ -34,7 +34,7 @@ class InvalidRequest(ApiError):
     kind = "invalid_request_error"
 
 
-class NotFound(InvalidRequest):
+class ModelNotFound(InvalidRequest):
     """The error of the OpenAI API for a model that does not exist."""
 
     status = 404
@@ -53,16 +53,16 @@ def error_body(message: str, kind: str, param: str | None = None, code: str | No
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
-async def _refused(_: Request, error: ApiError) -> Response:
+async def _handle_api_error(_: Request, error: ApiError) -> Response:
     return JSONResponse(error.body(), error.status, error.headers)
 
 
-async def _no_route(_: Request, error: HTTPException) -> Response:
+async def _handle_http_error(_: Request, error: HTTPException) -> Response:
     body = error_body(str(error.detail), "invalid_request_error")
     return JSONResponse(body, error.status_code, error.headers)
 
 
-async def _crashed(_: Request, __: Exception) -> Response:
+async def _handle_crash(_: Request, __: Exception) -> Response:
     # The client does not receive the text of the exception, because the text may contain files and addresses of this
     # pod.
     return JSONResponse(
@@ -70,16 +70,16 @@ async def _crashed(_: Request, __: Exception) -> Response:
     )
 
 
-async def _left(_: Request, __: Exception) -> Response:
+async def _handle_disconnect(_: Request, __: Exception) -> Response:
     # The client does not receive this answer. Without the handler, every client that disconnects during its body causes
     # a traceback in the log.
     return Response(status_code=CLIENT_WENT_AWAY)
 
 
 ERROR_HANDLERS: Mapping[Any, Any] = {
-    ApiError: _refused,
-    HTTPException: _no_route,
-    ClientDisconnect: _left,
-    Exception: _crashed,
+    ApiError: _handle_api_error,
+    HTTPException: _handle_http_error,
+    ClientDisconnect: _handle_disconnect,
+    Exception: _handle_crash,
 }
 """The handlers of all kinds of failure, which answer in OpenAI's form."""

@@ -54,37 +54,37 @@ class Generation:
         self._engine, self._metrics, self._clock = engine, metrics, clock
         self._arrived = clock()
 
-    async def pieces(self) -> AsyncGenerator[Piece, None]:
+    async def stream_pieces(self) -> AsyncGenerator[Piece, None]:
         """Yield each chunk with the index of its choice, in order of arrival."""
         self._metrics.prompt_tokens.inc(self.usage.prompt_tokens)
-        source = self._one(self.choices[0]) if len(self.choices) == 1 else self._merged()
+        source = self._stream_choice(self.choices[0]) if len(self.choices) == 1 else self._merge_choices()
         async with aclosing(source):
             async for piece in source:
-                self._count(len(piece[1].token_ids))
+                self._count_tokens(len(piece[1].token_ids))
                 yield piece
 
-    def broke_off(self) -> None:
+    def mark_broken(self) -> None:
         """Record that the stream of this request ends with an error."""
         self.is_broken = True
-        self._metrics.broke_off()
+        self._metrics.count_broken_answer()
 
-    def _count(self, tokens: int) -> None:
+    def _count_tokens(self, tokens: int) -> None:
         if tokens and not self.usage.completion_tokens:
             self._metrics.first_token.observe(self._clock() - self._arrived)
         self.usage.completion_tokens += tokens
         self._metrics.generated_tokens.inc(tokens)
 
-    async def _one(self, choice: Choice) -> AsyncGenerator[Piece, None]:
+    async def _stream_choice(self, choice: Choice) -> AsyncGenerator[Piece, None]:
         if choice.echo:
             yield choice.index, GenerationChunk(choice.echo, ())
         async with aclosing(self._engine.generate(choice.prompt, choice.sampling)) as chunks:
             async for chunk in chunks:
                 yield choice.index, chunk
 
-    async def _merged(self) -> AsyncGenerator[Piece, None]:
+    async def _merge_choices(self) -> AsyncGenerator[Piece, None]:
         # The queue is limited, so that no choice runs far ahead of a slow client.
         queue: asyncio.Queue[Piece | BaseException | None] = asyncio.Queue(maxsize=64)
-        tasks = [asyncio.create_task(self._feed(choice, queue)) for choice in self.choices]
+        tasks = [asyncio.create_task(self._feed_queue(choice, queue)) for choice in self.choices]
         try:
             open_choices = len(tasks)
             while open_choices:
@@ -100,9 +100,9 @@ class Generation:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _feed(self, choice: Choice, queue: asyncio.Queue[Piece | BaseException | None]) -> None:
+    async def _feed_queue(self, choice: Choice, queue: asyncio.Queue[Piece | BaseException | None]) -> None:
         try:
-            async with aclosing(self._one(choice)) as pieces:
+            async with aclosing(self._stream_choice(choice)) as pieces:
                 async for piece in pieces:
                     await queue.put(piece)
         except Exception as error:  # raised again by the reader of the queue

@@ -12,17 +12,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.http.metrics import RequestMetrics
-from gaudi_runtime.http.openai_api.admission import Admission, Queue, admission_of
-from gaudi_runtime.http.openai_api.api_key import behind_key
-from gaudi_runtime.http.openai_api.body import Bodies
-from gaudi_runtime.http.openai_api.media import most_pixels
-from gaudi_runtime.http.openai_api.paths import AllowedPaths, makes_work
+from gaudi_runtime.http.openai_api.admission import Admission, AdmissionMiddleware, create_admission
+from gaudi_runtime.http.openai_api.api_key import require_api_key
+from gaudi_runtime.http.openai_api.body import BodyMiddleware
+from gaudi_runtime.http.openai_api.media import pixel_limit
+from gaudi_runtime.http.openai_api.paths import AllowedPaths, uses_engine
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 COUNTED = frozenset({"/v1/models", "/v1/completions", "/v1/chat/completions", "/health"})
 
 
-class Edge:
+class GuardMiddleware:
     """ASGI middleware that counts answers and limits bodies. While `closing`, every answer closes its connection.
 
     The client then opens its next connection to another pod.
@@ -33,35 +33,37 @@ class Edge:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        works = makes_work(scope)
+        works = uses_engine(scope)
         begun = False
 
-        async def counted_send(message: Message) -> None:
+        async def send_and_count(message: Message) -> None:
             nonlocal begun
             if message["type"] == "http.response.start":
                 if self._closing():
                     message["headers"] = [*message.get("headers", []), (b"connection", b"close")]
-                self._count(scope["path"], message["status"], works)
+                self._count_answer(scope["path"], message["status"], works)
                 begun = True
             await send(message)
 
-        with self._metrics.request() if works else nullcontext():
+        with self._metrics.track_request() if works else nullcontext():
             try:
-                await self._app(scope, _bounded(receive), counted_send)
+                await self._app(scope, _limit_body(receive), send_and_count)
             except Exception:
                 if not begun:
-                    self._count(scope["path"], 500, works)  # the status of the answer that an outer handler sends
+                    self._count_answer(
+                        scope["path"], 500, works
+                    )  # the status of the answer that an outer handler sends
                 raise
 
-    def _count(self, path: str, status: int, works: bool) -> None:
-        self._metrics.answered(path if path in COUNTED else "other", status, works=works)
+    def _count_answer(self, path: str, status: int, works: bool) -> None:
+        self._metrics.count_answer(path if path in COUNTED else "other", status, works=works)
 
 
-def _bounded(receive: Receive) -> Receive:
+def _limit_body(receive: Receive) -> Receive:
     # Bytes are counted while the body is read, because the head may state no length or a wrong length.
     taken = 0
 
-    async def bounded() -> Message:
+    async def receive_limited() -> Message:
         nonlocal taken
         message = await receive()
         taken += len(message.get("body", b""))
@@ -69,10 +71,10 @@ def _bounded(receive: Receive) -> Receive:
             raise HTTPException(413, f"The body is larger than {MAX_BODY_BYTES} bytes.")
         return message
 
-    return bounded
+    return receive_limited
 
 
-def guarded(
+def add_guard(
     app: ASGIApp,
     config: RuntimeConfig,
     metrics: RequestMetrics,
@@ -84,9 +86,9 @@ def guarded(
 
     `traced` adds traces to an application.
     """
-    pixels = most_pixels() if config.engine.name is EngineName.VLLM else 0  # built-in engines take no images
-    bodies = Bodies(app, media_options=bool(config.serving.allow_media_options), pixels=pixels)
-    inside = AllowedPaths(Queue(bodies, admission or admission_of(config)))
+    pixels = pixel_limit() if config.engine.name is EngineName.VLLM else 0  # built-in engines take no images
+    bodies = BodyMiddleware(app, media_options=bool(config.serving.allow_media_options), pixels=pixels)
+    inside = AllowedPaths(AdmissionMiddleware(bodies, admission or create_admission(config)))
     # Tracing comes after the key check, so that a client without a key causes no traces. Requests that the queue or the
     # body check rejects have spans.
-    return Edge(behind_key(traced(inside)), closing=closing, metrics=metrics)
+    return GuardMiddleware(require_api_key(traced(inside)), closing=closing, metrics=metrics)

@@ -22,7 +22,7 @@ MOST_MEDIA = 256
 """The most images, frames and clips of one request whose headers are read."""
 
 
-def most_pixels(environment: Mapping[str, str] = os.environ) -> int:
+def pixel_limit(environment: Mapping[str, str] = os.environ) -> int:
     """Return the most pixels that the images of one request may have together; 0 if there is no limit."""
     value = environment.get(PIXELS_VARIABLE, "")
     return max(0, int(value) if value.strip("-").isdecimal() else MOST_PIXELS) * IMAGES
@@ -31,17 +31,17 @@ def most_pixels(environment: Mapping[str, str] = os.environ) -> int:
 def check_media(document: Any, most: int) -> None:
     """Raise InvalidRequest if the images in `document` have more than `most` pixels in total."""
     pixels = 0
-    for found, data in enumerate(_media(document), start=1):
+    for found, data in enumerate(_find_media(document), start=1):
         if found > MOST_MEDIA:
             raise InvalidRequest(f"The request has more than {MOST_MEDIA} images, frames and clips. Send fewer.")
-        pixels += _pixels(data)
+        pixels += _count_pixels(data)
         if pixels > most:
             raise InvalidRequest(
                 f"The images of the request have more than {most} pixels in total. Send fewer or smaller images."
             )
 
 
-def _media(document: Any) -> Iterator[str]:
+def _find_media(document: Any) -> Iterator[str]:
     """Yield the base64 texts of `data:` URLs and of media sources in the form of Anthropic's API."""
     left = [document]
     while left:
@@ -57,7 +57,7 @@ def _media(document: Any) -> Iterator[str]:
             yield from value.split(",", MOST_MEDIA + 2)[1:]
 
 
-def _pixels(data: str) -> int:
+def _count_pixels(data: str) -> int:
     """Return the pixels of an image; 0 for other data, which vLLM rejects with its own message or reads as audio."""
     from PIL import Image  # part of vLLM's image, but not of the built-in engines' image
 

@@ -44,9 +44,9 @@ class AllowedPaths:
         """Handle one request."""
         if scope["type"] != "http":
             return  # WebSockets are not supported
-        method = _method(scope["path"])
+        method = _allowed_method(scope["path"])
         if method is None:
-            await _no_such_path(scope, receive, send)
+            await _answer_not_found(scope, receive, send)
             return
         if scope["method"] in (method, "OPTIONS"):  # browsers send OPTIONS first
             await self._app(scope, receive, send)
@@ -55,18 +55,18 @@ class AllowedPaths:
         await JSONResponse(body, 405, {"Allow": method})(scope, receive, send)
 
 
-def makes_work(scope: Scope) -> bool:
+def uses_engine(scope: Scope) -> bool:
     """Return True if the path and the method of this request use the engine."""
     return scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in GENERATING
 
 
-def _method(path: str) -> str | None:
+def _allowed_method(path: str) -> str | None:
     """Return the method of a path; None if the path is not listed."""
     if path in GENERATING:
         return "POST"
     return "GET" if path in PAGES or path.startswith(MODELS) else None
 
 
-async def _no_such_path(scope: Scope, receive: Receive, send: Send) -> None:
+async def _answer_not_found(scope: Scope, receive: Receive, send: Send) -> None:
     sentence = 'This path does not exist. The page "OpenAI API" of the manual lists the paths of this server.'
     await JSONResponse(error_body(sentence, "invalid_request_error"), 404)(scope, receive, send)

@@ -67,7 +67,7 @@ class GenerationRequest(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _refuse_what_would_change_the_answer(cls, data: Any) -> Any:
+    def _check_unsupported_fields(cls, data: Any) -> Any:
         for name, harmless in HARMLESS.items():
             value = data.get(name) if isinstance(data, dict) else None
             # The types are compared too, because in Python `True` equals 1 and `False` equals 0. These values have
@@ -83,7 +83,7 @@ class GenerationRequest(BaseModel):
         """Return True if the stream ends with a chunk of token counts."""
         return self.stream_options is not None and self.stream_options.include_usage
 
-    def sampling(self, choice: int, max_tokens: int) -> SamplingParams:
+    def sampling_params(self, choice: int, max_tokens: int) -> SamplingParams:
         """Return the sampling parameters of one choice. If the request has a seed, each choice derives its own seed."""
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
         return SamplingParams(
@@ -133,7 +133,7 @@ class Message(BaseModel):
     content: str | Annotated[list[TextPart], Field(max_length=MOST_PARTS, fail_fast=True)] | None = None
     name: str | None = None
 
-    def for_template(self) -> dict[str, object]:
+    def template_message(self) -> dict[str, object]:
         """Return the message for chat templates: its text, and the role `developer` by its older name."""
         parts = [TextPart(type="text", text=self.content)] if isinstance(self.content, str) else self.content
         text = "".join(part.text for part in parts or ())
@@ -152,10 +152,10 @@ async def read_body(request: Request, kind: type[T]) -> T:
     try:
         return kind.model_validate_json(await request.body())
     except ValidationError as error:
-        raise _refusal(error) from error
+        raise _to_invalid_request(error) from error
 
 
-def _refusal(error: ValidationError) -> InvalidRequest:
+def _to_invalid_request(error: ValidationError) -> InvalidRequest:
     first = error.errors()[0]
     context = first.get("ctx") or {}
     if first["type"] == "json_invalid":

@@ -15,7 +15,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Tokenizing:
+class RequestTokenizer:
     """The tokenizer of one engine. `max_model_len` is in tokens, and `seconds` limits the time of one request."""
 
     def __init__(self, tokenizer: ChatTokenizer, max_model_len: int, seconds: float = TOKENIZING_SECONDS) -> None:
@@ -25,26 +25,26 @@ class Tokenizing:
         # event loop.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
 
-    async def prompts(self, prompts: Sequence[str | Sequence[int]]) -> list[Sequence[int]]:
+    async def encode_prompts(self, prompts: Sequence[str | Sequence[int]]) -> list[Sequence[int]]:
         """Return the token IDs of each prompt. A prompt of token IDs is returned unchanged."""
-        self._refuse_what_never_fits(max((len(each) for each in prompts if isinstance(each, str)), default=0))
-        return await self._within_time(self._encode, prompts)
+        self._check_length(max((len(each) for each in prompts if isinstance(each, str)), default=0))
+        return await self._run_with_timeout(self._encode, prompts)
 
-    async def chat(self, messages: Sequence[dict[str, object]]) -> list[int]:
+    async def encode_chat(self, messages: Sequence[dict[str, object]]) -> list[int]:
         """Return the token IDs of a chat, up to the start of the answer.
 
         Raises InvalidRequest if the template rejects the chat.
         """
-        self._refuse_what_never_fits(sum(len(str(each["content"])) for each in messages))
+        self._check_length(sum(len(str(each["content"])) for each in messages))
         try:
-            return await self._within_time(self._tokenizer.apply_chat_template, messages)
+            return await self._run_with_timeout(self._tokenizer.apply_chat_template, messages)
         except ValueError as error:
             raise InvalidRequest(f"The chat template refuses the messages: {error}", "messages") from error
 
     def _encode(self, prompts: Sequence[str | Sequence[int]]) -> list[Sequence[int]]:
         return [self._tokenizer.encode(each) if isinstance(each, str) else each for each in prompts]
 
-    def _refuse_what_never_fits(self, characters: int) -> None:
+    def _check_length(self, characters: int) -> None:
         # The check uses only the number of characters. Tokenizing such a long text would block the tokenizer thread for
         # seconds.
         if characters > self._most:
@@ -54,7 +54,7 @@ class Tokenizing:
                 code="context_length_exceeded",
             )
 
-    async def _within_time(self, tokenize: Callable[[T], R], text: T) -> R:
+    async def _run_with_timeout(self, tokenize: Callable[[T], R], text: T) -> R:
         try:
             async with asyncio.timeout(self._seconds):
                 return await asyncio.get_running_loop().run_in_executor(self._thread, tokenize, text)

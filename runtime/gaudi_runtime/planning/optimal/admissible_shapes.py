@@ -18,7 +18,7 @@ class Row(NamedTuple):
     top: int
 
 
-class Space(Protocol):
+class ShapeSpace(Protocol):
     """The space of admissible shapes of a phase; the three dimensions are those of a Bucket."""
 
     phase: BucketPhase
@@ -29,20 +29,20 @@ class Space(Protocol):
     def bounds(self) -> tuple[Row, Row, Row]:
         """Return the smallest and largest value of each dimension."""
 
-    def forced(self) -> Sequence[int]:
+    def forced_batch_sizes(self) -> Sequence[int]:
         """Return the batch sizes that must be separate values."""
 
     def admits(self, shape: Bucket) -> bool:
         """Return True if a batch of this shape can occur."""
 
-    def span(self, outer: tuple[Row, ...]) -> Row | None:
+    def next_row(self, outer: tuple[Row, ...]) -> Row | None:
         """Return the smallest possible and the largest necessary value of the next dimension within `outer` rows.
 
         Return None if one row cannot hold the requests, because the smallest request needs a value that the largest
         size forbids.
         """
 
-    def corners(self) -> tuple[Bucket, ...]:
+    def covering_buckets(self) -> tuple[Bucket, ...]:
         """Return the fewest buckets that hold every admissible shape."""
 
 
@@ -60,39 +60,39 @@ class PromptSpace:
 
     def bounds(self) -> tuple[Row, Row, Row]:
         """Return the smallest and largest value of each dimension of prompts."""
-        return Row(1, self._most_sequences()), Row(1, self._longest(1)), Row(0, self._most_context(1))
+        return Row(1, self._most_sequences()), Row(1, self._longest_query(1)), Row(0, self._most_context(1))
 
-    def forced(self) -> Sequence[int]:
+    def forced_batch_sizes(self) -> Sequence[int]:
         """Return the batch sizes above which the longest query becomes shorter."""
         sizes = range(1, self._most_sequences())
-        return [size for size in sizes if self._longest(size) != self._longest(size + 1)]
+        return [size for size in sizes if self._longest_query(size) != self._longest_query(size + 1)]
 
     def admits(self, shape: Bucket) -> bool:
         """Return True if a prompt batch of this shape can occur."""
         return (
             1 <= shape.batch_size <= self._most_sequences()
-            and 1 <= shape.query_len <= self._longest(shape.batch_size)
+            and 1 <= shape.query_len <= self._longest_query(shape.batch_size)
             and 0 <= shape.num_blocks <= self._most_context(shape.query_len)
         )
 
-    def span(self, outer: tuple[Row, ...]) -> Row | None:
+    def next_row(self, outer: tuple[Row, ...]) -> Row | None:
         """Return the values of the next dimension of prompts within `outer` rows."""
         if not outer:
             return Row(1, self._most_sequences())
         if len(outer) == 1:
-            longest = self._longest(outer[0].top)
-            return Row(1, longest) if longest == self._longest(outer[0].low) else None
+            longest = self._longest_query(outer[0].top)
+            return Row(1, longest) if longest == self._longest_query(outer[0].low) else None
         return Row(0, self._most_context(outer[1].low))
 
-    def corners(self) -> tuple[Bucket, ...]:
+    def covering_buckets(self) -> tuple[Bucket, ...]:
         """Return the fewest buckets that hold all prompts."""
-        sizes = (*self.forced(), self._most_sequences())
-        return tuple(Bucket(size, self._longest(size), self._most_context(1)) for size in sizes)
+        sizes = (*self.forced_batch_sizes(), self._most_sequences())
+        return tuple(Bucket(size, self._longest_query(size), self._most_context(1)) for size in sizes)
 
     def _most_sequences(self) -> int:
         return min(self.limits.max_num_prefill_seqs, self.limits.max_num_batched_tokens)
 
-    def _longest(self, batch_size: int) -> int:
+    def _longest_query(self, batch_size: int) -> int:
         """Return the tokens of the longest query in a batch of this size."""
         return min(self.limits.longest_query, self.limits.max_num_batched_tokens // batch_size)
 
@@ -120,7 +120,7 @@ class DecodeSpace:
         """Return the smallest and largest value of each dimension of decode batches."""
         return Row(1, self._most_sequences()), Row(1, 1), Row(1, self._most_blocks(self._most_sequences()))
 
-    def forced(self) -> Sequence[int]:
+    def forced_batch_sizes(self) -> Sequence[int]:
         """Return no batch size, because the blocks do not depend on it."""
         return ()
 
@@ -132,7 +132,7 @@ class DecodeSpace:
             and shape.batch_size <= shape.num_blocks <= self._most_blocks(shape.batch_size)
         )
 
-    def span(self, outer: tuple[Row, ...]) -> Row | None:
+    def next_row(self, outer: tuple[Row, ...]) -> Row | None:
         """Return the values of the next dimension of decode batches within `outer` rows."""
         if not outer:
             return Row(1, self._most_sequences())
@@ -143,7 +143,7 @@ class DecodeSpace:
         # `top`.
         return Row(1 if self.limits.contiguous_paged_attention else top, self._most_blocks(top))
 
-    def corners(self) -> tuple[Bucket, ...]:
+    def covering_buckets(self) -> tuple[Bucket, ...]:
         """Return the fewest buckets that hold all decode batches."""
         most = self._most_sequences()
         return (Bucket(most, 1, self._most_blocks(most)),)

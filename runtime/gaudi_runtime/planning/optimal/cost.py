@@ -97,7 +97,7 @@ class Roofline:
         return max(operations / self.operations_per_second, bytes_read / self.bytes_per_second)
 
 
-def roofline_of(shape: ModelShape, spread: Spread, card: Card, block_size: int) -> Roofline:
+def make_roofline(shape: ModelShape, spread: Spread, card: Card, block_size: int) -> Roofline:
     """Return the roofline cost model of a model on one card, with the number formats of `spread`.
 
     The whole model is assumed to be on one card. Raises ConfigError for a card whose speed is unknown.
@@ -109,9 +109,9 @@ def roofline_of(shape: ModelShape, spread: Spread, card: Card, block_size: int) 
     whole = Spread(1, 1, spread.dtype_bytes, spread.kv_dtype_bytes, spread.quantization)
     return Roofline(
         block_size=block_size,
-        matmul_weights=output_head_tensor(shape).parameters
-        + sum(n * _visited(each, shape) for each, n in _layers(shape)),
-        attention_width=sum(n * _width(each) for each, n in _layers(shape)),
+        matmul_weights=output_head_tensor(shape).parameter_count
+        + sum(n * _active_weights(each, shape) for each, n in _count_layers(shape)),
+        attention_width=sum(n * _attention_width(each) for each, n in _count_layers(shape)),
         weight_bytes=sum(stage.weights for stage in stage_memory(shape, whole, block_size)),
         kv_bytes_per_token=kv_block_bytes(shape.layers, whole, 1),
         operations_per_second=card.bf16_matmul.value,
@@ -119,25 +119,25 @@ def roofline_of(shape: ModelShape, spread: Spread, card: Card, block_size: int) 
     )
 
 
-def _layers(shape: ModelShape) -> list[tuple[Layer, int]]:
+def _count_layers(shape: ModelShape) -> list[tuple[Layer, int]]:
     return list(Counter(shape.layers).items())
 
 
-def _visited(layer: Layer, shape: ModelShape) -> float:
+def _active_weights(layer: Layer, shape: ModelShape) -> float:
     """Return the number of weights of a layer that one token is multiplied with.
 
     Vectors and inactive experts do not count.
     """
-    return sum(tensor.parameters * _share(tensor, layer) for tensor in layer_tensors(layer, shape.hidden))
+    return sum(tensor.parameter_count * _active_share(tensor, layer) for tensor in layer_tensors(layer, shape.hidden))
 
 
-def _share(tensor: Tensor, layer: Layer) -> float:
+def _active_share(tensor: Tensor, layer: Layer) -> float:
     if tensor.role is Role.EXPERT and isinstance(layer.feed_forward, Experts):
         return layer.feed_forward.active / layer.feed_forward.count
     return 0.0 if tensor.role is Role.VECTOR else 1.0
 
 
-def _width(layer: Layer) -> float:
+def _attention_width(layer: Layer) -> float:
     """Return query heads times head dimension. With latent attention, use the mean dimension of scores and values."""
     attention = layer.attention
     if isinstance(attention, Attention):
@@ -148,12 +148,12 @@ def _width(layer: Layer) -> float:
 Price = Callable[[BucketPhase, Bucket], float]
 
 
-def one_graph(_phase: BucketPhase, _bucket: Bucket) -> float:
+def price_in_graphs(_phase: BucketPhase, _bucket: Bucket) -> float:
     """Return 1 as the price of every bucket, for a budget of graphs."""
     return 1.0
 
 
-def graph_bytes(block_size: int) -> Price:
+def price_in_bytes(block_size: int) -> Price:
     """Return a price function for a budget of memory: the bytes of a graph, by the rates of the logged Gaudi 2.
 
     See docs/internals/memory.md, Cards.
@@ -165,7 +165,7 @@ def graph_bytes(block_size: int) -> Price:
     return lambda phase, bucket: rates[phase] * weight(phase, bucket, block_size)
 
 
-def warmup_seconds(phase: BucketPhase, _bucket: Bucket) -> float:
+def price_in_seconds(phase: BucketPhase, _bucket: Bucket) -> float:
     """Return the price of a bucket for a budget of time: its warm-up seconds, by the rates of the logged Gaudi 2.
 
     See docs/internals/memory.md.
@@ -176,7 +176,7 @@ def warmup_seconds(phase: BucketPhase, _bucket: Bucket) -> float:
 
 
 @dataclass(frozen=True)
-class Score:
+class PlanScore:
     """The score of a plan by the cost model, for traffic of one phase: its graphs, padding and coverage.
 
     `graphs` counts the buckets of the phase. `padding` is the padded cost divided by the real cost, for traffic that
@@ -189,7 +189,7 @@ class Score:
     coverage: float | None
 
 
-def score(plan: BucketPlan, phase: BucketPhase, traffic: Traffic, cost: Cost) -> Score:
+def score_plan(plan: BucketPlan, phase: BucketPhase, traffic: Traffic, cost: Cost) -> PlanScore:
     """Score a plan for the traffic of one phase. `find` of the plan returns the bucket that a shape is padded to."""
     padded = real = covered = 0.0
     for shape, batches in traffic.shapes_of(phase).items():
@@ -199,7 +199,7 @@ def score(plan: BucketPlan, phase: BucketPhase, traffic: Traffic, cost: Cost) ->
             padded += batches * cost(phase, bucket)
             real += batches * cost(phase, shape)
     everything = total_weight(traffic.shapes_of(phase))
-    return Score(
+    return PlanScore(
         graphs=len(plan.buckets_of(phase)),
         padding=padded / real if real else None,
         coverage=covered / everything if everything else None,

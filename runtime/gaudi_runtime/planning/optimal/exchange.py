@@ -17,8 +17,8 @@ from itertools import product
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.lookup import Finder
-from gaudi_runtime.planning.optimal.admissible_shapes import Space
-from gaudi_runtime.planning.optimal.axes import Axes, choose_axes, to_axes
+from gaudi_runtime.planning.optimal.admissible_shapes import ShapeSpace
+from gaudi_runtime.planning.optimal.axes import Axes, choose_axes, round_to_axes
 from gaudi_runtime.planning.optimal.row_search import Worth
 from gaudi_runtime.planning.optimal.smoothing import smooth
 from gaudi_runtime.traffic.histogram import Weights
@@ -31,7 +31,7 @@ Buckets = tuple[Bucket, ...]
 
 
 @dataclass(frozen=True)
-class Market:
+class ExchangeInput:
     """The input of an exchange: traffic on few `cells`, candidate buckets, needed shapes, costs and prices.
 
     In every plan here, all `needed` shapes and all cells have a bucket. The sum of prices is at most `budget`.
@@ -47,22 +47,22 @@ class Market:
     def cost_of(self, plan: Buckets) -> float:
         """Return the cost of all cells for this plan."""
         finder = Finder(plan)
-        return sum(weight * self.cost(_found(finder, plan, cell)) for cell, weight in self.cells.items())
+        return sum(weight * self.cost(_find_bucket(finder, plan, cell)) for cell, weight in self.cells.items())
 
-    def slack(self, plan: Buckets) -> float:
+    def unused_budget(self, plan: Buckets) -> float:
         """Return the unused part of the budget for this plan."""
         return self.budget - sum(map(self.price, plan))
 
 
-def grow_plan(market: Market) -> Buckets:
+def grow_plan(market: ExchangeInput) -> Buckets:
     """Return a start plan for exchanges: repeatedly add the candidate with the best gain for its price."""
     plan = tuple(sorted(market.needed))
-    while step := _best_gain(market, plan, market.slack(plan)):
+    while step := _best_gain(market, plan, market.unused_budget(plan)):
         plan = tuple(sorted((*plan, step[1])))
     return plan
 
 
-def exchange_buckets(market: Market, plan: Buckets) -> Buckets:
+def exchange_buckets(market: ExchangeInput, plan: Buckets) -> Buckets:
     """Exchange buckets of the plan one by one while each exchange lowers the cost."""
     for _ in range(MOST_EXCHANGES):
         better = next(_improvements(market, plan), None)
@@ -72,48 +72,51 @@ def exchange_buckets(market: Market, plan: Buckets) -> Buckets:
     return plan
 
 
-def _improvements(market: Market, plan: Buckets) -> Iterator[Buckets]:
+def _improvements(market: ExchangeInput, plan: Buckets) -> Iterator[Buckets]:
     """Yield cheaper plans in which one bucket is exchanged."""
     for loss, given in sorted(_losses(market, plan))[:OFFERED]:
         rest = tuple(bucket for bucket in plan if bucket != given)
-        step = _best_gain(market, rest, market.slack(rest))
+        step = _best_gain(market, rest, market.unused_budget(rest))
         # The gain must exceed the rounding error. Otherwise two exchanges that undo each other would alternate up to
         # the limit.
         if step and step[0] > loss * (1 + 1e-9):
             yield tuple(sorted((*rest, step[1])))
 
 
-def _best_gain(market: Market, plan: Buckets, slack: float) -> tuple[float, Bucket] | None:
+def _best_gain(market: ExchangeInput, plan: Buckets, slack: float) -> tuple[float, Bucket] | None:
     """Return the gain and the candidate with the best gain for its price within `slack`; None if no candidate gains."""
     gains = {each: gain for each, gain in _gains(market, plan).items() if gain > 0 and market.price(each) <= slack}
     best = max(gains, key=lambda each: (gains[each] / market.price(each), each), default=None)
     return None if best is None else (gains[best], best)
 
 
-def _losses(market: Market, plan: Buckets) -> Iterator[tuple[float, Bucket]]:
+def _losses(market: ExchangeInput, plan: Buckets) -> Iterator[tuple[float, Bucket]]:
     """Yield each bucket that others can replace, with the cost increase if the bucket is removed."""
     users: dict[Bucket, list[Bucket]] = defaultdict(list)
     finder = Finder(plan)
     for cell in market.cells:
-        users[_found(finder, plan, cell)].append(cell)
+        users[_find_bucket(finder, plan, cell)].append(cell)
     for at, bucket in enumerate(plan):
         rest = plan[:at] + plan[at + 1 :]
         finder = Finder(rest)
         if all(finder.first(*shape) is not None for shape in (*users[bucket], *market.needed)):
             paid = market.cost(bucket)
             yield (
-                sum(market.cells[cell] * (market.cost(_found(finder, rest, cell)) - paid) for cell in users[bucket]),
+                sum(
+                    market.cells[cell] * (market.cost(_find_bucket(finder, rest, cell)) - paid)
+                    for cell in users[bucket]
+                ),
                 bucket,
             )
 
 
-def _gains(market: Market, plan: Buckets) -> Mapping[Bucket, float]:
+def _gains(market: ExchangeInput, plan: Buckets) -> Mapping[Bucket, float]:
     """Return the cost reduction of each candidate, which would then serve all requests that find it first."""
     gains: dict[Bucket, float] = defaultdict(float)
     costs = [market.cost(candidate) for candidate in market.candidates]
     finder = Finder(plan)
     for cell, weight in market.cells.items():
-        found = _found(finder, plan, cell)
+        found = _find_bucket(finder, plan, cell)
         paid = market.cost(found)
         for at in range(bisect_left(market.candidates, cell), bisect_left(market.candidates, found)):
             taken = market.candidates[at]
@@ -122,7 +125,7 @@ def _gains(market: Market, plan: Buckets) -> Mapping[Bucket, float]:
     return gains
 
 
-def _found(finder: Finder, plan: Buckets, shape: Bucket) -> Bucket:
+def _find_bucket(finder: Finder, plan: Buckets, shape: Bucket) -> Bucket:
     position = finder.first(*shape)
     if position is None:
         raise AssertionError(f"{tuple(shape)} has no bucket")
@@ -136,7 +139,9 @@ FEW_GRAPHS = 24
 FEW_VALUES = {0: (), 1: (1,), 2: (12, 24), 3: (4, 8, 10)}
 
 
-def improve_plan(space: Space, traffic: Weights, cost: Worth, price: Worth, budget: float, plan: Buckets) -> Buckets:
+def improve_plan(
+    space: ShapeSpace, traffic: Weights, cost: Worth, price: Worth, budget: float, plan: Buckets
+) -> Buckets:
     """Improve a plan by exchanges, and try a plan grown from the needed buckets.
 
     Returns the cheapest of the plans within `budget`.
@@ -147,20 +152,24 @@ def improve_plan(space: Space, traffic: Weights, cost: Worth, price: Worth, budg
         return plan
     axes = choose_axes(space, traffic, FEW_VALUES)
     grid = {shape for shape in map(Bucket._make, product(*axes)) if space.admits(shape)}
-    needed = space.corners()
-    market = Market(_cells(space, traffic, axes), sorted({*grid, *needed, *plan}), needed, cost, price, budget)
+    needed = space.covering_buckets()
+    market = ExchangeInput(
+        _smoothed_cells(space, traffic, axes), sorted({*grid, *needed, *plan}), needed, cost, price, budget
+    )
     plans = (plan, exchange_buckets(market, plan), exchange_buckets(market, grow_plan(market)))
     # The search uses a coarse grid, but the final comparison uses a fine grid. A coarse grid hides the cost of rounding
     # up.
-    fine = replace(market, cells=_cells(space, traffic, choose_axes(space, traffic)))
+    fine = replace(market, cells=_smoothed_cells(space, traffic, choose_axes(space, traffic)))
     return min(plans, key=fine.cost_of)
 
 
-def _cells(space: Space, traffic: Weights, axes: Axes) -> Weights:
+def _smoothed_cells(space: ShapeSpace, traffic: Weights, axes: Axes) -> Weights:
     """Return smoothed traffic on the axes.
 
     A shape is not rounded up if the rounded shape is inadmissible.
     """
-    inside = {shape: weight for shape, weight in traffic.items() if all(map(space.admits, to_axes({shape: 1}, axes)))}
-    cells = {cell: weight for cell, weight in smooth(to_axes(inside, axes), axes).items() if space.admits(cell)}
+    inside = {
+        shape: weight for shape, weight in traffic.items() if all(map(space.admits, round_to_axes({shape: 1}, axes)))
+    }
+    cells = {cell: weight for cell, weight in smooth(round_to_axes(inside, axes), axes).items() if space.admits(cell)}
     return {**cells, **{shape: weight for shape, weight in traffic.items() if shape not in inside}}

@@ -10,8 +10,8 @@ from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.optimal.cost import Cost
 from gaudi_runtime.planning.optimal.exchange import Buckets
-from gaudi_runtime.planning.optimal.optimizer import Chosen, Optimizer
-from gaudi_runtime.planning.optimal.prior import Kind, sum_traffic
+from gaudi_runtime.planning.optimal.optimizer import ChosenBuckets, Optimizer
+from gaudi_runtime.planning.optimal.prior import TrafficKind, sum_traffic
 from gaudi_runtime.traffic.histogram import Traffic
 
 TOLERANCE = 0.005
@@ -22,38 +22,42 @@ LEAST_PADDING = 0.01
 
 
 @dataclass(frozen=True)
-class Rival:
+class ReferencePlan:
     """The plan to compare with when searching the fewest graphs, with its limits and the cost of a batch."""
 
     plan: BucketPlan
     limits: Limits
     cost: Cost
 
-    def compute(self, phase: BucketPhase, kind: Kind) -> float:
+    def padded_compute(self, phase: BucketPhase, kind: TrafficKind) -> float:
         """Return the compute of a kind of traffic that is padded by the rival's plan."""
-        return sum(weight * self.cost(phase, self._bucket(phase, shape)) for shape, weight in kind.weights.items())
+        return sum(
+            weight * self.cost(phase, self._padded_bucket(phase, shape)) for shape, weight in kind.weights.items()
+        )
 
-    def _bucket(self, phase: BucketPhase, shape: Bucket) -> Bucket:
+    def _padded_bucket(self, phase: BucketPhase, shape: Bucket) -> Bucket:
         # The plans of the plugin may have gaps. A batch in a gap is padded to its fallback shape.
         return self.plan.find(phase, *shape) or self.plan.fallback(phase, self.limits, *shape)
 
 
-def fewest(phase: BucketPhase, kinds: tuple[Kind, ...], kv_blocks: int, rival: Rival) -> Chosen:
+def find_fewest_buckets(
+    phase: BucketPhase, kinds: tuple[TrafficKind, ...], kv_blocks: int, rival: ReferencePlan
+) -> ChosenBuckets:
     """Return the fewest buckets of a phase that pad each kind of traffic no more than its limit.
 
     The result has at most as many buckets as the rival, unless the admissible shapes need more. Raises PlanImpossible
     if there is no traffic.
     """
-    computes = [rival.compute(phase, kind) for kind in kinds]
+    computes = [rival.padded_compute(phase, kind) for kind in kinds]
 
     def is_enough(buckets: Buckets) -> bool:
         return all(
-            _compute(phase, buckets, kind, rival.cost) <= compute * (kind.most + TOLERANCE)
+            _padded_compute(phase, buckets, kind, rival.cost) <= compute * (kind.most + TOLERANCE)
             for kind, compute in zip(kinds, computes, strict=True)
         )
 
     found = [
-        Optimizer(_of_phase(phase, weighted), rival.limits, kv_blocks, rival.cost).fewest(
+        Optimizer(_phase_traffic(phase, weighted), rival.limits, kv_blocks, rival.cost).minimize_buckets(
             phase, is_enough, len(rival.plan.buckets_of(phase))
         )
         for weighted in _weightings(phase, kinds, computes, rival.cost)
@@ -64,25 +68,25 @@ def fewest(phase: BucketPhase, kinds: tuple[Kind, ...], kv_blocks: int, rival: R
 
 
 def _weightings(
-    phase: BucketPhase, kinds: tuple[Kind, ...], computes: list[float], cost: Cost
-) -> Iterable[tuple[Kind, ...]]:
+    phase: BucketPhase, kinds: tuple[TrafficKind, ...], computes: list[float], cost: Cost
+) -> Iterable[tuple[TrafficKind, ...]]:
     """Yield the kinds unchanged, and then with more weight for the kinds that the rival pads least."""
     yield kinds
     if len(kinds) > 1:
         real = (sum(weight * cost(phase, shape) for shape, weight in kind.weights.items()) for kind in kinds)
         paddings = (max(compute / each - 1, LEAST_PADDING) for compute, each in zip(computes, real, strict=True))
         yield tuple(
-            Kind(kind.name, {shape: weight / padding for shape, weight in kind.weights.items()}, kind.most)
+            TrafficKind(kind.name, {shape: weight / padding for shape, weight in kind.weights.items()}, kind.most)
             for kind, padding in zip(kinds, paddings, strict=True)
         )
 
 
-def _of_phase(phase: BucketPhase, kinds: Iterable[Kind]) -> Traffic:
+def _phase_traffic(phase: BucketPhase, kinds: Iterable[TrafficKind]) -> Traffic:
     weights = sum_traffic(kinds)
     return Traffic(weights, {}) if phase is BucketPhase.PROMPT else Traffic({}, weights)
 
 
-def _compute(phase: BucketPhase, buckets: Buckets, kind: Kind, cost: Cost) -> float:
+def _padded_compute(phase: BucketPhase, buckets: Buckets, kind: TrafficKind, cost: Cost) -> float:
     finder = Finder(buckets)
     costs = [cost(phase, bucket) for bucket in buckets]
     padded = 0.0

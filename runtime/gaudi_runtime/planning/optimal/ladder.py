@@ -20,7 +20,7 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
 
 
-class LowestLine:
+class LowerEnvelope:
     """The lower envelope of lines, which finds the lowest line at a point in constant time on average.
 
     Lines are added with decreasing slopes, and queried at increasing points.
@@ -42,7 +42,7 @@ class LowestLine:
             self._lines.pop()
         self._lines.append((slope, intercept, tag))
 
-    def lowest(self, point: float) -> tuple[float, int]:
+    def find_lowest(self, point: float) -> tuple[float, int]:
         """Return the value and the tag of the lowest line at `point`. Points must not decrease between calls."""
         lines = self._lines
         while len(lines) > 1 and lines[1][0] * point + lines[1][1] <= lines[0][0] * point + lines[0][1]:
@@ -90,23 +90,23 @@ class Ladder:
         """The weight of the traffic below each rung, and of all traffic at the end."""
         self._layers: dict[float, _Layers] = {}
 
-    def cheapest(self, rate: float) -> tuple[int, ...]:
+    def cheapest_rungs(self, rate: float) -> tuple[int, ...]:
         """Return the positions of the rungs that minimize cost + rate * price, for any number of rungs."""
-        lines, origins = LowestLine(), []
+        lines, origins = LowerEnvelope(), []
         lines.add(0.0, 0.0, -1)
         for at, rung in enumerate(self.rungs):
-            lowest, origin = lines.lowest(rung.cost)
+            lowest, origin = lines.find_lowest(rung.cost)
             value = lowest + rung.cost * self.below[at + 1] + rate * rung.price
             origins.append(origin)
             lines.add(-self.below[at + 1], value, at)
-        return _path(lambda at, _: origins[at], len(self.rungs))
+        return _backtrack(lambda at, _: origins[at], len(self.rungs))
 
-    def exactly(self, count: int, rate: float = 0.0) -> tuple[int, ...]:
+    def cheapest_by_count(self, count: int, rate: float = 0.0) -> tuple[int, ...]:
         """Return the positions of the `count` rungs that minimize cost + rate * price."""
         layers = self._layers.setdefault(rate, _Layers([], []))
         while len(layers.values) < count:
             self._add_layer(layers, rate)
-        return _path(lambda at, used: layers.origins[count - 1 - used][at], len(self.rungs))
+        return _backtrack(lambda at, used: layers.origins[count - 1 - used][at], len(self.rungs))
 
     def cost(self, kept: Sequence[int]) -> float:
         """Return the cost of all traffic with these rungs."""
@@ -126,20 +126,20 @@ class Ladder:
         These ladders have one rung more than the ladders of the previous layer.
         """
         count = len(layers.values)
-        lines, values, origins = LowestLine(), [], []
+        lines, values, origins = LowerEnvelope(), [], []
         if not count:
             lines.add(0.0, 0.0, -1)
         for at, rung in enumerate(self.rungs):
             if count and at >= count:
                 lines.add(-self.below[at], layers.values[-1][at - 1], at - 1)
-            lowest, origin = lines.lowest(rung.cost) if at >= count else (float("inf"), -1)
+            lowest, origin = lines.find_lowest(rung.cost) if at >= count else (float("inf"), -1)
             values.append(lowest + rung.cost * self.below[at + 1] + rate * rung.price)
             origins.append(origin)
         layers.values.append(values)
         layers.origins.append(origins)
 
 
-def _path(origin_of: Callable[[int, int], int], count: int) -> tuple[int, ...]:
+def _backtrack(origin_of: Callable[[int, int], int], count: int) -> tuple[int, ...]:
     """Return the positions from the last rung back to the first."""
     kept, at = [], count - 1
     while at >= 0:
@@ -153,14 +153,14 @@ def _path(origin_of: Callable[[int, int], int], count: int) -> tuple[int, ...]:
 UNITS = 256
 
 
-def cheapest_within(ladder: Ladder, budget: float) -> tuple[int, ...] | None:
+def cheapest_within_budget(ladder: Ladder, budget: float) -> tuple[int, ...] | None:
     """Return the positions of the cheapest rungs within a budget, or None if the last rung exceeds the budget.
 
     As in `Ladder`, the lowest of many lines gives the cheapest ladder that ends at a rung. Here each number of units
     that the previous rungs use has separate lines.
     """
     units = [ceil(rung.price * UNITS / budget) for rung in ladder.rungs]
-    ways = [LowestLine() for _ in range(UNITS + 1)]
+    ways = [LowerEnvelope() for _ in range(UNITS + 1)]
     ways[0].add(0.0, 0.0, -1)
     origins: list[dict[int, int]] = []
     ends: dict[int, float] = {}
@@ -171,14 +171,14 @@ def cheapest_within(ladder: Ladder, budget: float) -> tuple[int, ...] | None:
         for used in range(UNITS, units[at] - 1, -1):
             way = ways[used - units[at]]
             if way:
-                lowest, reached[used] = way.lowest(rung.cost)
+                lowest, reached[used] = way.find_lowest(rung.cost)
                 ends[used] = lowest + rung.cost * ladder.below[at + 1]
                 ways[used].add(-ladder.below[at + 1], ends[used], at)
         origins.append(reached)
-    return _knapsack_path(origins, units, min(ends, key=ends.__getitem__)) if ends else None
+    return _backtrack_knapsack(origins, units, min(ends, key=ends.__getitem__)) if ends else None
 
 
-def _knapsack_path(origins: list[dict[int, int]], units: list[int], used: int) -> tuple[int, ...]:
+def _backtrack_knapsack(origins: list[dict[int, int]], units: list[int], used: int) -> tuple[int, ...]:
     """Return the positions from the last rung back to the first, subtracting the units of each rung."""
     kept, at = [], len(origins) - 1
     while at >= 0:

@@ -8,15 +8,15 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, Space
+from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, ShapeSpace
 from gaudi_runtime.planning.optimal.axes import choose_axes
-from gaudi_runtime.planning.optimal.cost import Cost, Price, one_graph, typical_cost
+from gaudi_runtime.planning.optimal.cost import Cost, Price, price_in_graphs, typical_cost
 from gaudi_runtime.planning.optimal.exchange import Buckets, improve_plan
-from gaudi_runtime.planning.optimal.ladder import cheapest_within
-from gaudi_runtime.planning.optimal.prior import Kind, prior
-from gaudi_runtime.planning.optimal.row_search import Worth, check_rungs, search_rows
-from gaudi_runtime.planning.optimal.selection import Choice, Kept, Selection, sum_of_choices
-from gaudi_runtime.planning.optimal.smoothing import similar
+from gaudi_runtime.planning.optimal.ladder import cheapest_within_budget
+from gaudi_runtime.planning.optimal.prior import TrafficKind, prior_traffic
+from gaudi_runtime.planning.optimal.row_search import Worth, check_rung_count, search_rows
+from gaudi_runtime.planning.optimal.selection import Choice, KeptRungs, Selection, sum_of_choices
+from gaudi_runtime.planning.optimal.smoothing import similar_traffic
 from gaudi_runtime.traffic.histogram import Traffic, Weights, total_weight
 
 EPSILON = 1e-12
@@ -24,14 +24,14 @@ BOTH = (BucketPhase.PROMPT, BucketPhase.DECODE)
 
 
 @dataclass(frozen=True)
-class Fit:
+class FittedSelection:
     """The optimizer's selection within the budget, and the gain of one more graph, or 0 if no graph can be added."""
 
     selection: Selection
     next_gain: float
 
 
-def fit(choice: Choice, budget: float) -> Fit | None:
+def fit_to_budget(choice: Choice, budget: float) -> FittedSelection | None:
     """Return the optimizer's cheapest selection whose price is at most `budget`; None if no selection fits.
 
     For each rate there is a cheapest selection. The search over rates finds the last of these selections within the
@@ -39,28 +39,28 @@ def fit(choice: Choice, budget: float) -> Fit | None:
     it fits. If graphs have different prices, the rest of the budget is also spent on one ladder first. The result is
     the cheapest of all. For one ladder and a budget of graphs, the result is optimal.
     """
-    within, beyond, rate = _around(choice, budget)
+    within, beyond, rate = _bracket_budget(choice, budget)
     if within is None:
         return None
-    steps = _Steps(rate)
-    thinned = steps.thinned(beyond, budget) if beyond else None
-    starts = [within, *_slack_to_one(within, budget), *([thinned] if thinned else [])]
-    found = min((steps.filled(each, budget) for each in starts), key=lambda selection: selection.cost)
-    more = steps.best(found, float("inf"))
-    return Fit(found, found.cost - more.cost if more else 0.0)
+    steps = _RungSteps(rate)
+    thinned = steps.thin_to_budget(beyond, budget) if beyond else None
+    starts = [within, *_spend_slack_on_ladder(within, budget), *([thinned] if thinned else [])]
+    found = min((steps.fill_budget(each, budget) for each in starts), key=lambda selection: selection.cost)
+    more = steps.add_best_rung(found, float("inf"))
+    return FittedSelection(found, found.cost - more.cost if more else 0.0)
 
 
-def _slack_to_one(selection: Selection, budget: float) -> Iterator[Selection]:
+def _spend_slack_on_ladder(selection: Selection, budget: float) -> Iterator[Selection]:
     """Yield selections that spend the rest of the budget on one ladder whose rungs have different prices."""
     slack = budget - selection.price
     for at, kept in enumerate(selection.ladders):
         if len({rung.price for rung in kept.ladder.rungs}) > 1:
-            rungs = cheapest_within(kept.ladder, kept.price + slack)
+            rungs = cheapest_within_budget(kept.ladder, kept.price + slack)
             if rungs:
-                yield _replaced(selection, at, Kept(kept.ladder, rungs))
+                yield _replace_ladder(selection, at, KeptRungs(kept.ladder, rungs))
 
 
-def _around(choice: Choice, budget: float) -> tuple[Selection | None, Selection | None, float]:
+def _bracket_budget(choice: Choice, budget: float) -> tuple[Selection | None, Selection | None, float]:
     """Return the last selection within the budget, the first selection above the budget, and the rate between them.
 
     Both selections are on the convex hull of (price, cost).
@@ -76,51 +76,53 @@ def _around(choice: Choice, budget: float) -> tuple[Selection | None, Selection 
     while low.cost > high.cost and high.price > low.price:
         rate = (low.cost - high.cost) / (high.price - low.price)
         middle = choice(rate)
-        if middle.total(rate) >= low.total(rate) * (1 - 1e-12):
+        if middle.total_cost(rate) >= low.total_cost(rate) * (1 - 1e-12):
             break
         low, high = (middle, high) if middle.price <= budget else (low, middle)
     return low, high, rate
 
 
 @dataclass(frozen=True)
-class _Steps:
+class _RungSteps:
     """Changes of a selection by one rung in one ladder. The rungs of this ladder are then chosen again for a rate."""
 
     rate: float
 
-    def filled(self, selection: Selection, budget: float) -> Selection:
+    def fill_budget(self, selection: Selection, budget: float) -> Selection:
         """Add the rungs with the best gain for their price while they fit into the budget."""
-        while step := self.best(selection, budget):
+        while step := self.add_best_rung(selection, budget):
             selection = step
         return selection
 
-    def thinned(self, selection: Selection, budget: float) -> Selection | None:
+    def thin_to_budget(self, selection: Selection, budget: float) -> Selection | None:
         """Remove the rungs with the least use for their price; return None if the needed rungs exceed the budget."""
         while selection.price > budget:
             before = selection
-            cheaper = [each for each in self._changed(before, -1) if each.price < before.price]
+            cheaper = [each for each in self._change_one_ladder(before, -1) if each.price < before.price]
             if not cheaper:
                 return None
             selection = min(cheaper, key=lambda each: (each.cost - before.cost) / (before.price - each.price))
         return selection
 
-    def best(self, selection: Selection, budget: float) -> Selection | None:
+    def add_best_rung(self, selection: Selection, budget: float) -> Selection | None:
         """Add the rung that reduces the cost most for its price. Return None if no rung can be added."""
-        longer = self._changed(selection, +1)
+        longer = self._change_one_ladder(selection, +1)
         better = [each for each in longer if each.price <= budget and each.cost < selection.cost - EPSILON]
         if not better:
             return None
         return max(better, key=lambda each: (selection.cost - each.cost) / max(each.price - selection.price, EPSILON))
 
-    def _changed(self, selection: Selection, more: int) -> Iterator[Selection]:
+    def _change_one_ladder(self, selection: Selection, more: int) -> Iterator[Selection]:
         """Yield selections in which one ladder has `more` additional rungs."""
         for at, kept in enumerate(selection.ladders):
             count = len(kept.rungs) + more
             if 1 <= count <= len(kept.ladder.rungs):
-                yield _replaced(selection, at, Kept(kept.ladder, kept.ladder.exactly(count, self.rate)))
+                yield _replace_ladder(
+                    selection, at, KeptRungs(kept.ladder, kept.ladder.cheapest_by_count(count, self.rate))
+                )
 
 
-def _replaced(selection: Selection, at: int, kept: Kept) -> Selection:
+def _replace_ladder(selection: Selection, at: int, kept: KeptRungs) -> Selection:
     old = selection.ladders[at]
     ladders = (*selection.ladders[:at], kept, *selection.ladders[at + 1 :])
     return Selection(ladders, selection.cost - old.cost + kept.cost, selection.price - old.price + kept.price)
@@ -134,7 +136,7 @@ UNMET_MOST = 1.25
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenBuckets:
     """The optimizer's result: the sorted buckets by phase, and the padding that one more graph would save."""
 
     buckets: Mapping[BucketPhase, Buckets]
@@ -154,7 +156,7 @@ class Optimizer:
         # the blocks by the highest block in use. Both lookups find the same bucket only if each batch size has a bucket
         # with all blocks.
         self._only_rows = {BucketPhase.DECODE} if limits.contiguous_paged_attention else set()
-        self._spaces: dict[BucketPhase, Space] = {
+        self._spaces: dict[BucketPhase, ShapeSpace] = {
             BucketPhase.PROMPT: PromptSpace(limits, with_context=limits.has_context),
             BucketPhase.DECODE: DecodeSpace(limits, kv_blocks),
         }
@@ -163,86 +165,90 @@ class Optimizer:
             for phase, space in self._spaces.items()
         }
 
-    def choose(self, phases: tuple[BucketPhase, ...], price: Price, budget: float, asked: str) -> Chosen:
+    def choose(self, phases: tuple[BucketPhase, ...], price: Price, budget: float, asked: str) -> ChosenBuckets:
         """Choose the buckets of `phases` that pad least within `budget`, in the unit of `price`.
 
         For several phases, the sum of their padding is minimized. Raises PlanImpossible if the limits admit no traffic
         of a phase, or if the buckets that every plan needs exceed the budget. The second message begins with the
         setting `asked`.
         """
-        found = fit(sum_of_choices([self._choice(phase, price) for phase in phases]), budget)
+        found = fit_to_budget(sum_of_choices([self._choice_of_phase(phase, price) for phase in phases]), budget)
         if found is None:
-            least = sum(self.least(phase, price) for phase in phases)
+            least = sum(self.least_price(phase, price) for phase in phases)
             raise PlanImpossible(
                 f"{budget:g} is too small, because buckets for all admissible {' and '.join(phases)} batches need "
                 f"at least {least:g}",
                 asked,
             )
-        buckets = _by_phase(found, phases)
+        buckets = _buckets_by_phase(found, phases)
         # Only a plan of a single phase is improved further, because the search does not return how it divides a shared
         # budget between phases.
         if len(phases) == 1 and phases[0] not in self._only_rows:
-            buckets = {phase: self._bettered(phase, price, budget, plan) for phase, plan in buckets.items()}
-        return Chosen(buckets, found.next_gain)
+            buckets = {phase: self._improve_buckets(phase, price, budget, plan) for phase, plan in buckets.items()}
+        return ChosenBuckets(buckets, found.next_gain)
 
-    def kinds(self, phase: BucketPhase) -> tuple[Kind, ...]:
+    def traffic_kinds(self, phase: BucketPhase) -> tuple[TrafficKind, ...]:
         """Return the kinds of traffic of a phase: its admissible traffic, similar traffic, and unobserved traffic.
 
         Future traffic differs from past traffic, so buckets for the observed shapes alone are not sufficient. Raises
         PlanImpossible if there is no traffic.
         """
-        traffic = self._admitted(phase)
+        traffic = self._admitted_traffic(phase)
         # Too many rungs are rejected before the traffic is spread over the cells of these axes.
-        check_rungs(self._spaces[phase], choose_axes(self._spaces[phase], traffic))
-        unmet = prior(phase, self._limits, self._kv_blocks, self._cost)
-        share = UNMET_SHARE * self._compute(phase, traffic) / sum(self._compute(phase, each.weights) for each in unmet)
+        check_rung_count(self._spaces[phase], choose_axes(self._spaces[phase], traffic))
+        unmet = prior_traffic(phase, self._limits, self._kv_blocks, self._cost)
+        share = (
+            UNMET_SHARE
+            * self._total_cost(phase, traffic)
+            / sum(self._total_cost(phase, each.weights) for each in unmet)
+        )
         return (
-            Kind("traffic", traffic),
-            Kind("similar traffic", similar(self._spaces[phase], traffic)),
+            TrafficKind("traffic", traffic),
+            TrafficKind("similar traffic", similar_traffic(self._spaces[phase], traffic)),
             *(
-                Kind(each.name, {shape: share * weight for shape, weight in each.weights.items()}, UNMET_MOST)
+                TrafficKind(each.name, {shape: share * weight for shape, weight in each.weights.items()}, UNMET_MOST)
                 for each in unmet
             ),
         )
 
-    def beyond_limits(self, phase: BucketPhase, traffic: Traffic) -> float:
+    def share_beyond_limits(self, phase: BucketPhase, traffic: Traffic) -> float:
         """Return the share of the phase's traffic that exceeds the limits."""
         everything = total_weight(traffic.shapes_of(phase))
         return 1 - total_weight(self._traffic[phase]) / everything if everything else 0.0
 
-    def fewest(self, phase: BucketPhase, is_enough: Callable[[Buckets], bool], most: int) -> Chosen:
+    def minimize_buckets(self, phase: BucketPhase, is_enough: Callable[[Buckets], bool], most: int) -> ChosenBuckets:
         """Return the fewest buckets of a phase that `is_enough` accepts, or `most` if it accepts no number.
 
         Every admissible shape has a bucket, so the result may have more than `most` buckets.
         """
         # Choices are cached, because the search tries the same rates for budgets that are close to each other.
-        choice = cache(self._choice(phase, one_graph))
-        low = round(self.least(phase, one_graph))
+        choice = cache(self._choice_of_phase(phase, price_in_graphs))
+        low = round(self.least_price(phase, price_in_graphs))
         high = max(low, most)
-        found = self._within(choice, high)
+        found = self._fit_graphs(choice, high)
         while low < high:
             middle = (low + high) // 2
-            fewer = self._within(choice, middle)
-            if is_enough(_by_phase(fewer, (phase,))[phase]):
+            fewer = self._fit_graphs(choice, middle)
+            if is_enough(_buckets_by_phase(fewer, (phase,))[phase]):
                 high, found = middle, fewer
             else:
                 low = middle + 1
-        buckets = _by_phase(found, (phase,))[phase]
+        buckets = _buckets_by_phase(found, (phase,))[phase]
         if phase not in self._only_rows:
-            buckets = self._bettered(phase, one_graph, len(buckets), buckets)
-        return Chosen({phase: buckets}, found.next_gain)
+            buckets = self._improve_buckets(phase, price_in_graphs, len(buckets), buckets)
+        return ChosenBuckets({phase: buckets}, found.next_gain)
 
-    def _within(self, choice: Choice, graphs: int) -> Fit:
-        found = fit(choice, graphs)
+    def _fit_graphs(self, choice: Choice, graphs: int) -> FittedSelection:
+        found = fit_to_budget(choice, graphs)
         if found is None:
             raise AssertionError(f"{graphs} graphs are too few")
         return found
 
-    def least(self, phase: BucketPhase, price: Price) -> float:
+    def least_price(self, phase: BucketPhase, price: Price) -> float:
         """Return the total price of the buckets that every plan needs."""
-        return sum(price(phase, corner) for corner in self._spaces[phase].corners())
+        return sum(price(phase, corner) for corner in self._spaces[phase].covering_buckets())
 
-    def _admitted(self, phase: BucketPhase) -> Weights:
+    def _admitted_traffic(self, phase: BucketPhase) -> Weights:
         if not self._traffic[phase]:
             raise PlanImpossible(
                 f"the traffic of strategy Optimal has no {phase} shape within the limits. "
@@ -250,23 +256,25 @@ class Optimizer:
             )
         return self._traffic[phase]
 
-    def _choice(self, phase: BucketPhase, price: Price) -> Choice:
-        return search_rows(self._spaces[phase], self._admitted(phase), self._share(phase), partial(price, phase))
+    def _choice_of_phase(self, phase: BucketPhase, price: Price) -> Choice:
+        return search_rows(
+            self._spaces[phase], self._admitted_traffic(phase), self._relative_cost(phase), partial(price, phase)
+        )
 
-    def _bettered(self, phase: BucketPhase, price: Price, budget: float, plan: Buckets) -> Buckets:
+    def _improve_buckets(self, phase: BucketPhase, price: Price, budget: float, plan: Buckets) -> Buckets:
         space, traffic = self._spaces[phase], self._traffic[phase]
-        return improve_plan(space, traffic, self._share(phase), partial(price, phase), budget, plan)
+        return improve_plan(space, traffic, self._relative_cost(phase), partial(price, phase), budget, plan)
 
-    def _compute(self, phase: BucketPhase, traffic: Weights) -> float:
+    def _total_cost(self, phase: BucketPhase, traffic: Weights) -> float:
         return sum(weight * self._cost(phase, shape) for shape, weight in traffic.items())
 
-    def _share(self, phase: BucketPhase) -> Worth:
+    def _relative_cost(self, phase: BucketPhase) -> Worth:
         """Return the cost of a batch as a share of the real cost of its phase, so that padding can be added."""
-        real = self._compute(phase, self._traffic[phase])
+        real = self._total_cost(phase, self._traffic[phase])
         return lambda bucket: self._cost(phase, bucket) / real
 
 
-def _by_phase(found: Fit, phases: tuple[BucketPhase, ...]) -> dict[BucketPhase, Buckets]:
+def _buckets_by_phase(found: FittedSelection, phases: tuple[BucketPhase, ...]) -> dict[BucketPhase, Buckets]:
     buckets: dict[BucketPhase, set[Bucket]] = {phase: set() for phase in phases}
     for kept in found.selection.ladders:
         buckets[kept.ladder.phase].update(kept.buckets())

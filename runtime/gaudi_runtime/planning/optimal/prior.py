@@ -34,7 +34,7 @@ CONTEXT_POINTS = 4
 
 
 @dataclass(frozen=True)
-class Kind:
+class TrafficKind:
     """One kind of prior traffic, and the limit of its padded compute as a multiple of a rival plan's compute."""
 
     name: str
@@ -42,7 +42,7 @@ class Kind:
     most: float = 1.0
 
 
-def sum_traffic(kinds: Iterable[Kind]) -> dict[Bucket, float]:
+def sum_traffic(kinds: Iterable[TrafficKind]) -> dict[Bucket, float]:
     """Add up the prior traffic of all kinds."""
     weights: dict[Bucket, float] = {}
     for kind in kinds:
@@ -51,22 +51,22 @@ def sum_traffic(kinds: Iterable[Kind]) -> dict[Bucket, float]:
     return weights
 
 
-def prior(phase: BucketPhase, limits: Limits, kv_blocks: int, cost: Cost) -> tuple[Kind, ...]:
+def prior_traffic(phase: BucketPhase, limits: Limits, kv_blocks: int, cost: Cost) -> tuple[TrafficKind, ...]:
     """Return the prior traffic of a phase, in batches, for a device with `kv_blocks` KV blocks.
 
     The kinds of prompts are single prompts without context, single prompts with context, and batches of several
     prompts. Decode steps have one kind for each doubling of their sequences, because the load of a server is not known.
     """
-    kinds = _prompts(limits) if phase is BucketPhase.PROMPT else _decodes(limits, kv_blocks)
+    kinds = _prompt_shares(limits) if phase is BucketPhase.PROMPT else _decode_shares(limits, kv_blocks)
     names: dict[str, dict[Bucket, float]] = {}
     for name, shape, share in kinds:
         weights = names.setdefault(name, {})
         # A share refers to compute, but a weight counts batches. So the share is divided by the cost of a batch.
         weights[shape] = weights.get(shape, 0.0) + share / cost(phase, shape)
-    return tuple(Kind(name, weights) for name, weights in names.items())
+    return tuple(TrafficKind(name, weights) for name, weights in names.items())
 
 
-def _prompts(limits: Limits) -> Iterator[tuple[str, Bucket, float]]:
+def _prompt_shares(limits: Limits) -> Iterator[tuple[str, Bucket, float]]:
     """Yield kind, shape and compute share of prompts. Engines merge only prompts without context into one batch."""
     least = ceil(LEAST_PROMPT_BLOCKS * limits.block_size)
     for query in geometric_sizes(min(least, limits.longest_query), limits.longest_query, POINTS):
@@ -80,7 +80,7 @@ def _prompts(limits: Limits) -> Iterator[tuple[str, Bucket, float]]:
             yield "one prompt with context", Bucket(1, query, context), 1 / len(contexts)
 
 
-def _decodes(limits: Limits, kv_blocks: int) -> Iterator[tuple[str, Bucket, float]]:
+def _decode_shares(limits: Limits, kv_blocks: int) -> Iterator[tuple[str, Bucket, float]]:
     longest = ceil(limits.max_model_len / limits.block_size)
 
     def most_blocks(sequences: int) -> int:

@@ -13,14 +13,14 @@ from itertools import takewhile
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.planning.optimal.admissible_shapes import PromptSpace, Row, Space
-from gaudi_runtime.planning.optimal.axes import Axes, choose_axes, to_axes
+from gaudi_runtime.planning.optimal.admissible_shapes import PromptSpace, Row, ShapeSpace
+from gaudi_runtime.planning.optimal.axes import Axes, choose_axes, round_to_axes
 from gaudi_runtime.planning.optimal.ladder import Ladder, Rung
 from gaudi_runtime.planning.optimal.selection import (
     Choice,
-    Kept,
+    KeptRungs,
     Selection,
-    cheaper_of,
+    cheapest_of_choices,
     choice_of_rows,
     choice_of_rungs,
 )
@@ -33,12 +33,12 @@ Worth = Callable[[Bucket], float]
 MAX_RUNGS = 300_000
 
 
-def check_rungs(space: Space, axes: Axes) -> None:
+def check_rung_count(space: ShapeSpace, axes: Axes) -> None:
     """Raise PlanImpossible if a row search has too many rungs, which would take too much time and memory."""
     sizes, queries, blocks = axes
     rungs = 0
     for row in _batch_rows(space, sizes):
-        longest = space.span((row,))
+        longest = space.next_row((row,))
         inside = bisect_left(queries, longest.top) + 1 if longest else 0
         rungs += inside * (inside + 1) // 2 * len(blocks) if len(blocks) > 1 else inside
     rungs = max(rungs, len(sizes) * len(queries) * len(blocks))
@@ -51,23 +51,23 @@ def check_rungs(space: Space, axes: Axes) -> None:
         )
 
 
-def _batch_rows(space: Space, sizes: Sequence[int]) -> Iterator[Row]:
+def _batch_rows(space: ShapeSpace, sizes: Sequence[int]) -> Iterator[Row]:
     """Yield the rows that batch sizes can be cut into."""
     lows = [1, *(size + 1 for size in sizes[:-1])]
     for at, low in enumerate(lows):
         rows = (Row(low, top) for top in sizes[at:])
         # If a row is too long, every row that ends later is too long as well.
-        yield from takewhile(lambda row: space.span((row,)) is not None, rows)
+        yield from takewhile(lambda row: space.next_row((row,)) is not None, rows)
 
 
-class Search:
+class RowSearch:
     """The search over all ways to cut an admissible space into rows of ladders.
 
     `cells` contains traffic on the values of `axes`. `cost` is the cost of one batch, and `price` is the price of
     preparing a bucket.
     """
 
-    def __init__(self, space: Space, axes: Axes, cells: Mapping[Bucket, float], cost: Worth, price: Worth) -> None:
+    def __init__(self, space: ShapeSpace, axes: Axes, cells: Mapping[Bucket, float], cost: Worth, price: Worth) -> None:
         self._space = space
         self._axes = axes
         self._cost = cost
@@ -76,23 +76,23 @@ class Search:
         # If all shapes have the same blocks, the queries form the ladder.
         self._ladder_dimension = 2 if len(axes[2]) > 1 else 1
 
-    def choice(self) -> Choice:
+    def find_choice(self) -> Choice:
         """Return the choice: rows of batch sizes, each with rows of queries, each with a ladder of blocks."""
-        found = self._choice((), ())
+        found = self._choice_within((), ())
         if found is None:
             raise AssertionError("one row for each batch size is always possible")
         return found
 
-    def _choice(self, outer: tuple[Row, ...], places: tuple[Row, ...]) -> Choice | None:
+    def _choice_within(self, outer: tuple[Row, ...], places: tuple[Row, ...]) -> Choice | None:
         """Return the choice within `outer` rows at the axis positions `places`; None if these rows are impossible."""
-        span = self._space.span(outer)
+        span = self._space.next_row(outer)
         if span is None:
             return None
         if len(outer) == self._ladder_dimension:
-            return choice_of_rungs(self._ladder(outer, places, span))
-        return self._rows(outer, places, span)
+            return choice_of_rungs(self._build_ladder(outer, places, span))
+        return self._cut_into_rows(outer, places, span)
 
-    def _rows(self, outer: tuple[Row, ...], places: tuple[Row, ...], span: Row) -> Choice:
+    def _cut_into_rows(self, outer: tuple[Row, ...], places: tuple[Row, ...], span: Row) -> Choice:
         axis = self._axes[len(outer)]
         values = [value for value in axis if value < span.top] + [span.top]
         rows: dict[tuple[int, int], Choice] = {}
@@ -101,18 +101,18 @@ class Search:
                 row = Row(values[start - 1] + 1 if start else span.low, values[end - 1])
                 # The last row of a span also takes shapes that were rounded up to a value above the end of the span.
                 place = Row(start, end if end < len(values) else len(axis))
-                inner = self._choice((*outer, row), (*places, place))
+                inner = self._choice_within((*outer, row), (*places, place))
                 if inner is None:
                     # If this row is impossible, every longer row is impossible as well.
                     break
                 rows[start, end] = inner
         return choice_of_rows(len(values), rows)
 
-    def _ladder(self, outer: tuple[Row, ...], places: tuple[Row, ...], span: Row) -> Ladder:
+    def _build_ladder(self, outer: tuple[Row, ...], places: tuple[Row, ...], span: Row) -> Ladder:
         axis = self._axes[len(outer)]
         values = [value for value in axis if span.low <= value < span.top] + [span.top]
         weights = [0.0] * len(values)
-        for value, weight in zip(axis, self._weights(places), strict=True):
+        for value, weight in zip(axis, self._ladder_weights(places), strict=True):
             weights[min(bisect_left(values, value), len(values) - 1)] += weight
         tops = [row.top for row in outer]
         only = [each[0] for each in self._axes[len(outer) + 1 :]]
@@ -122,13 +122,13 @@ class Search:
             self._space.phase, [Rung(each, weight, self._cost(each), self._price(each)) for each, weight in rungs]
         )
 
-    def _weights(self, places: tuple[Row, ...]) -> Sequence[float]:
+    def _ladder_weights(self, places: tuple[Row, ...]) -> Sequence[float]:
         """Return the weight of the cells within `places` of the outer axes, for each value of the ladder's axis."""
         if len(places) == 2:
-            return self._within(*places)
-        return [sum(self._within(places[0], Row(at, at + 1))) for at in range(len(self._axes[1]))]
+            return self._block_weights(*places)
+        return [sum(self._block_weights(places[0], Row(at, at + 1))) for at in range(len(self._axes[1]))]
 
-    def _within(self, batches: Row, queries: Row) -> Sequence[float]:
+    def _block_weights(self, batches: Row, queries: Row) -> Sequence[float]:
         """Return the weight of the cells within both ranges of positions, for each number of blocks."""
         sums = self._sums
         corners = (
@@ -158,36 +158,36 @@ def _prefix_sums(axes: Axes, cells: Mapping[Bucket, float]) -> list[list[Sequenc
     return sums
 
 
-def search_rows(space: Space, traffic: Weights, cost: Worth, price: Worth) -> Choice:
+def search_rows(space: ShapeSpace, traffic: Weights, cost: Worth, price: Worth) -> Choice:
     """Search the rows of buckets of one phase, and return the choice. All shapes of `traffic` must be admissible."""
-    everything = _rows(space, traffic, cost, price)
+    everything = _search_space(space, traffic, cost, price)
     if not isinstance(space, PromptSpace) or not space.with_context:
         return everything
-    return cheaper_of(everything, _context_in_corners(space, traffic, cost, price))
+    return cheapest_of_choices(everything, _choice_with_corners(space, traffic, cost, price))
 
 
-def _rows(space: Space, traffic: Weights, cost: Worth, price: Worth) -> Choice:
+def _search_space(space: ShapeSpace, traffic: Weights, cost: Worth, price: Worth) -> Choice:
     axes = choose_axes(space, traffic)
-    check_rungs(space, axes)
-    return Search(space, axes, smooth(to_axes(traffic, axes), axes), cost, price).choice()
+    check_rung_count(space, axes)
+    return RowSearch(space, axes, smooth(round_to_axes(traffic, axes), axes), cost, price).find_choice()
 
 
-def _context_in_corners(space: PromptSpace, traffic: Weights, cost: Worth, price: Worth) -> Choice:
+def _choice_with_corners(space: PromptSpace, traffic: Weights, cost: Worth, price: Worth) -> Choice:
     """Return rows for prompts without context. Prompts with context share the few buckets that hold everything."""
     # This choice is best if context is rare: no row has an additional bucket that only rare requests need.
     plain = {shape: weight for shape, weight in traffic.items() if not shape.num_blocks}
     with_context = {shape: weight for shape, weight in traffic.items() if shape.num_blocks}
-    rows = _rows(replace(space, with_context=False), plain, cost, price)
-    always = _corners(space, with_context, cost, price)
+    rows = _search_space(replace(space, with_context=False), plain, cost, price)
+    always = _select_corners(space, with_context, cost, price)
     return lambda rate: rows(rate) + always
 
 
-def _corners(space: Space, traffic: Weights, cost: Worth, price: Worth) -> Selection:
-    corners = space.corners()
+def _select_corners(space: ShapeSpace, traffic: Weights, cost: Worth, price: Worth) -> Selection:
+    corners = space.covering_buckets()
     sizes = [corner.batch_size for corner in corners]
     weights = [0.0] * len(corners)
     for shape, weight in traffic.items():
         weights[bisect_left(sizes, shape.batch_size)] += weight
     rungs = (Rung(each, weight, cost(each), price(each)) for each, weight in zip(corners, weights, strict=True))
-    kept = [Kept(Ladder(space.phase, [rung]), (0,)) for rung in rungs]
+    kept = [KeptRungs(Ladder(space.phase, [rung]), (0,)) for rung in rungs]
     return Selection(tuple(kept), sum(each.cost for each in kept), sum(each.price for each in kept))

@@ -8,7 +8,7 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.planning.optimal.ladder import Ladder
 
 
-class Kept(NamedTuple):
+class KeptRungs(NamedTuple):
     """The selected rungs of one ladder, by their positions."""
 
     ladder: Ladder
@@ -33,14 +33,14 @@ class Kept(NamedTuple):
 class Selection:
     """Several ladders with their selected rungs, and their total cost and price."""
 
-    ladders: tuple[Kept, ...] = ()
+    ladders: tuple[KeptRungs, ...] = ()
     cost: float = 0.0
     price: float = 0.0
 
     def __add__(self, other: "Selection") -> "Selection":
         return Selection(self.ladders + other.ladders, self.cost + other.cost, self.price + other.price)
 
-    def total(self, rate: float) -> float:
+    def total_cost(self, rate: float) -> float:
         """Return the cost plus the price, if each unit of price costs `rate`."""
         return self.cost + rate * self.price
 
@@ -53,7 +53,7 @@ def choice_of_rungs(ladder: Ladder) -> Choice:
     """Return the choice of the rungs of one ladder."""
 
     def cheapest(rate: float) -> Selection:
-        kept = Kept(ladder, ladder.cheapest(rate))
+        kept = KeptRungs(ladder, ladder.cheapest_rungs(rate))
         return Selection((kept,), kept.cost, kept.price)
 
     return cheapest
@@ -70,16 +70,16 @@ def choice_of_rows(size: int, rows: Mapping[tuple[int, int], Choice]) -> Choice:
         for (start, end), row in by_end:
             if start in best:
                 candidate = best[start] + row(rate)
-                if end not in best or candidate.total(rate) < best[end].total(rate):
+                if end not in best or candidate.total_cost(rate) < best[end].total_cost(rate):
                     best[end] = candidate
         return best[size]
 
     return cheapest
 
 
-def cheaper_of(*choices: Choice) -> Choice:
+def cheapest_of_choices(*choices: Choice) -> Choice:
     """Return a choice that returns the cheapest selection of several choices, or the first of equal selections."""
-    return lambda rate: min((choice(rate) for choice in choices), key=lambda found: found.total(rate))
+    return lambda rate: min((choice(rate) for choice in choices), key=lambda found: found.total_cost(rate))
 
 
 def sum_of_choices(choices: Sequence[Choice]) -> Choice:

@@ -10,8 +10,8 @@ from itertools import pairwise
 from math import erf, log, sqrt
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.planning.optimal.admissible_shapes import Space
-from gaudi_runtime.planning.optimal.axes import Axes, choose_axes, to_axes
+from gaudi_runtime.planning.optimal.admissible_shapes import ShapeSpace
+from gaudi_runtime.planning.optimal.axes import Axes, choose_axes, round_to_axes
 from gaudi_runtime.traffic.histogram import Weights
 
 SPREAD_SHARE = 0.2
@@ -32,10 +32,10 @@ def smooth(traffic: Mapping[Bucket, float], axes: Axes) -> dict[Bucket, float]:
     return spread
 
 
-def similar(space: Space, traffic: Weights) -> dict[Bucket, float]:
+def similar_traffic(space: ShapeSpace, traffic: Weights) -> dict[Bucket, float]:
     """Return `traffic` with all of its weight spread over admissible shapes of similar sizes."""
     axes = choose_axes(space, traffic)
-    return {cell: weight for cell, weight in _spread(to_axes(traffic, axes), axes).items() if space.admits(cell)}
+    return {cell: weight for cell, weight in _spread(round_to_axes(traffic, axes), axes).items() if space.admits(cell)}
 
 
 def _spread(traffic: dict[Bucket, float], axes: Axes) -> dict[Bucket, float]:

@@ -12,12 +12,19 @@ from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.planning.optimal.cost import Price, graph_bytes, one_graph, score, typical_cost, warmup_seconds
+from gaudi_runtime.planning.optimal.cost import (
+    Price,
+    price_in_bytes,
+    price_in_graphs,
+    price_in_seconds,
+    score_plan,
+    typical_cost,
+)
 from gaudi_runtime.planning.optimal.exchange import Buckets
-from gaudi_runtime.planning.optimal.fewest_graphs import Rival, fewest
+from gaudi_runtime.planning.optimal.fewest_graphs import ReferencePlan, find_fewest_buckets
 from gaudi_runtime.planning.optimal.optimizer import BOTH, Optimizer
-from gaudi_runtime.planning.optimal.prior import prior, sum_traffic
-from gaudi_runtime.traffic.histogram import Traffic, Weights, read_traffic
+from gaudi_runtime.planning.optimal.prior import prior_traffic, sum_traffic
+from gaudi_runtime.traffic.histogram import Traffic, Weights, parse_traffic
 from gaudi_runtime.traffic.padding import Padding, size_class
 
 PhaseBuckets = dict[BucketPhase, Buckets]
@@ -34,30 +41,32 @@ def optimal_buckets(
     settings = policy.optimal or OptimalSettings()
     _check_budget(settings)
     cost = typical_cost(limits.block_size)
-    assumed = {phase: prior(phase, limits, kv_blocks, cost) for phase in BOTH} if settings.traffic is None else {}
+    assumed = (
+        {phase: prior_traffic(phase, limits, kv_blocks, cost) for phase in BOTH} if settings.traffic is None else {}
+    )
     traffic = (
         Traffic(*(sum_traffic(assumed[phase]) for phase in BOTH))
         if settings.traffic is None
-        else read_traffic(settings.traffic)
+        else parse_traffic(settings.traffic)
     )
     optimizer = Optimizer(traffic, limits, kv_blocks, cost)
     warnings = [
         f"bucketing.optimal.traffic: {share:.2%} of the {phase} weight exceeds the limits and was ignored"
         for phase in BOTH
-        if (share := optimizer.beyond_limits(phase, traffic)) > 0
+        if (share := optimizer.share_beyond_limits(phase, traffic)) > 0
     ]
     for name, budget, price in _shared_budgets(settings, limits):
         if budget:
             return dict(optimizer.choose(BOTH, price, budget, f"bucketing.optimal.{name}").buckets), warnings
     asked = {BucketPhase.PROMPT: settings.prompt_graphs, BucketPhase.DECODE: settings.decode_graphs}
     buckets: PhaseBuckets = {}
-    rival = cache(lambda: Rival(exponential(), limits, cost))
+    rival = cache(lambda: ReferencePlan(exponential(), limits, cost))
     for phase, graphs in asked.items():
         if graphs:
-            chosen = optimizer.choose((phase,), one_graph, graphs, f"bucketing.optimal.{phase}Graphs")
+            chosen = optimizer.choose((phase,), price_in_graphs, graphs, f"bucketing.optimal.{phase}Graphs")
         else:
-            kinds = assumed.get(phase) or optimizer.kinds(phase)
-            chosen = fewest(phase, kinds, kv_blocks, rival())
+            kinds = assumed.get(phase) or optimizer.traffic_kinds(phase)
+            chosen = find_fewest_buckets(phase, kinds, kv_blocks, rival())
         buckets.update(chosen.buckets)
     return buckets, warnings
 
@@ -78,19 +87,19 @@ def _check_budget(settings: OptimalSettings) -> None:
 def _shared_budgets(settings: OptimalSettings, limits: Limits) -> tuple[tuple[str, int | None, Price], ...]:
     """Return the budgets that both phases share, each with its name, its amount, and the price function in its unit."""
     return (
-        ("graphBytes", settings.graph_bytes, graph_bytes(limits.block_size)),
-        ("warmupSeconds", settings.warmup_seconds, warmup_seconds),
+        ("graphBytes", settings.graph_bytes, price_in_bytes(limits.block_size)),
+        ("warmupSeconds", settings.warmup_seconds, price_in_seconds),
     )
 
 
-def learned_padding(policy: BucketPolicy, limits: Limits, plan: BucketPlan) -> dict[BucketPhase, Padding]:
+def forecast_padding(policy: BucketPolicy, limits: Limits, plan: BucketPlan) -> dict[BucketPhase, Padding]:
     """Return the padding by phase that strategy `Optimal` forecasts; empty if the plan was not learned from traffic."""
     if policy.strategy is not Strategy.OPTIMAL or policy.optimal is None or policy.optimal.traffic is None:
         return {}
-    traffic, cost = read_traffic(policy.optimal.traffic), typical_cost(limits.block_size)
+    traffic, cost = parse_traffic(policy.optimal.traffic), typical_cost(limits.block_size)
 
     def forecast(phase: BucketPhase, shapes: Weights) -> float | None:
-        return score(plan, phase, Traffic(shapes, shapes), cost).padding
+        return score_plan(plan, phase, Traffic(shapes, shapes), cost).padding
 
     found = {}
     for phase in BOTH:

@@ -15,7 +15,7 @@ from tests.unit.operator.core.resources import DEFAULTS, inference
 
 POLICIES = {
     each["metadata"]["name"].removeprefix("a-"): each
-    for each in class_policies.policies("a", DEFAULT_CONTROLLER, [])
+    for each in class_policies.admission_policies("a", DEFAULT_CONTROLLER, [])
     if each["kind"] == "ValidatingAdmissionPolicy"
 }
 LIMITED = [each[:2] for each in BEYOND if "allowAllClients" not in each[0]]

@@ -7,14 +7,14 @@ import pytest
 import yaml
 
 from gaudi_operator.api.crd import (
-    artifacts,
     chart_template,
     crd_yaml,
+    crds_yaml,
     custom_resource_definition,
-    definitions_yaml,
+    generated_files,
     main,
-    outdated,
-    write,
+    outdated_files,
+    write_files,
 )
 from tests.unit.operator.api.schema_nodes import NODES
 
@@ -23,31 +23,31 @@ VERSION = custom_resource_definition()["spec"]["versions"][0]
 
 
 def test_generated_files_are_up_to_date() -> None:
-    assert outdated(CHECKOUT) == [], "run `make generate`"
+    assert outdated_files(CHECKOUT) == [], "run `make generate`"
 
 
 def test_changed_file_is_out_of_date(tmp_path: Path) -> None:
-    write(tmp_path)
+    write_files(tmp_path)
     (tmp_path / "docs/reference/gaudi-inference/model.md").write_text("by hand")
-    assert outdated(tmp_path) == ["docs/reference/gaudi-inference/model.md"]
+    assert outdated_files(tmp_path) == ["docs/reference/gaudi-inference/model.md"]
 
 
 def test_page_that_is_no_longer_generated_is_out_of_date(tmp_path: Path) -> None:
-    write(tmp_path)
+    write_files(tmp_path)
     (tmp_path / "docs/reference/gaudi-inference/gone.md").write_text("")
-    assert outdated(tmp_path) == ["docs/reference/gaudi-inference/gone.md"]
+    assert outdated_files(tmp_path) == ["docs/reference/gaudi-inference/gone.md"]
 
 
 def test_page_that_is_no_longer_generated_is_deleted(tmp_path: Path) -> None:
     page = tmp_path / "docs/reference/gaudi-inference/gone.md"
     page.parent.mkdir(parents=True)
     page.write_text("")
-    write(tmp_path)
+    write_files(tmp_path)
     assert not page.exists()
 
 
 def test_missing_file_is_out_of_date(tmp_path: Path) -> None:
-    assert outdated(tmp_path) == list(artifacts())
+    assert outdated_files(tmp_path) == list(generated_files())
 
 
 def test_check_names_the_outdated_file_and_the_command(
@@ -100,7 +100,7 @@ def test_default_printer_columns_are_the_expected_ones() -> None:
 def test_chart_template_has_the_manifest_inside_helm_conditions() -> None:
     named = re.sub(r"(?m)^.*gaudi-operator\.metadata.* \"name\" \"(.*?)\".*$", r"  name: \1", chart_template())
     lines = [line for line in named.splitlines(keepends=True) if "{{-" not in line]
-    assert "".join(lines).replace('{{ "{{" }}', "{{") == definitions_yaml()
+    assert "".join(lines).replace('{{ "{{" }}', "{{") == crds_yaml()
 
 
 def test_chart_keeps_the_crd_only_if_configured() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gaudi_operator.api.crd import artifacts
-from gaudi_runtime.knobs.page import page
+from gaudi_operator.api.crd import generated_files
+from gaudi_runtime.knobs.page import render_page
 from gaudi_runtime.knobs.table import Knob, knobs
 from tests.unit.operator.api.schema_nodes import SPEC
 
@@ -16,7 +16,7 @@ def test_fields_named_in_the_table_exist(knob: Knob) -> None:
 
 
 def test_page_is_generated_with_the_reference() -> None:
-    assert artifacts()["docs/reference/knobs.md"] == page()
+    assert generated_files()["docs/reference/knobs.md"] == render_page()
 
 
 def test_settings_limits_admit_the_longest_knob_name() -> None:

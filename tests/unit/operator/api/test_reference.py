@@ -7,11 +7,11 @@ import pytest
 
 from gaudi_operator.api.crd import class_schema
 from gaudi_operator.api.reference.kubernetes_types import KUBERNETES_TYPES, KubernetesType
-from gaudi_operator.api.reference.pages import FOLDER, class_page, pages
-from gaudi_operator.api.reference.tables import rows
+from gaudi_operator.api.reference.pages import FOLDER, class_page, inference_pages
+from gaudi_operator.api.reference.tables import nested_fields
 from tests.unit.operator.api.schema_nodes import ROOT, SPEC, STATUS
 
-PAGES = {path.removeprefix(f"{FOLDER}/"): text for path, text in pages(ROOT).items()}
+PAGES = {path.removeprefix(f"{FOLDER}/"): text for path, text in inference_pages(ROOT).items()}
 TYPES = PAGES["kubernetes-types.md"]
 ALL = "\n".join(PAGES.values())
 RULES = "x-kubernetes-validations"
@@ -98,13 +98,13 @@ def test_listed_kubernetes_type_is_the_type_of_a_field(kind: KubernetesType) -> 
 
 @pytest.mark.parametrize("kind", KUBERNETES_TYPES, ids=lambda each: each.name)
 def test_described_kubernetes_members_exist_in_the_schema(kind: KubernetesType) -> None:
-    assert kind.own <= {row.path for row in rows(kind.schema)}
+    assert kind.own <= {row.path for row in nested_fields(kind.schema)}
 
 
 def test_every_field_of_a_section_has_a_row() -> None:
     engine = SPEC["spec.engine"]
     below = [path for path in SPEC if path.startswith("spec.engine.") and path[-1] not in "]}"]
-    assert len(list(rows(engine))) == len(below)
+    assert len(list(nested_fields(engine))) == len(below)
 
 
 def test_class_page_links_to_the_kubernetes_types() -> None:
@@ -114,4 +114,4 @@ def test_class_page_links_to_the_kubernetes_types() -> None:
 def test_pipe_character_is_escaped_in_tables() -> None:
     described: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "boolean", "description": "x | y"}}}
     spec = {"type": "object", "description": "S.", "properties": {"part": described | {"description": "P."}}}
-    assert "| x \\| y |" in pages({"properties": {"spec": spec, "status": spec}})[f"{FOLDER}/part.md"]
+    assert "| x \\| y |" in inference_pages({"properties": {"spec": spec, "status": spec}})[f"{FOLDER}/part.md"]

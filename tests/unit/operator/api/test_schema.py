@@ -7,8 +7,8 @@ import pytest
 from pydantic import Field, StringConstraints, create_model
 
 from gaudi_operator.api.base import ApiModel, Labels, Quantity
-from gaudi_operator.api.schema import Schema, SchemaError, structural, without_defaults
-from gaudi_operator.api.schema_keywords import Rule, validated_by
+from gaudi_operator.api.schema import Schema, SchemaError, structural_schema, without_defaults
+from gaudi_operator.api.schema_keywords import Rule, config_with_rules
 
 Short = Annotated[str, Field(max_length=8)]
 
@@ -16,7 +16,7 @@ Short = Annotated[str, Field(max_length=8)]
 def field(annotation: Any, default: Any = ...) -> Schema:
     """Return the structural schema of one field."""
     model = create_model("Holder", __base__=ApiModel, value=(annotation, default))
-    properties: dict[str, Schema] = structural(model)["properties"]
+    properties: dict[str, Schema] = structural_schema(model)["properties"]
     return properties["value"]
 
 
@@ -50,7 +50,7 @@ class Bare(ApiModel):
 class Guarded(ApiModel):
     """A model with a validation rule."""
 
-    model_config = validated_by(Rule(rule="self.low <= self.high", message="low must be at most high"))
+    model_config = config_with_rules(Rule(rule="self.low <= self.high", message="low must be at most high"))
     low: int
     high: int
 
@@ -68,7 +68,7 @@ def test_description_of_a_model_is_the_fallback() -> None:
 
 
 def test_schema_title_is_removed_and_a_field_named_title_kept() -> None:
-    schema = structural(create_model("Book", __base__=ApiModel, title=(Short, ...)))
+    schema = structural_schema(create_model("Book", __base__=ApiModel, title=(Short, ...)))
     assert schema["properties"] == {"title": {"type": "string", "maxLength": 8}}
     assert "title" not in schema
 
@@ -86,7 +86,7 @@ def test_optional_model_has_no_default() -> None:
 
 
 def test_required_fields_are_listed_by_json_name() -> None:
-    schema = structural(create_model("Holder", __base__=ApiModel, two_words=(int, ...), other=(int, 1)))
+    schema = structural_schema(create_model("Holder", __base__=ApiModel, two_words=(int, ...), other=(int, 1)))
     assert schema["required"] == ["twoWords"]
 
 
@@ -228,7 +228,7 @@ def test_enum_needs_no_bound() -> None:
 
 
 def test_rule_of_a_model_is_in_the_schema() -> None:
-    assert structural(Guarded)["x-kubernetes-validations"] == [
+    assert structural_schema(Guarded)["x-kubernetes-validations"] == [
         {"rule": "self.low <= self.high", "message": "low must be at most high"}
     ]
 

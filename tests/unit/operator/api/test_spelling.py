@@ -6,13 +6,13 @@ import pytest
 from pydantic import Field, ValidationError
 
 from gaudi_operator.api.base import ApiModel
-from gaudi_operator.api.schema import structural
-from gaudi_operator.api.schema_keywords import meant_when_left_out
-from gaudi_operator.api.spelling import ContractEnum, is_one_of
+from gaudi_operator.api.schema import structural_schema
+from gaudi_operator.api.schema_keywords import mark_operator_default
+from gaudi_operator.api.spelling import ContractEnum, cel_is_one_of
 from gaudi_operator.api.v1alpha1.scaling import WhenNoRoom
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.resource import SpecUnreadable, read_inference
-from gaudi_operator.core.rollout.inputs import revision_inputs, stored_form
+from gaudi_operator.core.rollout.inputs import revision_inputs, serialize_inputs
 from gaudi_runtime.contract.bucketing import Strategy
 from tests.unit.operator.api.schema_nodes import SPEC
 from tests.unit.operator.core.resources import inference, resource
@@ -33,7 +33,7 @@ class Spoken(ApiModel):
     """A model with two enum fields. The field `few` does not allow the value `Unified`."""
 
     word: Annotated[Strategy, ContractEnum()] = Field(
-        Strategy.LINEAR, description="A word.", json_schema_extra=meant_when_left_out
+        Strategy.LINEAR, description="A word.", json_schema_extra=mark_operator_default
     )
     few: Annotated[Strategy, ContractEnum(without=(Strategy.UNIFIED,))] | None = Field(None, description="Few.")
 
@@ -63,14 +63,14 @@ def test_json_value_is_capitalized() -> None:
 
 
 def test_schema_has_only_capitalized_values() -> None:
-    field = structural(Spoken)["properties"]["few"]
+    field = structural_schema(Spoken)["properties"]["few"]
     assert field["enum"] == ["Exponential", "Linear", "PaddingAware", "File", "Optimal"]
     assert field["description"] == "Few."
 
 
 def test_one_of_rule_lists_the_allowed_values() -> None:
     expected = "(self.?rollout.?whenNoRoom.orValue('') in ['ReplaceInPlace', 'Wait'])"
-    assert is_one_of("rollout.whenNoRoom", WhenNoRoom.REPLACE_IN_PLACE, WhenNoRoom.WAIT) == expected
+    assert cel_is_one_of("rollout.whenNoRoom", WhenNoRoom.REPLACE_IN_PLACE, WhenNoRoom.WAIT) == expected
 
 
 @pytest.mark.parametrize(("path", "value"), WORDS)
@@ -79,7 +79,7 @@ def test_runtime_config_spells_enum_values_in_camel_case(path: str, value: str) 
     asked = inference(**{section: {field: value, **(WITH.get(value, {}) if field == "strategy" else {})}})
     config = runtime_config(asked).model_dump(mode="json", by_alias=True)
     assert config[section][field] == contract_spelling(value)
-    assert stored_form(revision_inputs(asked))[section][field] == value
+    assert serialize_inputs(revision_inputs(asked))[section][field] == value
 
 
 @pytest.mark.parametrize(

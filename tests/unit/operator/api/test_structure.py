@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from gaudi_operator.api.schema import INT_OR_STRING, Schema, named_field
+from gaudi_operator.api.schema import INT_OR_STRING, Schema, leading_field_path
 from tests.unit.operator.api.schema_nodes import NODES, ROOT, SPEC, STATUS
 
 KEYWORDS = {
@@ -198,7 +198,7 @@ def test_rule_has_a_sentence_without_final_stop() -> None:
 def test_rule_names_only_its_own_or_a_related_field() -> None:
     fields = {path.replace("[]", "") for path in NODES} | {"metadata.name"}
     named = [
-        (path.replace("[]", ""), named_field(rule["message"]), rule["message"])
+        (path.replace("[]", ""), leading_field_path(rule["message"]), rule["message"])
         for path, node in (("", ROOT), *NODES.items())
         for rule in node.get("x-kubernetes-validations", [])
     ]

@@ -6,7 +6,7 @@ from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER, KIND
 from gaudi_operator.api.v1alpha1.resource import API_VERSION
 from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.admission.spec_limits import first_limit_violation
-from gaudi_operator.core.classes import Platform
+from gaudi_operator.core.classes import ResolvedClass
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.errors import Problem
 from tests.support.builders import Object
@@ -26,6 +26,6 @@ def gaudi_class(name: str = "gold", **spec: Any) -> Object:
 def judged(limits: dict[str, Any], revision: Revision, **spec: Any) -> Problem | None:
     """Return the violation of a revision against class `gold` with these limits. `spec` changes the resource."""
     says = GaudiInferenceClass.model_validate(gaudi_class(limits=limits)).spec
-    asked, platform = inference(**spec).spec, Platform("gold", says)
+    asked, platform = inference(**spec).spec, ResolvedClass("gold", says)
     policy = PodPolicy("models", ANY_HOST_PATH, platform, "tiny", asked)
-    return policy.why_not(revision) or first_limit_violation(asked, platform)
+    return policy.find_violation(revision) or first_limit_violation(asked, platform)

@@ -9,8 +9,8 @@ from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, Revisions
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.problems.criteria import Room
-from gaudi_operator.core.problems.pod_problems import first_problem, pod_problem
+from gaudi_operator.core.problems.criteria import ExpectedRoom
+from gaudi_operator.core.problems.pod_problems import pod_problem, worst_pod_problem
 from gaudi_operator.core.rollout.planner import RolloutPolicy, RolloutProgress, RolloutStep
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import RolloutState, State
@@ -90,13 +90,13 @@ def having_served(served: int, pods: Iterable[PodView], desired: int = 2, **fiel
     return state_of(pods, desired=desired, before=before, **fields)
 
 
-def problem_of(pod: PodView, state: State, room: Room) -> Problem | None:
+def problem_of(pod: PodView, state: State, room: ExpectedRoom) -> Problem | None:
     """Return the problem of `pod` by the criteria of the pod's revision."""
-    return pod_problem(pod, state.criteria(pod.revision, room))
+    return pod_problem(pod, state.problem_criteria(pod.revision, room))
 
 
 def first_problem_of(
-    pods: Iterable[PodView], workloads: Iterable[Manifest], state: State, room: Room
+    pods: Iterable[PodView], workloads: Iterable[Manifest], state: State, room: ExpectedRoom
 ) -> Problem | None:
     """Return the worst problem of `pods` and `workloads` by the criteria of the current revision."""
-    return first_problem(pods, workloads, state.criteria(state.current or "", room))
+    return worst_pod_problem(pods, workloads, state.problem_criteria(state.current_name or "", room))

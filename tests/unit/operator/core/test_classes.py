@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.selectors import LabelSelector
-from gaudi_operator.core.classes import Platform, fill_class_defaults, needs_namespace_labels, resolve_class, selects
+from gaudi_operator.core.classes import (
+    ResolvedClass,
+    fill_class_defaults,
+    needs_namespace_labels,
+    resolve_class,
+    selector_matches,
+)
 from gaudi_operator.core.observed import Observed
 from gaudi_runtime.errors import Problem
 from tests.support.builders import Object
@@ -17,12 +23,12 @@ DEFAULT = gaudi_class("usual", default=True)
 FOR_CHAT = gaudi_class("chat", namespaces={"matchLabels": {"team": "chat"}})
 
 
-def platform(*classes: Object, labels: dict[str, str] | None = None, **spec: Any) -> Platform:
+def platform(*classes: Object, labels: dict[str, str] | None = None, **spec: Any) -> ResolvedClass:
     observed = Observed(resource(**spec), classes=classes, namespace_labels=labels or {})
     return resolve_class(inference(**spec), observed, DEFAULTS)
 
 
-def required(*classes: Object, **spec: Any) -> Platform:
+def required(*classes: Object, **spec: Any) -> ResolvedClass:
     """Return the class of a resource in an installation that requires a class."""
     observed = Observed(resource(**spec), classes=classes)
     return resolve_class(inference(**spec), observed, replace(DEFAULTS, require_class=True))
@@ -42,7 +48,7 @@ def test_default_class_is_used_without_a_class_name() -> None:
 
 
 def test_no_class_is_used_without_a_default() -> None:
-    assert platform(gaudi_class("gold")) == Platform()
+    assert platform(gaudi_class("gold")) == ResolvedClass()
 
 
 @pytest.mark.parametrize(("asked", "there"), [("gold", "golden"), ("golden", "gold")])
@@ -51,7 +57,7 @@ def test_class_name_must_match_completely(asked: str, there: str) -> None:
 
 
 def test_missing_class_is_reported() -> None:
-    assert platform(className="gold") == Platform(
+    assert platform(className="gold") == ResolvedClass(
         "gold",
         problem=Problem(
             "ClassMissing",
@@ -74,7 +80,7 @@ def test_two_default_classes_do_not_affect_a_named_one() -> None:
 
 
 def test_missing_class_name_is_refused_if_a_class_is_required() -> None:
-    assert required(gaudi_class("gold")) == Platform(
+    assert required(gaudi_class("gold")) == ResolvedClass(
         problem=Problem(
             "ClassRequired",
             "spec.className is left out and there is no default class, but this installation requires a class. Set "
@@ -115,14 +121,16 @@ def test_default_class_of_another_namespace_is_refused() -> None:
 
 
 def test_class_of_another_controller_is_ignored() -> None:
-    assert platform(gaudi_class(controller="example.com/other"), className="gold") == Platform("gold", elsewhere=True)
+    assert platform(gaudi_class(controller="example.com/other"), className="gold") == ResolvedClass(
+        "gold", elsewhere=True
+    )
 
 
 @pytest.mark.parametrize("written", [{}, {"spec": None}], ids=["no spec", "empty spec"])
 def test_class_without_a_spec_belongs_to_another_controller(written: Object) -> None:
     bare = {"metadata": {"name": "gold"}, **written}
-    assert platform(bare, className="gold") == Platform("gold", elsewhere=True)
-    assert platform(bare) == Platform()
+    assert platform(bare, className="gold") == ResolvedClass("gold", elsewhere=True)
+    assert platform(bare) == ResolvedClass()
     assert not needs_namespace_labels(Observed(resource(), classes=(bare,)))
 
 
@@ -161,7 +169,7 @@ def test_namespace_labels_are_read_if_a_class_selects_namespaces(classes: tuple[
 )
 def test_namespace_selector_matches_as_in_kubernetes(operator: str, values: list[str], holds: bool) -> None:
     said = {"matchExpressions": [{"key": "team", "operator": operator, "values": values}]}
-    assert selects(LabelSelector.model_validate(said), {"team": "chat"}) is holds
+    assert selector_matches(LabelSelector.model_validate(said), {"team": "chat"}) is holds
 
 
 @pytest.mark.parametrize(
@@ -176,13 +184,16 @@ def test_namespace_selector_matches_as_in_kubernetes(operator: str, values: list
     ids=str,
 )
 def test_all_selector_labels_must_match(labels: dict[str, str], selected: bool) -> None:
-    assert selects(LabelSelector.model_validate({"matchLabels": {"team": "chat", "tier": "a"}}), labels) is selected
+    assert (
+        selector_matches(LabelSelector.model_validate({"matchLabels": {"team": "chat", "tier": "a"}}), labels)
+        is selected
+    )
 
 
 @pytest.mark.parametrize(("operator", "holds"), [("Exists", False), ("DoesNotExist", True)])
 def test_label_with_the_same_prefix_does_not_match(operator: str, holds: bool) -> None:
     said = {"matchExpressions": [{"key": "team", "operator": operator, "values": []}]}
-    assert selects(LabelSelector.model_validate(said), {"team-of": "chat"}) is holds
+    assert selector_matches(LabelSelector.model_validate(said), {"team-of": "chat"}) is holds
 
 
 DEFAULTS_OF_A_CLASS: dict[str, Any] = {

@@ -8,8 +8,8 @@ from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate.condition import is_settling
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.problems.criteria import Room
-from gaudi_operator.core.rollout.replicas import ending_pods
+from gaudi_operator.core.problems.criteria import ExpectedRoom
+from gaudi_operator.core.rollout.replicas import count_ending_pods
 from gaudi_operator.core.rollout.revision_choice import is_on_trial
 from gaudi_runtime.contract.report import Phase
 from tests.unit.operator.core.cluster import stamp
@@ -34,23 +34,23 @@ def unschedulable(seconds: int, terminating: bool = False) -> PodView:
 def after_problems(*pods: PodView, workloads: tuple[Manifest, ...] = (), to_come: bool = False) -> Deadlines:
     """Return the deadlines that result from evaluating the problems of a revision's pods and workloads."""
     state = state_of(pods)
-    first_problem_of(pods, workloads, state, Room(to_come))
+    first_problem_of(pods, workloads, state, ExpectedRoom(to_come))
     return state.deadlines
 
 
 def test_pending_deadline_sets_the_requeue_time() -> None:
     deadlines = Deadlines(NOW)
-    assert deadlines.reached(NOW - timedelta(seconds=30), 30)
+    assert deadlines.has_passed(NOW - timedelta(seconds=30), 30)
     assert deadlines.requeue_after is None
-    assert not deadlines.reached(NOW - timedelta(seconds=12), 30)
+    assert not deadlines.has_passed(NOW - timedelta(seconds=12), 30)
     assert deadlines.requeue_after == pytest.approx(18.1)
 
 
 def test_earliest_deadline_is_used() -> None:
     deadlines = Deadlines(NOW)
-    deadlines.requeue(6)
-    deadlines.requeue(1.5)
-    deadlines.requeue(9)
+    deadlines.schedule_requeue(6)
+    deadlines.schedule_requeue(1.5)
+    deadlines.schedule_requeue(9)
     assert deadlines.requeue_after == pytest.approx(1.6)
 
 
@@ -93,7 +93,7 @@ def test_terminating_pod_requeues_when_it_is_overdue() -> None:
     ending = pod(terminating=True)
     ending["metadata"]["deletionTimestamp"] = stamp(NOW + timedelta(seconds=30))
     deadlines = Deadlines(NOW)
-    assert ending_pods([view(ending)], Observed(resource()), deadlines) == 1
+    assert count_ending_pods([view(ending)], Observed(resource()), deadlines) == 1
     assert deadlines.requeue_after == pytest.approx(40.1)
 
 
@@ -106,7 +106,7 @@ def test_decision_independent_of_time_does_not_requeue(seen: PodView) -> None:
 def test_pod_past_its_grace_period_holds_its_cards_briefly(past: int, count: int) -> None:
     ending = pod(terminating=True)
     ending["metadata"]["deletionTimestamp"] = ago(past)
-    assert ending_pods([view(ending)], Observed(resource()), Deadlines(NOW)) == count
+    assert count_ending_pods([view(ending)], Observed(resource()), Deadlines(NOW)) == count
 
 
 def test_restarted_operator_continues_the_deadline() -> None:

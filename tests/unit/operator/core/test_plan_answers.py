@@ -9,12 +9,12 @@ from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.admission.spec_forecast import cached_forecast, forecast_plan, forecast_question
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.plan_answers import (
+    AnswerNotComputed,
+    CachedRefusal,
     PlanAnswers,
     PlanQuestion,
     PlanTooExpensive,
-    Refusal,
     SynchronousAnswers,
-    Unanswered,
     compute_answer,
 )
 from gaudi_runtime.contract.bucketing import BucketPolicy
@@ -50,7 +50,7 @@ def _forget_questions() -> None:
 
 
 def test_unanswered_question_raises_an_exception() -> None:
-    with pytest.raises(Unanswered) as raised:
+    with pytest.raises(AnswerNotComputed) as raised:
         PlanAnswers(10).get(Uppercase("good"))
     assert raised.value.question == Uppercase("good")
 
@@ -89,7 +89,7 @@ def test_replaced_answer_does_not_use_more_space() -> None:
     answers = SynchronousAnswers(3)
     answers.get(Uppercase("a"))
     for _ in range(5):
-        answers.keep(Uppercase("b"), "B")
+        answers.store(Uppercase("b"), "B")
     answers.get(Uppercase("a"))
     assert ASKED == ["a"]
 
@@ -126,7 +126,7 @@ def test_decision_with_cached_answers_equals_the_direct_decision() -> None:
         decision = decide(cluster.observed(), DEFAULTS, answers)
         if decision.question is None:
             break
-        answers.keep(decision.question, compute_answer(decision.question))
+        answers.store(decision.question, compute_answer(decision.question))
     assert decision == decide(cluster.observed(), DEFAULTS)
 
 
@@ -174,7 +174,7 @@ def test_too_expensive_plan_keeps_serving_pods() -> None:
 
 
 def test_refusal_keeps_type_and_arguments_of_the_exception() -> None:
-    assert compute_answer(Uppercase("bad")) == Refusal(PlanImpossible, ("bad is impossible", "here"))
+    assert compute_answer(Uppercase("bad")) == CachedRefusal(PlanImpossible, ("bad is impossible", "here"))
 
 
 class Counted(SynchronousAnswers):
@@ -202,7 +202,7 @@ def test_each_forecast_is_requested_once() -> None:
 def test_too_expensive_forecast_has_no_answer() -> None:
     answers = PlanAnswers(2**20)
     one = replace(inference(), answers=answers)
-    answers.keep(forecast_question(one), Refusal(PlanTooExpensive, ()))
+    answers.store(forecast_question(one), CachedRefusal(PlanTooExpensive, ()))
     assert forecast_plan(one) is None
     with pytest.raises(PlanTooExpensive):
         cached_forecast(one)

@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from gaudi_operator.core.names import NAME_LABEL
-from gaudi_operator.shell.client import ApiResponse, Cluster
+from gaudi_operator.shell.client import ApiResponse, ClusterClient
 from gaudi_operator.shell.kinds import Kind
 from gaudi_operator.shell.watching.store import Key, Store
 from tests.support.builders import gaudi_inference
@@ -29,7 +29,7 @@ class Memory:
         self.queries = list[tuple[dict[str, str], Mapping[str, Any]]]()
         self.answers, self.always = list[ApiResponse | OSError](), dict[str, ApiResponse]()
         self.server = ApiServer({(NAMESPACE, ""): self.api}, lambda: 0.0)
-        self.cluster = Cluster(self, lambda *_: None)
+        self.cluster = ClusterClient(self, lambda *_: None)
         self.store = Store()
 
     @property

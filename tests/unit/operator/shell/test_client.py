@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import BaseTestServer, TestServer
 
-from gaudi_operator.shell.client import Cluster, Connection
+from gaudi_operator.shell.client import ClusterClient, Connection
 
 CLOSED_PORT = "http://127.0.0.1:9"
 
@@ -20,7 +20,7 @@ async def test_proxy_of_the_environment_is_not_used(tmp_path: Path, monkeypatch:
     app = web.Application()
     app.router.add_get("/version", _version)
     async with TestServer(app) as server, await Connection.connect(_kubeconfig(tmp_path, server)) as connection:
-        assert await Cluster(connection, _uncounted).request("GET", "/version") == {"major": "1"}
+        assert await ClusterClient(connection, _uncounted).request("GET", "/version") == {"major": "1"}
 
 
 async def test_requests_share_a_kept_connection(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ async def test_requests_share_a_kept_connection(tmp_path: Path) -> None:
     app.router.add_get("/version", version)
     async with TestServer(app) as server, await Connection.connect(_kubeconfig(tmp_path, server)) as connection:
         for _ in range(3):
-            await Cluster(connection, _uncounted).request("GET", "/version")
+            await ClusterClient(connection, _uncounted).request("GET", "/version")
     assert len(connections) == 1
 
 
@@ -45,7 +45,7 @@ async def test_request_has_the_token_and_a_json_body(tmp_path: Path) -> None:
     app = web.Application()
     app.router.add_post("/echo", echo)
     async with TestServer(app) as server, await Connection.connect(_kubeconfig(tmp_path, server)) as connection:
-        answer = await Cluster(connection, _uncounted).request("POST", "/echo", {"a": "ä"})
+        answer = await ClusterClient(connection, _uncounted).request("POST", "/echo", {"a": "ä"})
     assert answer == {"token": "Bearer t", "body": {"a": "ä"}}
 
 

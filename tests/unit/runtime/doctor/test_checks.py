@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.catalog.release_pairs import CPU_RELEASE, PAIRS, RELEASES, Pair
+from gaudi_runtime.catalog.release_pairs import CPU_RELEASE, PAIRS, RELEASES, ReleasePair
 from gaudi_runtime.contract.config import EngineName
-from gaudi_runtime.doctor.checks import EVERY_ENGINE, State, installed_engines, is_healthy, judge
+from gaudi_runtime.doctor.checks import EVERY_ENGINE, CheckState, installed_engines, is_healthy, run_checks
 from gaudi_runtime.doctor.facts import Facts, Package
 from gaudi_runtime.doctor.gaudi_facts import Card
 from tests.unit.runtime.doctor.facts import CARD_IMAGE, GAUDI, GIB, IMAGE, MACHINE, ON_CARDS, ON_CPU, row_of
@@ -57,7 +57,7 @@ EVERY_PAIR = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.vllm)
 
 @pytest.mark.parametrize("facts", [ON_CPU, ON_CARDS], ids=["cpu", "cards"])
 def test_complete_machine_has_no_findings(facts: Facts) -> None:
-    assert {(row.state, row.advice) for row in judge(facts, EVERY_ENGINE)} == {(State.OK, "")}
+    assert {(row.state, row.advice) for row in run_checks(facts, EVERY_ENGINE)} == {(CheckState.OK, "")}
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,14 @@ def test_missing_requirement_fails_its_engines_with_a_remedy(
     facts: Facts, topic: str, lack: dict[str, Any], engines: set[EngineName]
 ) -> None:
     row = row_of(topic, facts, **lack)
-    assert (row.state, row.needed_by) == (State.FAIL, engines)
+    assert (row.state, row.needed_by) == (CheckState.FAIL, engines)
     assert row.advice.endswith((".", "=1."))
 
 
 @pytest.mark.parametrize(("topic", "facts", "lack"), WARNINGS)
 def test_performance_problem_is_a_warning_with_a_remedy(topic: str, facts: Facts, lack: dict[str, Any]) -> None:
     row = row_of(topic, facts, **lack)
-    assert row.state is State.WARNING
+    assert row.state is CheckState.WARNING
     assert row.advice.endswith(".")
 
 
@@ -86,14 +86,14 @@ def test_advice_for_an_unsupported_vllm_names_the_supported_release() -> None:
 
 
 @EVERY_PAIR
-def test_every_released_pair_is_supported_with_its_status(pair: Pair) -> None:
+def test_every_released_pair_is_supported_with_its_status(pair: ReleasePair) -> None:
     row = row_of("vllm", ON_CARDS, vllm=Package(pair.vllm), plugin=pair.plugin)
-    assert (row.state, row.found) == (State.OK, pair.description)
+    assert (row.state, row.found) == (CheckState.OK, pair.description)
 
 
 @EVERY_PAIR
 @pytest.mark.parametrize("built", ["", "+hpu.1.gitabc"])
-def test_matching_software_of_a_pair_passes(pair: Pair, built: str) -> None:
+def test_matching_software_of_a_pair_passes(pair: ReleasePair, built: str) -> None:
     software = {"bridge": f"{pair.gaudi_software}.17", "torch": Package(pair.torch + built)}
     assert row_of("gaudi software", ON_CARDS, vllm=Package(pair.vllm), plugin=pair.plugin, **software).advice == ""
 
@@ -113,7 +113,7 @@ def test_image_without_a_released_pair_lists_the_pairs(lack: dict[str, Any]) -> 
 
 
 def test_vllm_that_fails_to_import_fails_despite_the_override() -> None:
-    assert row_of("vllm", vllm=Package("0.31.0", "ImportError"), any_vllm=True).state is State.FAIL
+    assert row_of("vllm", vllm=Package("0.31.0", "ImportError"), any_vllm=True).state is CheckState.FAIL
 
 
 def test_equal_cards_are_reported_as_one_entry_with_their_count() -> None:
@@ -126,7 +126,7 @@ def test_read_only_folder_is_reported_with_its_variable() -> None:
 
 
 def test_processor_with_unknown_instructions_passes() -> None:
-    assert row_of("processor", instructions=frozenset()).state is State.OK
+    assert row_of("processor", instructions=frozenset()).state is CheckState.OK
 
 
 @pytest.mark.parametrize(("topic", "lack", "needed_by"), FAILS_ON_CPU)
@@ -136,17 +136,17 @@ def test_requirement_of_an_unused_engine_is_a_warning(
     others = EVERY_ENGINE - needed_by
     image = replace(IMAGE, **{name: value for name, value in lack.items() if hasattr(IMAGE, name)})
     machine = replace(MACHINE, **{name: value for name, value in lack.items() if hasattr(MACHINE, name)})
-    rows = judge(Facts(image, machine), frozenset(others))
+    rows = run_checks(Facts(image, machine), frozenset(others))
     assert is_healthy(rows)
-    assert State.WARNING in {row.state for row in rows if row.topic == topic}
+    assert CheckState.WARNING in {row.state for row in rows if row.topic == topic}
 
 
 def test_machine_with_one_failure_is_unhealthy() -> None:
-    assert not is_healthy(judge(Facts(replace(IMAGE, vllm=Package()), MACHINE), frozenset({VLLM})))
+    assert not is_healthy(run_checks(Facts(replace(IMAGE, vllm=Package()), MACHINE), frozenset({VLLM})))
 
 
 def test_only_the_image_is_checked_without_a_machine() -> None:
-    topics = [row.topic for row in judge(Facts(CARD_IMAGE, None), EVERY_ENGINE)]
+    topics = [row.topic for row in run_checks(Facts(CARD_IMAGE, None), EVERY_ENGINE)]
     assert topics == ["torch", "compiler", "vllm", "gaudi software", "neural compressor", "git", "writable folders"]
 
 

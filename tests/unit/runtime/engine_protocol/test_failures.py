@@ -2,13 +2,13 @@
 
 import pytest
 
-from gaudi_runtime.engine_protocol.messages import Update, Verb, failure_of, raise_first_failure
+from gaudi_runtime.engine_protocol.messages import Update, Verb, failure_from_error, raise_first_failure
 from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, ModelNotFound, RankFailed
 
 
 def done(answer: object = None, error: Exception | None = None) -> Update:
     """Return the message that a rank sends when the verb CAPTURE is done or has failed."""
-    return Update(done=Verb.CAPTURE, answer=answer, failure=failure_of(error) if error else None)
+    return Update(done=Verb.CAPTURE, answer=answer, failure=failure_from_error(error) if error else None)
 
 
 def test_no_error_is_raised_if_every_rank_succeeds() -> None:
@@ -28,9 +28,9 @@ def test_failure_of_a_rank_keeps_its_reason() -> None:
 
 
 def test_foreign_error_is_reported_by_its_class_name() -> None:
-    found = failure_of(ZeroDivisionError("division by zero"))
+    found = failure_from_error(ZeroDivisionError("division by zero"))
     assert (found.reason, found.message) == ("Crashed", "ZeroDivisionError: division by zero")
 
 
 def test_long_error_message_is_cut() -> None:
-    assert failure_of(ModelNotFound("x" * 5000)).message == "x" * 1024
+    assert failure_from_error(ModelNotFound("x" * 5000)).message == "x" * 1024

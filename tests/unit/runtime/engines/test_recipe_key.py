@@ -21,8 +21,8 @@ from gaudi_runtime.contract.config import (
     RuntimeConfig,
 )
 from gaudi_runtime.engine_protocol.engine import RecipeKey
-from gaudi_runtime.engines.host_cpu import cpu_of
-from gaudi_runtime.engines.recipe_key import HPU_CACHE, kept_recipe_key
+from gaudi_runtime.engines.host_cpu import describe_cpu
+from gaudi_runtime.engines.recipe_key import HPU_CACHE, disk_recipe_key
 from gaudi_runtime.engines.vllm import versions
 
 X86 = "processor\t: 0\nmodel name\t: Xeon A\nflags\t\t: sse avx2\n\nprocessor\t: 1\nmodel name\t: Xeon A\n"
@@ -47,7 +47,7 @@ def config(folder: Path, **changes: dict[str, Any]) -> RuntimeConfig:
 
 
 def key(folder: Path, software: str = "vllm 0.32", **changes: dict[str, Any]) -> RecipeKey | None:
-    return kept_recipe_key(config(folder, **changes), software, keeps_files=True)
+    return disk_recipe_key(config(folder, **changes), software, keeps_files=True)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_checkpoint_without_config_has_no_key(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize("keeps", [True, False])
 def test_cpu_key_exists_only_if_the_engine_keeps_files(checkpoint: Path, keeps: bool) -> None:
-    found = kept_recipe_key(config(checkpoint, engine={"device": "cpu"}), "torch", keeps_files=keeps)
+    found = disk_recipe_key(config(checkpoint, engine={"device": "cpu"}), "torch", keeps_files=keeps)
     assert (found is not None) is keeps
 
 
@@ -171,12 +171,12 @@ def test_digest_covers_the_whole_key(checkpoint: Path) -> None:
     ids=["instructions", "model"],
 )
 def test_instructions_and_model_change_the_processor_name(other: str) -> None:
-    assert cpu_of(X86, "x86_64") != cpu_of(other, "x86_64")
+    assert describe_cpu(X86, "x86_64") != describe_cpu(other, "x86_64")
 
 
 def test_order_of_instructions_does_not_matter() -> None:
-    assert cpu_of(X86, "x86_64") == cpu_of(X86.replace("sse avx2", "avx2 sse"), "x86_64")
+    assert describe_cpu(X86, "x86_64") == describe_cpu(X86.replace("sse avx2", "avx2 sse"), "x86_64")
 
 
 def test_processor_unknown_to_the_kernel_has_a_name() -> None:
-    assert cpu_of("", "riscv64").startswith("riscv64 of unknown model ")
+    assert describe_cpu("", "riscv64").startswith("riscv64 of unknown model ")

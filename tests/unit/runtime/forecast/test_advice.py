@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gaudi_runtime.catalog.cards import CARDS, GAUDI2, NONE
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.config import ParallelismConfig, QuantizationMethod
-from gaudi_runtime.forecast.advice import SERVE_ANYWAY, Setting, advise, turnable_settings
+from gaudi_runtime.forecast.advice import SERVE_ANYWAY, Setting, adjustable_settings, advise
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs
 from gaudi_runtime.forecast.thresholds import Thresholds, fits
@@ -26,9 +26,9 @@ def setting_of(text: str, inputs: ForecastInputs, shape: ModelShape) -> tuple[Se
     """Return the setting that the advice `text` changes, and the index of its new value."""
     return next(
         (setting, step)
-        for setting in turnable_settings(inputs, shape)
+        for setting in adjustable_settings(inputs, shape)
         for step, value in enumerate(setting.values)
-        if setting.text(value) == text
+        if setting.describe_change(value) == text
     )
 
 
@@ -68,7 +68,7 @@ def test_advised_numbers_of_cards_divide_the_heads() -> None:
     """Qwen 2.5 7B has 28 heads, which can be divided by 2 and by 4."""
     tensor = next(
         setting
-        for setting in turnable_settings(LOGGED, shape_of("Qwen/Qwen2.5-7B"))
+        for setting in adjustable_settings(LOGGED, shape_of("Qwen/Qwen2.5-7B"))
         if setting.field == "parallelism.tensor"
     )
     assert tensor.values == [2, 4]
@@ -82,14 +82,14 @@ def test_more_device_memory_is_advised_on_a_cpu() -> None:
 
 @pytest.mark.parametrize("method", [None, *QuantizationMethod])
 def test_fp8_cache_is_advised_only_with_scales_of_inc(method: QuantizationMethod | None) -> None:
-    settings = turnable_settings(replace(LOGGED, quantization=method), LLAMA)
+    settings = adjustable_settings(replace(LOGGED, quantization=method), LLAMA)
     (cache,) = [each for each in settings if each.field == "model.kvCacheDtype"]
     assert list(cache.values) == (["fp8"] if method is QuantizationMethod.INC else [])
 
 
 def test_lower_model_length_also_lowers_default_batched_tokens() -> None:
     inputs = replace(reference_with(max_num_batched_tokens=2048, max_num_prefill_seqs=1), tokens_follow_length=True)
-    length = next(setting for setting in turnable_settings(inputs, LLAMA) if setting.field == "model.maxModelLen")
+    length = next(setting for setting in adjustable_settings(inputs, LLAMA) if setting.field == "model.maxModelLen")
     assert length.set(inputs, 1024).limits.max_num_batched_tokens == 1024
 
 

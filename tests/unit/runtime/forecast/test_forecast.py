@@ -119,7 +119,7 @@ def test_plan_without_a_model_uses_assumed_blocks() -> None:
 def test_forecast_without_a_model_assumes_graph_bytes() -> None:
     prompt = forecast(LOGGED, None, GAUDI2).prompt
     assert prompt is not None
-    assert (prompt.planned, prompt.captured, prompt.percent) == (24, None, None)
+    assert (prompt.planned, prompt.captured, prompt.captured_percent) == (24, None, None)
     assert prompt.all_graph_bytes is not None
     assert prompt.all_graph_bytes.confidence is Confidence.ASSUMED
 

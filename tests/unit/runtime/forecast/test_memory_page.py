@@ -7,7 +7,7 @@ import pytest
 from gaudi_runtime.catalog.cards import GAUDI2, GAUDI2_RATES, GAUDI3
 from gaudi_runtime.catalog.figure import Confidence
 from gaudi_runtime.catalog.models.families import FAMILIES
-from gaudi_runtime.forecast.advice import turnable_settings
+from gaudi_runtime.forecast.advice import adjustable_settings
 from gaudi_runtime.forecast.forecast import forecast
 from tests.unit.runtime.forecast.deployments import GIB, LLAMA, LOGGED, reference_with
 
@@ -35,7 +35,7 @@ def test_page_explains_every_confidence_level(confidence: Confidence) -> None:
 
 
 @pytest.mark.parametrize(
-    "setting", sorted({setting.field for setting in turnable_settings(reference_with(device_memory=GIB), LLAMA)})
+    "setting", sorted({setting.field for setting in adjustable_settings(reference_with(device_memory=GIB), LLAMA)})
 )
 def test_page_lists_every_advised_setting(setting: str) -> None:
     assert f"`{setting}`" in PAGE.partition("## Advice")[2]

@@ -56,11 +56,11 @@ def test_two_seeds_capture_15_of_24_prompt_graphs(logged: Forecast) -> None:
     captured = prompt(logged).captured
     assert captured is not None
     assert [list(bucket[:2]) for bucket in sorted(captured)] == LOGS["captured_prompt"]
-    assert prompt(logged).percent == 62
+    assert prompt(logged).captured_percent == 62
 
 
 def test_seeds_000_and_002_capture_all_decode_graphs(logged: Forecast) -> None:
-    assert decode(logged).percent == 100
+    assert decode(logged).captured_percent == 100
 
 
 def test_seeds_000_and_002_prompt_graphs_take_13_94_gib(logged: Forecast) -> None:

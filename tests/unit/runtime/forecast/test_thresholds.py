@@ -9,7 +9,7 @@ from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs
-from gaudi_runtime.forecast.thresholds import Thresholds, fits, gate_sentence, shortfalls, unjudged
+from gaudi_runtime.forecast.thresholds import Thresholds, describe_gate, fits, shortfalls, uncheckable_thresholds
 from tests.unit.runtime.forecast.deployments import LLAMA, LOGGED
 
 
@@ -36,16 +36,16 @@ def test_graphs_of_torch_compile_are_no_shortfall() -> None:
     """If graphs of torch.compile had the sizes of HPU graphs, 15 of 24 prompt graphs would fit."""
     found = forecast(COMPILED, LLAMA, GAUDI2)
     assert fits(found, Thresholds())
-    assert unjudged(found, Thresholds(80, 0)) == {BucketPhase.PROMPT: 80}
+    assert uncheckable_thresholds(found, Thresholds(80, 0)) == {BucketPhase.PROMPT: 80}
 
 
 @pytest.mark.parametrize("inputs", [LOGGED, replace(LOGGED, execution_mode=ExecutionMode.EAGER)])
 def test_known_or_unneeded_graphs_have_a_verdict(inputs: ForecastInputs) -> None:
-    assert unjudged(forecast(inputs, LLAMA, GAUDI2), Thresholds()) == {}
+    assert uncheckable_thresholds(forecast(inputs, LLAMA, GAUDI2), Thresholds()) == {}
 
 
 def test_gate_sentence_names_thresholds_and_remedies() -> None:
-    assert gate_sentence({BucketPhase.PROMPT: 80, BucketPhase.DECODE: 100}) == (
+    assert describe_gate({BucketPhase.PROMPT: 80, BucketPhase.DECODE: 100}) == (
         "How many graphs fit is unknown until the first pod has measured them. The gate opens when the pod has "
         "captured 80 % of the prompt graphs and 100 % of the decode graphs. If fewer graphs fit, raise "
         "spec.warmup.graphMemoryPercent, lower spec.readiness.minCapturedPromptPercent or "

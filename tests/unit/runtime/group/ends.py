@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gaudi_runtime.contract.base import Wire
+from gaudi_runtime.contract.base import WireModel
 from gaudi_runtime.engine_protocol.messages import MOST_LINE_BYTES, Hello, LeaderMessage, Update, encode_message
 from gaudi_runtime.group.peers import Pace
 
@@ -28,7 +28,7 @@ class End:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self._writer = reader, writer
 
-    def send(self, message: Wire) -> None:
+    def send(self, message: WireModel) -> None:
         """Send one message."""
         self._writer.write(encode_message(message))
 

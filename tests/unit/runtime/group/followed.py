@@ -11,7 +11,7 @@ from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.engine_protocol.engine import Progress
 from gaudi_runtime.engine_protocol.group import PodPart, Rank
 from gaudi_runtime.engine_protocol.messages import Verb
-from gaudi_runtime.group.follow import follow
+from gaudi_runtime.group.follow import follow_leader
 from gaudi_runtime.group.peers import Pace
 from gaudi_runtime.group.topology import Topology
 from gaudi_runtime.process.signals import Signals
@@ -23,8 +23,8 @@ from tests.unit.runtime.group.ends import LEADER, NO_TIMEOUTS, End, serve_leader
 class Scripted:
     """A rank whose verbs are implemented by one function."""
 
-    def __init__(self, do: Callable[[Verb, Sequence[Any], Progress], Any]) -> None:
-        self.do = do
+    def __init__(self, run_command: Callable[[Verb, Sequence[Any], Progress], Any]) -> None:
+        self.run_command = run_command
 
     def report_fields(self) -> Mapping[str, object]:
         return {}
@@ -60,7 +60,7 @@ async def following_rank(
     board, signals = ReportBoard("0" * 64, clock), Signals()
     async with serve_leader(config.serving.group_port) as joined:
         topology = Topology(1, 2, LEADER)
-        rank = follow(config, topology, board, signals, make or (lambda: engine), pace, works)
+        rank = follow_leader(config, topology, board, signals, make or (lambda: engine), pace, works)
         following = asyncio.create_task(rank)
         joining = asyncio.create_task(joined.get())
         try:

@@ -33,7 +33,7 @@ class Lead:
 
     async def wait_until_missing(self, *ranks: int) -> None:
         """Wait until exactly these ranks are missing."""
-        while self.peers.missing(0) != [*ranks]:  # noqa: ASYNC110 - the peers have no event for it
+        while self.peers.poll_missing_ranks(0) != [*ranks]:  # noqa: ASYNC110 - the peers have no event for it
             await asyncio.sleep(0)
 
 
@@ -41,7 +41,7 @@ class Lead:
 async def group(size: int = 2, pace: Pace = NO_TIMEOUTS) -> AsyncIterator[tuple[Lead, list[End]]]:
     """Run a leader of `size` pods. Yield the leader and its ranks, which have all joined."""
     lead = Lead(size, pace)
-    async with lead.peers.listening(), AsyncExitStack() as ranks:
+    async with lead.peers.accept_ranks(), AsyncExitStack() as ranks:
         ends = [await ranks.enter_async_context(lead.rank(number)) for number in range(1, size)]
         await lead.wait_until_complete()
         yield lead, ends

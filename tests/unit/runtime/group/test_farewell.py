@@ -17,7 +17,7 @@ POLITE = dataclasses.replace(NO_TIMEOUTS, parting=3600)
 async def closing_group(ranks: AsyncExitStack, pace: Pace = POLITE) -> "tuple[End, asyncio.Task[None]]":
     """Return a rank of a complete group, and the task in which the group's leader closes."""
     lead, listening = Lead(pace=pace), AsyncExitStack()
-    await listening.enter_async_context(lead.peers.listening())
+    await listening.enter_async_context(lead.peers.accept_ranks())
     rank = await ranks.enter_async_context(lead.rank(1))
     await lead.wait_until_complete()
     return rank, asyncio.create_task(listening.aclose())

@@ -9,7 +9,7 @@ import pytest
 
 from gaudi_runtime.engine_protocol.messages import Hello, LeaderMessage, Update, Verb, config_digest
 from gaudi_runtime.errors import EngineLost
-from gaudi_runtime.group.follow import follow
+from gaudi_runtime.group.follow import follow_leader
 from gaudi_runtime.group.topology import Topology
 from gaudi_runtime.process.signals import Signals, Stopped
 from gaudi_runtime.report.report_board import ReportBoard
@@ -30,7 +30,7 @@ async def test_hello_has_the_rank_and_the_configuration_digest() -> None:
 async def test_rank_retries_until_the_leader_is_available(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     config = sim_config(serving={"group_port": free_port()})
-    rank = follow(config, TOPOLOGY, ReportBoard("0" * 64), Signals(), lambda: IDLE, NO_TIMEOUTS)
+    rank = follow_leader(config, TOPOLOGY, ReportBoard("0" * 64), Signals(), lambda: IDLE, NO_TIMEOUTS)
     following = asyncio.create_task(rank)
     while not any(said.startswith(f"The leader {LEADER} cannot be reached yet: [Errno ") for said in caplog.messages):  # noqa: ASYNC110
         await asyncio.sleep(0)
@@ -44,12 +44,12 @@ async def test_rank_retries_until_the_leader_is_available(caplog: pytest.LogCapt
 async def test_rank_waiting_for_its_leader_is_not_stalled() -> None:
     now, signals = [0.0], Signals()
     board = ReportBoard("0" * 64, lambda: now[0])
-    rank = follow(sim_config(), TOPOLOGY, board, signals, lambda: IDLE, NO_TIMEOUTS)
+    rank = follow_leader(sim_config(), TOPOLOGY, board, signals, lambda: IDLE, NO_TIMEOUTS)
     following = asyncio.create_task(rank)
     now[0] = 100.0
     while board.report().since_progress_seconds:  # noqa: ASYNC110 - the board has no event for it
         await asyncio.sleep(0)
-    signals.ask_to_stop()
+    signals.request_stop()
     with pytest.raises(Stopped):
         await following
 
@@ -106,7 +106,7 @@ async def test_farewell_ends_the_rank_without_an_error(caplog: pytest.LogCapture
 async def test_terminating_rank_works_until_the_farewell() -> None:
     async with following_rank() as rank:
         await rank.leader.hello()
-        rank.signals.ask_to_stop()
+        rank.signals.request_stop()
         assert await rank.leader.update() == Update(closing=True, stopping=True)
         rank.leader.send(LeaderMessage(verb=Verb.MEMORY))
         assert (await rank.leader.update()).done is Verb.MEMORY
@@ -117,7 +117,7 @@ async def test_terminating_rank_works_until_the_farewell() -> None:
 async def test_terminating_rank_ends_after_its_timeout() -> None:
     async with following_rank(pace=dataclasses.replace(NO_TIMEOUTS, closing=0.01)) as rank:
         await rank.leader.hello()
-        rank.signals.ask_to_stop()
+        rank.signals.request_stop()
         await rank.following
         assert (await rank.leader.update()).stopping
         assert await rank.leader.is_closed()
@@ -126,7 +126,7 @@ async def test_terminating_rank_ends_after_its_timeout() -> None:
 async def test_leader_lost_after_sigterm_is_an_error() -> None:
     async with following_rank() as rank:
         await rank.leader.hello()
-        rank.signals.ask_to_stop()
+        rank.signals.request_stop()
         await rank.leader.update()
         rank.leader.close()
         with pytest.raises(EngineLost):
@@ -137,7 +137,7 @@ async def test_heartbeat_of_a_closing_rank_has_the_closing_flag() -> None:
     async with following_rank(pace=dataclasses.replace(NO_TIMEOUTS, beat=0.001)) as rank:
         await rank.leader.hello()
         assert await rank.leader.update() == Update()
-        rank.signals.ask_to_close()
+        rank.signals.request_close()
         while (update := await rank.leader.update()) == Update():
             pass
         assert update == Update(closing=True)

@@ -17,7 +17,7 @@ pytestmark = QUICK
 
 async def test_group_of_three_waits_for_both_other_ranks() -> None:
     lead = Lead(size=3)
-    async with lead.peers.listening(), AsyncExitStack() as ranks:
+    async with lead.peers.accept_ranks(), AsyncExitStack() as ranks:
         for number, missing in ((1, [2]), (2, [])):
             await ranks.enter_async_context(lead.rank(number))
             await lead.wait_until_missing(*missing)
@@ -26,7 +26,7 @@ async def test_group_of_three_waits_for_both_other_ranks() -> None:
 async def test_joined_ranks_are_logged_with_their_count(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     lead = Lead(size=3)
-    async with lead.peers.listening(), lead.rank(2):
+    async with lead.peers.accept_ranks(), lead.rank(2):
         await lead.wait_until_missing(1)
     assert "Rank 2 has joined: 2 of 3 ranks are connected" in caplog.messages
 
@@ -40,7 +40,7 @@ async def test_joined_ranks_are_logged_with_their_count(caplog: pytest.LogCaptur
 )
 async def test_refused_rank_gets_the_reason(number: int, config: str, why: str) -> None:
     lead = Lead(size=2)
-    async with lead.peers.listening(), lead.rank(number, config) as rank:
+    async with lead.peers.accept_ranks(), lead.rank(number, config) as rank:
         assert (await rank.order()).refused == f"Rank {number} may not join this group: {why}."
         assert await rank.is_closed()
 
@@ -57,15 +57,15 @@ async def test_refused_rank_gets_the_reason(number: int, config: str, why: str) 
 )
 async def test_connection_without_a_hello_is_closed(content: bytes) -> None:
     lead = Lead(pace=dataclasses.replace(NO_TIMEOUTS, silence=0.01))
-    async with lead.peers.listening(), connect_rank(lead.port) as rank:
+    async with lead.peers.accept_ranks(), connect_rank(lead.port) as rank:
         rank.send_bytes(content)
         assert await rank.is_closed()
-        assert lead.peers.missing(0) == [1]
+        assert lead.peers.poll_missing_ranks(0) == [1]
 
 
 async def test_rank_may_rejoin_an_incomplete_group(caplog: pytest.LogCaptureFixture) -> None:
     lead = Lead(size=3)
-    async with lead.peers.listening():
+    async with lead.peers.accept_ranks():
         async with lead.rank(1):
             await lead.wait_until_missing(2)
         await lead.wait_until_missing(1, 2)
@@ -76,20 +76,20 @@ async def test_rank_may_rejoin_an_incomplete_group(caplog: pytest.LogCaptureFixt
 
 async def test_reconnected_rank_replaces_its_earlier_connection() -> None:
     lead = Lead(size=3)
-    async with lead.peers.listening(), lead.rank(1) as before:
+    async with lead.peers.accept_ranks(), lead.rank(1) as before:
         await lead.wait_until_missing(2)
         async with lead.rank(1) as now:
             assert await before.is_closed()
-            assert lead.peers.missing(0) == [2]
+            assert lead.peers.poll_missing_ranks(0) == [2]
             async with lead.rank(2):
                 await lead.wait_until_complete()
-                lead.peers.serve()
+                lead.peers.announce_serving()
                 assert (await now.order()).verb == "serve"
 
 
 async def test_rank_that_restarts_in_a_complete_group_is_lost() -> None:
     async with group() as (lead, _), lead.rank(1) as again:
-        assert str(await lead.peers.until_lost()) == "Rank 1 of this group is lost: it has restarted."
+        assert str(await lead.peers.wait_until_lost()) == "Rank 1 of this group is lost: it has restarted."
         assert await again.is_closed()
 
 
@@ -99,7 +99,7 @@ async def test_rank_of_a_joined_pod_is_refused_to_another_address() -> None:
             why = "Rank 1 may not join this group: a pod at another address already has this rank."
             assert (await stranger.order()).refused == why
             assert await stranger.is_closed()
-        lead.peers.serve()
+        lead.peers.announce_serving()
         assert (await rank.order()).verb == "serve"
 
 
@@ -107,7 +107,7 @@ async def test_port_in_use_is_reported_with_its_number() -> None:
     lead = Lead()
     async with await asyncio.start_server(lambda reader, writer: None, port=lead.port):
         with pytest.raises(PortUnavailable, match=rf"^Port {lead.port} for the ranks of this group is in use:"):
-            async with lead.peers.listening():
+            async with lead.peers.accept_ranks():
                 pass
 
 

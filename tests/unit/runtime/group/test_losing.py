@@ -27,13 +27,13 @@ pytestmark = QUICK
 async def test_lost_rank_is_reported_with_the_reason(end: Callable[[End], None], why: str) -> None:
     async with group(size=3) as (lead, ranks):
         end(ranks[1])
-        assert str(await lead.peers.until_lost()).startswith(f"Rank 2 of this group is lost: {why}")
+        assert str(await lead.peers.wait_until_lost()).startswith(f"Rank 2 of this group is lost: {why}")
 
 
 async def test_silent_rank_is_lost_after_the_timeout() -> None:
     lead = Lead(pace=dataclasses.replace(NO_TIMEOUTS, silence=0.01))
-    async with lead.peers.listening():
-        lost = asyncio.create_task(lead.peers.until_lost())
+    async with lead.peers.accept_ranks():
+        lost = asyncio.create_task(lead.peers.wait_until_lost())
         while not lost.done():  # On a busy machine even the hello may be late.
             async with lead.rank(1) as rank:
                 assert await rank.is_closed()
@@ -60,14 +60,14 @@ async def test_answer_received_before_the_loss_is_kept() -> None:
         ranks[0].send(Update(done=Verb.CAPTURE, answer=5))
         assert (await asyncio.wrap_future(answers[1])).answer == 5
         ranks[1].close()
-        await lead.peers.until_lost()
+        await lead.peers.wait_until_lost()
         assert answers[1].result().answer == 5
 
 
 async def test_verb_after_the_loss_ends_immediately() -> None:
     async with group(size=3) as (lead, ranks):
         ranks[0].close()
-        await lead.peers.until_lost()
+        await lead.peers.wait_until_lost()
         with pytest.raises(EngineLost, match="Rank 1 of this group is lost"):
             await asyncio.wrap_future(lead.peers.send_command(Verb.PROFILE)[2])
 
@@ -75,7 +75,7 @@ async def test_verb_after_the_loss_ends_immediately() -> None:
 async def test_first_loss_is_reported() -> None:
     async with group(size=3) as (lead, ranks):
         ranks[1].close()
-        await lead.peers.until_lost()
+        await lead.peers.wait_until_lost()
         ranks[0].close()
         assert await ranks[0].is_closed()
-        assert "Rank 2" in str(await lead.peers.until_lost())
+        assert "Rank 2" in str(await lead.peers.wait_until_lost())

@@ -38,7 +38,7 @@ async def test_second_answer_to_a_verb_is_ignored() -> None:
         for answer in (1, 2):
             rank.send(Update(done=Verb.CAPTURE, answer=answer))
         rank.close()
-        assert "its process has ended" in str(await lead.peers.until_lost())
+        assert "its process has ended" in str(await lead.peers.wait_until_lost())
         assert answers[1].result().answer == 1
 
 
@@ -46,12 +46,12 @@ async def test_answer_without_a_verb_is_ignored() -> None:
     async with group() as (lead, [rank]):
         rank.send(Update(done=Verb.CAPTURE, answer=1))
         rank.close()
-        assert "its process has ended" in str(await lead.peers.until_lost())
+        assert "its process has ended" in str(await lead.peers.wait_until_lost())
 
 
 async def test_serve_order_is_sent_without_waiting() -> None:
     async with group() as (lead, [rank]):
-        lead.peers.serve()
+        lead.peers.announce_serving()
         assert await rank.order() == LeaderMessage(verb=Verb.SERVE)
 
 
@@ -63,7 +63,7 @@ async def test_leader_sends_heartbeats() -> None:
 async def test_progress_of_a_rank_updates_the_report() -> None:
     now = [0.0]
     lead = Lead(clock=lambda: now[0])
-    async with lead.peers.listening(), lead.rank(1) as rank:
+    async with lead.peers.accept_ranks(), lead.rank(1) as rank:
         await lead.wait_until_complete()
         now[0] = 100.0
         for _ in range(2):
@@ -71,15 +71,15 @@ async def test_progress_of_a_rank_updates_the_report() -> None:
         rank.send(Update(closing=True))
         while not lead.signals.closing:  # noqa: ASYNC110 - the signals have no event for it
             await asyncio.sleep(0)
-        assert (lead.peers.moves(), lead.board.report().since_progress_seconds) == (2, 0.0)
+        assert (lead.peers.progress_count(), lead.board.report().since_progress_seconds) == (2, 0.0)
 
 
 async def test_heartbeat_does_not_count_as_progress() -> None:
     async with group() as (lead, [rank]):
         rank.send(Update())
         rank.close()
-        await lead.peers.until_lost()
-        assert (lead.peers.moves(), lead.signals.closing, lead.signals.stop.is_set()) == (0, False, False)
+        await lead.peers.wait_until_lost()
+        assert (lead.peers.progress_count(), lead.signals.closing, lead.signals.stop.is_set()) == (0, False, False)
 
 
 @pytest.mark.parametrize(
@@ -89,5 +89,5 @@ async def test_signal_to_a_rank_is_sent_to_its_leader(update: Update, expected: 
     async with group() as (lead, [rank]):
         rank.send(update)
         rank.close()
-        await lead.peers.until_lost()
+        await lead.peers.wait_until_lost()
         assert (lead.signals.closing, lead.signals.stop.is_set()) == expected

@@ -7,14 +7,14 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, Phase
-from gaudi_runtime.engine_protocol.engine import OwnMemory
+from gaudi_runtime.engine_protocol.engine import ProfilingEngine
 from gaudi_runtime.engine_protocol.messages import Hello, Update, config_digest
-from gaudi_runtime.engines.select import select_engine, select_rank
-from gaudi_runtime.group.follow import follow
-from gaudi_runtime.group.peers import over_the_group
+from gaudi_runtime.engines.select import create_engine, create_rank
+from gaudi_runtime.group.follow import follow_leader
+from gaudi_runtime.group.peers import lead_group
 from gaudi_runtime.group.topology import ALONE, Topology
 from gaudi_runtime.process.signals import Signals
-from gaudi_runtime.process.worker import in_worker_thread
+from gaudi_runtime.process.worker import run_in_worker_thread
 from gaudi_runtime.report.report_board import ReportBoard
 from tests.unit.runtime.configs import free_port, sim_config
 from tests.unit.runtime.group.ends import HOST, QUICK, connect_rank
@@ -29,18 +29,18 @@ def two_pod_config() -> RuntimeConfig:
 
 
 async def test_single_pod_creates_its_engine_directly() -> None:
-    async with over_the_group(sim_config(), ALONE, ReportBoard("0" * 64), Signals(), select_engine) as make:
-        assert make is select_engine
+    async with lead_group(sim_config(), ALONE, ReportBoard("0" * 64), Signals(), create_engine) as make:
+        assert make is create_engine
 
 
 async def test_engine_of_two_pods_runs_each_verb_in_both_pods() -> None:
     config, signals = two_pod_config(), Signals()
     boards = [ReportBoard("0" * 64) for _ in range(2)]
     topology, bucket = Topology(1, 2, HOST), Bucket(1, 128, 0)
-    async with over_the_group(config, Topology(0, 2, HOST), boards[0], signals, select_engine) as make:
-        rank = follow(config, topology, boards[1], signals, lambda: select_rank(config, 1))
+    async with lead_group(config, Topology(0, 2, HOST), boards[0], signals, create_engine) as make:
+        rank = follow_leader(config, topology, boards[1], signals, lambda: create_rank(config, 1))
         following = asyncio.create_task(rank)
-        engine = cast("OwnMemory", make(config))
+        engine = cast("ProfilingEngine", make(config))
 
         def start() -> int:
             engine.load(lambda: None)
@@ -49,11 +49,11 @@ async def test_engine_of_two_pods_runs_each_verb_in_both_pods() -> None:
             engine.warm(BucketPhase.PROMPT, bucket)
             return engine.capture(BucketPhase.PROMPT, bucket)
 
-        assert await in_worker_thread(start) > 0
+        assert await run_in_worker_thread(start) > 0
         assert boards[1].report().phase is Phase.CAPTURING
         engine.start_serving()
         while (report := boards[1].report()).phase is not Phase.SERVING:
-            await boards[1].wait_beyond(report.sequence, 60)
+            await boards[1].wait_for_update(report.sequence, 60)
         await engine.close()
     await following
 
@@ -62,7 +62,7 @@ async def test_rank_with_the_same_configuration_joins_and_reports_progress() -> 
     config, board, signals = two_pod_config(), ReportBoard("0" * 64), Signals()
     hello = Hello(rank=1, config=config_digest(config))
     async with (
-        over_the_group(config, Topology(0, 2, HOST), board, signals, select_engine),
+        lead_group(config, Topology(0, 2, HOST), board, signals, create_engine),
         connect_rank(config.serving.group_port, hello) as rank,
     ):
         for update in (Update(moved=True), Update(closing=True)):

@@ -11,11 +11,11 @@ import pytest
 
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.engine_protocol.engine import Progress
-from gaudi_runtime.engine_protocol.group import Meeting, Rank
+from gaudi_runtime.engine_protocol.group import LeaderEndpoint, Rank
 from gaudi_runtime.engine_protocol.messages import LeaderMessage, Update, Verb
 from gaudi_runtime.errors import EngineLost, ModelNotFound
 from gaudi_runtime.group.follow import run_engine_command
-from gaudi_runtime.process.worker import in_worker_thread
+from gaudi_runtime.process.worker import run_in_worker_thread
 from tests.unit.runtime.group.ends import NO_TIMEOUTS, QUICK
 from tests.unit.runtime.group.followed import IDLE, FollowingRank, Scripted, following_rank
 
@@ -28,7 +28,7 @@ class Part:
     """A fake part of an engine that records its calls and is never lost."""
 
     def __init__(self) -> None:
-        self.joined: list[Meeting] = []
+        self.joined: list[LeaderEndpoint] = []
         self.watched, self.closed = asyncio.Event(), asyncio.Event()
 
     def report_fields(self) -> Mapping[str, object]:
@@ -37,11 +37,11 @@ class Part:
     def recipe_key(self) -> None:
         return None
 
-    def join(self, meeting: Meeting, progress: Progress) -> None:
+    def join(self, meeting: LeaderEndpoint, progress: Progress) -> None:
         progress()
         self.joined.append(meeting)
 
-    async def until_lost(self) -> EngineLost:
+    async def wait_until_lost(self) -> EngineLost:
         self.watched.set()
         await asyncio.Event().wait()
         raise AssertionError("an event that is never set")
@@ -178,7 +178,7 @@ async def test_farewell_is_received_during_a_verb() -> None:
 
     async with following_rank(Scripted(work)) as rank:
         rank.leader.send(LeaderMessage(verb=Verb.WARM))
-        await in_worker_thread(began.wait)
+        await run_in_worker_thread(began.wait)
         rank.leader.send(LeaderMessage(farewell=True))
         await rank.following
         go_on.set()
@@ -197,7 +197,7 @@ def test_load_verb_starts_the_engine_processes_of_this_pod() -> None:
     part, moved = Part(), list[int]()
     orders: list[tuple[Verb, list[Any]]] = [(Verb.LOAD, [HERE, 4567]), (Verb.SERVE, [])]
     answers = [run_engine_command(part, verb, arguments, lambda: moved.append(1)) for verb, arguments in orders]
-    assert (part.joined, answers, moved) == ([Meeting(HERE, 4567)], [None, None], [1])
+    assert (part.joined, answers, moved) == ([LeaderEndpoint(HERE, 4567)], [None, None], [1])
 
 
 async def test_engine_processes_of_a_rank_are_watched_after_they_joined() -> None:
@@ -205,7 +205,7 @@ async def test_engine_processes_of_a_rank_are_watched_after_they_joined() -> Non
     async with following_rank(part) as rank:
         await answer_to(rank, Verb.LOAD, HERE, 4567)
         await part.watched.wait()
-    assert part.joined == [Meeting(HERE, 4567)]
+    assert part.joined == [LeaderEndpoint(HERE, 4567)]
 
 
 async def test_engine_processes_of_a_rank_end_with_the_farewell() -> None:

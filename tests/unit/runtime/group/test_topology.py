@@ -17,7 +17,7 @@ def test_pod_of_a_group_reads_its_rank_from_the_environment() -> None:
 
 
 def test_rank_0_is_the_leader() -> None:
-    assert [read_topology(2, SECOND | {"LWS_WORKER_INDEX": rank}).leads for rank in "01"] == [True, False]
+    assert [read_topology(2, SECOND | {"LWS_WORKER_INDEX": rank}).is_leader for rank in "01"] == [True, False]
 
 
 @pytest.mark.parametrize("missing", SECOND)

@@ -8,12 +8,12 @@ from typer.testing import CliRunner
 
 from gaudi_runtime.__main__ import app
 from gaudi_runtime.hardware import command
-from gaudi_runtime.hardware.report import HardwareReport, Outcome, Proof
+from gaudi_runtime.hardware.report import HardwareReport, Proof, ProofOutcome
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.hardware.test_proofs import facts
 
 
-def report(*outcomes: Outcome, ended: str | None = None) -> HardwareReport:
+def report(*outcomes: ProofOutcome, ended: str | None = None) -> HardwareReport:
     """Return a report whose proofs have these outcomes."""
     return facts(proofs=tuple(Proof(name="gate", outcome=each, evidence="") for each in outcomes), ended=ended)
 
@@ -21,9 +21,9 @@ def report(*outcomes: Outcome, ended: str | None = None) -> HardwareReport:
 @pytest.mark.parametrize(
     ("found", "code"),
     [
-        (report(Outcome.PROVEN, Outcome.NOT_TRIED), 0),
-        (report(Outcome.PROVEN, Outcome.DISPROVEN), 1),
-        (report(Outcome.PROVEN, ended="Its process ended with 1."), 1),
+        (report(ProofOutcome.PROVEN, ProofOutcome.NOT_TRIED), 0),
+        (report(ProofOutcome.PROVEN, ProofOutcome.DISPROVEN), 1),
+        (report(ProofOutcome.PROVEN, ended="Its process ended with 1."), 1),
     ],
     ids=["not tried", "disproven", "ended early"],
 )

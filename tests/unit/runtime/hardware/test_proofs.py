@@ -10,20 +10,20 @@ from gaudi_runtime.contract.report import (
     CompileTimes,
     Phase,
     PhaseProgress,
-    Served,
     ServedPhase,
-    Skipped,
+    ServedTraffic,
+    SkippedBucket,
     WarmupReport,
 )
-from gaudi_runtime.hardware.proofs import judge_trial
+from gaudi_runtime.hardware.proofs import evaluate_trial
 from gaudi_runtime.hardware.report import (
     Finding,
     HardwareReport,
-    NameFound,
-    Outcome,
-    Poll,
-    Start,
-    Traffic,
+    InstanceStart,
+    PluginNameCheck,
+    ProofOutcome,
+    StartPoll,
+    TrialTraffic,
     Upgrade,
 )
 from tests.unit.runtime.configs import sim_config
@@ -36,18 +36,18 @@ def report(**fields: Any) -> WarmupReport:
     """Return the report of an instance that has captured all graphs and has served."""
     whole = PhaseProgress(planned=4, warmed=4, captured=4, cached=4)
     values = {"instance": "a", "sequence": 1, "plan_hash": "0" * 64, "phase": Phase.SERVING}
-    served = Served(prompt=ServedPhase(hits=3), decode=ServedPhase(hits=40), compile_times=(WARM,))
+    served = ServedTraffic(prompt=ServedPhase(hits=3), decode=ServedPhase(hits=40), compile_times=(WARM,))
     return WarmupReport(**{**values, "prompt": whole, "decode": whole, "served": served} | fields)
 
 
-def start(name: str = "first", **fields: Any) -> Start:
-    return Start(
+def start(name: str = "first", **fields: Any) -> InstanceStart:
+    return InstanceStart(
         **{"name": name, "polls": 50, "seconds": 9.0, "phases": {Phase.COMPILING: 6.0}, "report": report()} | fields
     )
 
 
-def traffic(**fields: Any) -> Traffic:
-    return Traffic(**{"requests": 12, "seconds": 3.0, "tokens": 90, "report": report()} | fields)
+def traffic(**fields: Any) -> TrialTraffic:
+    return TrialTraffic(**{"requests": 12, "seconds": 3.0, "tokens": 90, "report": report()} | fields)
 
 
 def facts(**fields: Any) -> HardwareReport:
@@ -67,87 +67,87 @@ def facts(**fields: Any) -> HardwareReport:
     return HardwareReport(**values | fields)
 
 
-def name(**fields: Any) -> NameFound:
+def name(**fields: Any) -> PluginNameCheck:
     values = {"owner": "HPUModelRunner", "name": "warmup_model", "there": True, "fits": True, "needed": True}
-    return NameFound(**values | fields)
+    return PluginNameCheck(**values | fields)
 
 
-def outcome(proof: str, **fields: Any) -> Outcome:
-    return next(each.outcome for each in judge_trial(facts(**fields)) if each.name == proof)
+def outcome(proof: str, **fields: Any) -> ProofOutcome:
+    return next(each.outcome for each in evaluate_trial(facts(**fields)) if each.name == proof)
 
 
 def evidence(proof: str, **fields: Any) -> str:
-    return next(each.evidence for each in judge_trial(facts(**fields)) if each.name == proof)
+    return next(each.evidence for each in evaluate_trial(facts(**fields)) if each.name == proof)
 
 
 def test_complete_trial_proves_everything() -> None:
-    assert {each.outcome for each in judge_trial(facts())} == {Outcome.PROVEN}
+    assert {each.outcome for each in evaluate_trial(facts())} == {ProofOutcome.PROVEN}
 
 
 def test_proofs_of_a_trial_without_starts_are_not_tried() -> None:
-    tried = judge_trial(facts(starts=(), traffic=None, upgrade=None))
+    tried = evaluate_trial(facts(starts=(), traffic=None, upgrade=None))
     assert {each.outcome for each in tried if each.name not in ("machine", "names of the plugin")} == {
-        Outcome.NOT_TRIED
+        ProofOutcome.NOT_TRIED
     }
 
 
 def test_failed_doctor_finding_disproves_the_machine() -> None:
     found = (Finding(topic="device", state="fail", found="no Gaudi card"),)
-    assert outcome("machine", doctor=found) is Outcome.DISPROVEN
+    assert outcome("machine", doctor=found) is ProofOutcome.DISPROVEN
 
 
 def test_mismatched_required_name_disproves_the_plugin_names() -> None:
-    assert outcome("names of the plugin", names=(name(fits=False),)) is Outcome.DISPROVEN
+    assert outcome("names of the plugin", names=(name(fits=False),)) is ProofOutcome.DISPROVEN
 
 
 def test_missing_optional_name_is_only_reported() -> None:
     missing = (name(), name(name="graphed_buckets", there=False, fits=False, needed=False))
-    assert outcome("names of the plugin", names=missing) is Outcome.PROVEN
+    assert outcome("names of the plugin", names=missing) is ProofOutcome.PROVEN
     assert "HPUModelRunner.graphed_buckets" in evidence("names of the plugin", names=missing)
 
 
 def test_port_open_before_serving_disproves_the_gate() -> None:
-    early = Poll(seconds=2.0, ready=False, open=True, phase=Phase.CAPTURING)
+    early = StartPoll(seconds=2.0, ready=False, open=True, phase=Phase.CAPTURING)
     values = evidence("gate", starts=(start(early=(early,)),))
     assert values == "The first instance was open 2.0 s after its start, but it was still in phase Capturing."
 
 
 def test_graph_missing_without_a_reason_disproves_capture() -> None:
     short = report(prompt=PhaseProgress(planned=4, warmed=4, captured=3))
-    assert outcome("graphs", starts=(start(report=short),)) is Outcome.DISPROVEN
+    assert outcome("graphs", starts=(start(report=short),)) is ProofOutcome.DISPROVEN
 
 
 def test_graph_skipped_with_a_reason_is_accepted() -> None:
-    left_out = Skipped(phase=BucketPhase.PROMPT, bucket=(1, 512, 0), reason="no memory")
+    left_out = SkippedBucket(phase=BucketPhase.PROMPT, bucket=(1, 512, 0), reason="no memory")
     short = report(prompt=PhaseProgress(planned=4, warmed=4, captured=3), skipped=(left_out,), skipped_total=1)
-    assert outcome("graphs", starts=(start(report=short),)) is Outcome.PROVEN
+    assert outcome("graphs", starts=(start(report=short),)) is ProofOutcome.PROVEN
 
 
 def test_cold_shape_of_planned_traffic_disproves_warm_serving() -> None:
     cold = traffic(report=report(cold_shapes=(COLD,)))
-    assert outcome("no cold shape, no recompile", traffic=cold) is Outcome.DISPROVEN
+    assert outcome("no cold shape, no recompile", traffic=cold) is ProofOutcome.DISPROVEN
 
 
 def test_cold_shape_of_a_skipped_bucket_is_accepted() -> None:
-    left_out = Skipped(phase=COLD.phase, bucket=COLD.shape, reason="no memory")
+    left_out = SkippedBucket(phase=COLD.phase, bucket=COLD.shape, reason="no memory")
     cold = traffic(report=report(cold_shapes=(COLD,), skipped=(left_out,), skipped_total=1))
-    assert outcome("no cold shape, no recompile", traffic=cold) is Outcome.PROVEN
+    assert outcome("no cold shape, no recompile", traffic=cold) is ProofOutcome.PROVEN
 
 
 def test_recompile_during_serving_disproves_warm_serving() -> None:
     assert (
         outcome("no cold shape, no recompile", traffic=traffic(report=report(recompiles_since_ready=1)))
-        is Outcome.DISPROVEN
+        is ProofOutcome.DISPROVEN
     )
 
 
-def compiled(*times: CompileTimes) -> Traffic:
-    return traffic(report=report(served=Served(compile_times=times)))
+def compiled(*times: CompileTimes) -> TrialTraffic:
+    return traffic(report=report(served=ServedTraffic(compile_times=times)))
 
 
 def test_evidence_of_compile_times_is_their_distribution() -> None:
     helpers = CompileTimes(stage="serving", recipes=5, seconds=0.2, counts=(4, 0, 0, 0, 1, 0, 0, 0, 0, 0))
-    assert outcome("compile times", traffic=compiled(WARM, helpers)) is Outcome.PROVEN
+    assert outcome("compile times", traffic=compiled(WARM, helpers)) is ProofOutcome.PROVEN
     assert evidence("compile times", traffic=compiled(WARM, helpers)) == (
         "warm: 60 recipes, 7 up to 1 s, 1 up to 3 s; serving: 5 recipes, 4 up to 1 ms, 1 up to 100 ms. "
         "The threshold is 100 ms."
@@ -161,22 +161,22 @@ def test_evidence_of_compile_times_is_their_distribution() -> None:
 def test_compile_times_on_the_wrong_side_of_the_threshold_disprove(stage: str, counts: tuple[int, ...]) -> None:
     wrong = CompileTimes(stage=stage, recipes=1, seconds=0.1, counts=counts)
     times = (wrong,) if stage == "warm" else (WARM, wrong)
-    assert outcome("compile times", traffic=compiled(*times)) is Outcome.DISPROVEN
+    assert outcome("compile times", traffic=compiled(*times)) is ProofOutcome.DISPROVEN
 
 
 def test_compile_times_without_measurements_are_not_tried() -> None:
-    assert outcome("compile times", traffic=compiled()) is Outcome.NOT_TRIED
+    assert outcome("compile times", traffic=compiled()) is ProofOutcome.NOT_TRIED
 
 
 def test_traffic_without_a_hit_disproves_warm_serving() -> None:
-    nothing = traffic(report=report(served=Served()))
-    assert outcome("no cold shape, no recompile", traffic=nothing) is Outcome.DISPROVEN
+    nothing = traffic(report=report(served=ServedTraffic()))
+    assert outcome("no cold shape, no recompile", traffic=nothing) is ProofOutcome.DISPROVEN
 
 
 def test_second_start_without_recipes_disproves_the_recipe_cache() -> None:
     none = PhaseProgress(planned=4, warmed=4, captured=4)
     again = start("second", report=report(prompt=none, decode=none))
-    assert outcome("recipes", starts=(start(), again)) is Outcome.DISPROVEN
+    assert outcome("recipes", starts=(start(), again)) is ProofOutcome.DISPROVEN
 
 
 def test_evidence_of_recipes_has_the_seconds_of_both_warm_ups() -> None:
@@ -186,13 +186,13 @@ def test_evidence_of_recipes_has_the_seconds_of_both_warm_ups() -> None:
 
 def test_failed_request_disproves_the_upgrade() -> None:
     failed = Upgrade(in_place=True, seconds_without=4.0, traffic=traffic(failures=("HTTP 503",)))
-    assert outcome("upgrade", upgrade=failed) is Outcome.DISPROVEN
+    assert outcome("upgrade", upgrade=failed) is ProofOutcome.DISPROVEN
 
 
 def test_different_answers_of_two_instances_disprove_the_answers() -> None:
     other = Upgrade(in_place=True, seconds_without=4.0, traffic=traffic(), answers_alike=False)
-    assert outcome("answers", upgrade=other) is Outcome.DISPROVEN
+    assert outcome("answers", upgrade=other) is ProofOutcome.DISPROVEN
 
 
 def test_report_that_ended_early_does_not_prove_everything() -> None:
-    assert not facts(ended="Its process ended with 1.").proven
+    assert not facts(ended="Its process ended with 1.").has_passed

@@ -9,7 +9,7 @@ from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.contract.report import WarmupReport
 from gaudi_runtime.doctor.facts import Facts, ImageFacts, MachineFacts, Package
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.hardware.report import HardwareReport, Outcome
+from gaudi_runtime.hardware.report import HardwareReport, ProofOutcome
 from gaudi_runtime.hardware.trial import try_machine
 from tests.unit.runtime.configs import GIB, sim_config
 
@@ -39,7 +39,7 @@ async def run_trial(config: RuntimeConfig, folder: Path) -> HardwareReport:
 async def test_trial_of_a_working_machine_proves_all_except_the_plugin(tmp_path: Path) -> None:
     report = await run_trial(sim_config(), tmp_path)
     assert report.ended is None
-    left = {each.name: each.evidence for each in report.proofs if each.outcome is not Outcome.PROVEN}
+    left = {each.name: each.evidence for each in report.proofs if each.outcome is not ProofOutcome.PROVEN}
     assert set(left) == {"names of the plugin", "compile times"}
 
 

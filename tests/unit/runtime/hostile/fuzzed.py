@@ -11,7 +11,7 @@ import signal
 import sys
 from dataclasses import asdict, dataclass, field
 
-from gaudi_runtime.contract.text import quoted
+from gaudi_runtime.contract.text import safe_excerpt
 from tests.unit.operator.hostile.limited import run
 from tests.unit.runtime.hostile.readers import READERS, Reader
 
@@ -112,7 +112,7 @@ def _fuzz(name: str, seed: int, contents: int) -> None:
         except reader.refusals as refusal:
             found.refused += 1
             if wrong := _wrong(str(refusal)):
-                found.wrong.append(f"{name}, content {number} of seed {seed}: {wrong}: {quoted(str(refusal))}")
+                found.wrong.append(f"{name}, content {number} of seed {seed}: {wrong}: {safe_excerpt(str(refusal))}")
         except Exception as error:
             found.wrong.append(f"{name}, content {number} of seed {seed}: {type(error).__name__}: {str(error)[:300]!r}")
         signal.setitimer(signal.ITIMER_PROF, 0)

@@ -25,7 +25,7 @@ from gaudi_runtime.contract.report import MAX_REPORT_BYTES, BucketPhase, ColdSha
 from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.errors import ModelNotFound, ModelUnreadable, PlanImpossible
 from gaudi_runtime.planning.bucket_file import read_bucket_file
-from gaudi_runtime.traffic.histogram import read_traffic
+from gaudi_runtime.traffic.histogram import parse_traffic
 from gaudi_runtime.warmup.estimate import StepKind
 from gaudi_runtime.warmup.journal import Recipes
 from gaudi_runtime.warmup.journal import format_journal as journal_of
@@ -122,7 +122,7 @@ READERS = {
     ),
     "traffic": Reader(
         (b"prompt 1 128 0 12.5\ndecode 4 1 12 1e3 # often\n",),
-        lambda content: read_traffic(content.decode("utf-8", "replace")),
+        lambda content: parse_traffic(content.decode("utf-8", "replace")),
         (PlanImpossible,),
         (b"prompt", b"decode", b"nan", b"inf", b"1e309", b"-0", b"1_0", b"\xd9\xa3"),
     ),

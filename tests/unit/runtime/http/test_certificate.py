@@ -141,7 +141,7 @@ async def test_invalid_pair_is_ignored_and_logged_once(
             mounted.renew(**wrong)
         with caplog.at_level(logging.ERROR):
             for _ in range(3):
-                certificate.look()
+                certificate.reload_if_changed()
         assert await served_certificate(mounted, port) == before
         assert [each.message[:36] for each in caplog.records] == ["The certificate was not replaced: Th"]
 
@@ -150,9 +150,9 @@ async def test_mismatched_pair_is_replaced_after_the_next_renewal(mounted: Mount
     certificate = Certificate(mounted.folder)
     old = (mounted.folder / "tls.key").read_bytes()
     mounted.renew(key=old)
-    certificate.look()
+    certificate.reload_if_changed()
     renewed = mounted.renew()
-    certificate.look()
+    certificate.reload_if_changed()
     async with serving(certificate) as port:
         assert await served_certificate(mounted, port) == renewed
 

@@ -9,7 +9,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from gaudi_runtime.contract.config import ServingConfig
-from gaudi_runtime.http.connection import ServerLimits, most_connections
+from gaudi_runtime.http.connection import ServerLimits, connection_limit
 from gaudi_runtime.http.server import http_server
 from gaudi_runtime.http.status_api import STATUS_LIMITS
 from tests.unit.runtime.configs import free_port, sim_config
@@ -274,7 +274,7 @@ def test_connection_limit_is_derived_from_sequences_and_queue(
     requested: dict[str, int], places: int, connections: int
 ) -> None:
     limits = sim_config(max_num_seqs=places).limits
-    assert most_connections(ServingConfig(**requested), limits) == connections
+    assert connection_limit(ServingConfig(**requested), limits) == connections
 
 
 def test_timeouts_equal_the_documented_values() -> None:

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from gaudi_runtime.http.connection import ServerLimits
 from gaudi_runtime.http.server import bind, http_server
-from gaudi_runtime.process.open_files import allow_open_files
+from gaudi_runtime.process.open_files import raise_open_file_limit
 from tests.unit.runtime.configs import free_port
 
 ASK = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
@@ -23,9 +23,9 @@ def test_file_limit_is_raised_to_the_hard_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
-        allow_open_files(768)
+        raise_open_file_limit(768)
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (768, hard)
-        allow_open_files(600)
+        raise_open_file_limit(600)
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (768, hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

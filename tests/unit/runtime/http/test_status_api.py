@@ -25,19 +25,19 @@ from gaudi_runtime.contract.report import (
     WarmupReport,
 )
 from gaudi_runtime.http.connection import ServerLimits
-from gaudi_runtime.http.metrics import Observed, new_registry
+from gaudi_runtime.http.metrics import MetricSources, new_registry
 from gaudi_runtime.http.server import http_server
 from gaudi_runtime.http.status_api import STATUS_LIMITS, status_app
 from gaudi_runtime.report.report_board import MAX_WAITERS, ReportBoard
 from gaudi_runtime.start_engine import start_engine
-from gaudi_runtime.traffic.histogram import Traffic, read_traffic
+from gaudi_runtime.traffic.histogram import Traffic, parse_traffic
 from tests.unit.runtime.configs import free_port, sim_config
 
 
 @dataclass
 class StatusPort:
     board: ReportBoard
-    observed: Observed
+    observed: MetricSources
     http: httpx.AsyncClient
     port: int
 
@@ -45,7 +45,7 @@ class StatusPort:
 @asynccontextmanager
 async def listening(limits: ServerLimits) -> AsyncIterator[StatusPort]:
     board = ReportBoard("a" * 64)
-    observed = Observed(board.report)
+    observed = MetricSources(board.report)
     app = status_app(board, observed, new_registry(observed), 30, lambda: False)
     port = free_port()
     url = f"http://127.0.0.1:{port}"
@@ -92,24 +92,24 @@ async def test_other_methods_than_get_are_refused(status: StatusPort, method: st
 
 
 async def test_traffic_is_empty_before_the_engine_serves(status: StatusPort) -> None:
-    assert read_traffic((await status.http.get("/v1/traffic")).text) == Traffic({}, {})
+    assert parse_traffic((await status.http.get("/v1/traffic")).text) == Traffic({}, {})
 
 
 async def test_traffic_lists_the_served_shapes(status: StatusPort) -> None:
     engine = start_engine(sim_config(), status.board, threading.Event()).engine
     engine.start_serving()
     status.observed.engine = engine
-    engine.counters.absorb([["prompt", [1, 412, 0], None, 17, 0], ["decode", [3, 1, 40], None, 250, 0]])
+    engine.counters.add_rows([["prompt", [1, 412, 0], None, 17, 0], ["decode", [3, 1, 40], None, 250, 0]])
     answer = await status.http.get("/v1/traffic")
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
-    assert read_traffic(answer.text) == Traffic({Bucket(1, 412, 0): 17.0}, {Bucket(3, 1, 40): 250.0})
+    assert parse_traffic(answer.text) == Traffic({Bucket(1, 412, 0): 17.0}, {Bucket(3, 1, 40): 250.0})
 
 
 async def test_buckets_are_listed_with_their_traffic(status: StatusPort) -> None:
     engine = start_engine(sim_config(), status.board, threading.Event()).engine
     engine.start_serving()
     status.observed.engine = engine
-    engine.counters.absorb([["prompt", [1, 412, 0], None, 17, 0]])
+    engine.counters.add_rows([["prompt", [1, 412, 0], None, 17, 0]])
     answer = await status.http.get("/v1/buckets")
     table = BucketTable.model_validate_json(answer.content)
     assert table.instance == status.board.report().instance

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.knobs.check import wrong_arguments
-from gaudi_runtime.knobs.table import Kind, knobs
+from gaudi_runtime.knobs.check import argument_errors
+from gaudi_runtime.knobs.table import KnobKind, knobs
 
 NO_ARGUMENT = "is not the value of an argument: write --name=value"
 MALFORMED = "is not a valid argument: write --name or --name=value with the long name"
@@ -39,13 +39,13 @@ INSTEAD = {
 
 @pytest.mark.parametrize("argument", REFUSED)
 def test_refused_argument_has_its_message(argument: str) -> None:
-    assert list(wrong_arguments([argument])) == [REFUSED[argument]]
+    assert list(argument_errors([argument])) == [REFUSED[argument]]
 
 
 @pytest.mark.parametrize("argument", INSTEAD)
 def test_refused_argument_names_its_replacement(argument: str) -> None:
     name, instead = INSTEAD[argument]
-    (said,) = wrong_arguments([argument])
+    (said,) = argument_errors([argument])
     assert said.startswith(f"{name} ")
     assert instead in said.removeprefix(name).replace(":", "").split()
 
@@ -63,25 +63,25 @@ def test_refused_argument_names_its_replacement(argument: str) -> None:
     ids=" ".join,
 )
 def test_unknown_argument_is_passed(arguments: list[str]) -> None:
-    assert list(wrong_arguments(arguments)) == []
+    assert list(argument_errors(arguments)) == []
 
 
 def test_value_that_is_no_argument_is_refused() -> None:
-    assert list(wrong_arguments(["--cpu-offload-gb=4", "5"])) == [f"5 {NO_ARGUMENT}"]
+    assert list(argument_errors(["--cpu-offload-gb=4", "5"])) == [f"5 {NO_ARGUMENT}"]
 
 
 def test_each_wrong_argument_is_reported() -> None:
-    assert len(list(wrong_arguments(["--port=1", "--host=::", "--cpu-offload-gb=4", "-q", "fp8"]))) == 3
+    assert len(list(argument_errors(["--port=1", "--host=::", "--cpu-offload-gb=4", "-q", "fp8"]))) == 3
 
 
-KNOWN = [knob.name for knob in knobs().values() if knob.kind is Kind.ARGUMENT]
+KNOWN = [knob.name for knob in knobs().values() if knob.kind is KnobKind.ARGUMENT]
 
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_every_argument_of_the_table_is_refused(name: str) -> None:
-    assert len(list(wrong_arguments([f"{name}=1"]))) == 1
+    assert len(list(argument_errors([f"{name}=1"]))) == 1
 
 
 @given(st.lists(st.text(max_size=20), max_size=4))
 def test_any_arguments_are_checked_without_an_exception(words: list[str]) -> None:
-    assert all(sentence for sentence in wrong_arguments(words))
+    assert all(sentence for sentence in argument_errors(words))

@@ -7,7 +7,7 @@ import pytest
 from gaudi_runtime.buckets.attention_bias import FusedAttention
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import RuntimeConfig
-from gaudi_runtime.knobs.attention_settings import fused_attention, why_impossible
+from gaudi_runtime.knobs.attention_settings import fused_attention, why_attention_impossible
 from tests.unit.runtime.knobs.configs import vllm_config
 
 PADDED = {"strategy": "paddingAware"}
@@ -73,7 +73,7 @@ def test_tile_setting_is_ignored_by_a_release_without_tiles() -> None:
 
 
 def message_for(config: RuntimeConfig) -> str | None:
-    return why_impossible([Bucket(1, 128, 1), NAN], config, fused_attention(config, {}), "spec.")
+    return why_attention_impossible([Bucket(1, 128, 1), NAN], config, fused_attention(config, {}), "spec.")
 
 
 def test_message_names_the_bucket_and_the_remedy() -> None:

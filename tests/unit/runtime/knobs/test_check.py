@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.knobs.check import nearest_names, wrong_arguments, wrong_setting, wrong_settings, wrong_variables
-from gaudi_runtime.knobs.table import Home, Knob, knobs
-from gaudi_runtime.knobs.values import wire_value
+from gaudi_runtime.knobs.check import argument_errors, nearest_names, setting_error, setting_errors, variable_errors
+from gaudi_runtime.knobs.table import Knob, KnobHome, knobs
+from gaudi_runtime.knobs.values import to_engine_value
 
 UNKNOWN = "is not a knob of the engine, and {} (the page Knobs lists all names)"
 NO_COUNT = "give a whole number of at least 0"
@@ -74,7 +74,7 @@ SENTENCES = {
 
 @pytest.mark.parametrize(("name", "value"), SENTENCES, ids=str)
 def test_wrong_setting_has_its_message(name: str, value: str) -> None:
-    assert wrong_setting(name, value) == SENTENCES[name, value]
+    assert setting_error(name, value) == SENTENCES[name, value]
 
 
 @pytest.mark.parametrize(
@@ -94,11 +94,11 @@ def test_wrong_setting_has_its_message(name: str, value: str) -> None:
     ],
 )
 def test_valid_setting_is_passed(name: str, value: str) -> None:
-    assert wrong_setting(name, value) is None
+    assert setting_error(name, value) is None
 
 
 def test_wrong_settings_are_reported_sorted_by_name() -> None:
-    found = list(wrong_settings({"VLLM_USE_V1": "1", "HCCL_SOCKET_IFNAME": "rc", "LOG_LEVEL_ALL": "9"}))
+    found = list(setting_errors({"VLLM_USE_V1": "1", "HCCL_SOCKET_IFNAME": "rc", "LOG_LEVEL_ALL": "9"}))
     assert [sentence.split()[0] for sentence in found] == ["LOG_LEVEL_ALL", "VLLM_USE_V1"]
 
 
@@ -114,9 +114,9 @@ def test_nearest_names_ignore_dashes_and_case(name: str, near: list[str]) -> Non
     assert nearest_names(name) == near
 
 
-@pytest.mark.parametrize("name", [each.name for each in knobs().values() if each.home is not Home.SETTINGS])
+@pytest.mark.parametrize("name", [each.name for each in knobs().values() if each.home is not KnobHome.SETTINGS])
 def test_every_knob_outside_of_settings_is_refused_with_a_reason(name: str) -> None:
-    sentence = wrong_setting(name, "1")
+    sentence = setting_error(name, "1")
     assert sentence is not None
     assert sentence.startswith((f"{name} is ", f"{name} must not be set ", f"{name} cannot be set here: "))
     assert ": " in sentence
@@ -132,7 +132,7 @@ def test_every_knob_outside_of_settings_is_refused_with_a_reason(name: str) -> N
     ],
 )
 def test_unsupported_argument_is_refused_in_every_spelling(argument: str) -> None:
-    (sentence,) = wrong_arguments([argument])
+    (sentence,) = argument_errors([argument])
     assert sentence.endswith(f"--kv-transfer-config {KV_TRANSFER}")
 
 
@@ -140,44 +140,44 @@ def test_unsupported_argument_is_refused_in_every_spelling(argument: str) -> Non
     "argument", ["--enable-prompt-embeds", "--enable_prompt_embeds=true", "--enable-prompt-e", "--enable-mm-embeds"]
 )
 def test_arguments_that_accept_tensors_of_clients_are_refused(argument: str) -> None:
-    (sentence,) = wrong_arguments([argument])
+    (sentence,) = argument_errors([argument])
     assert re.search(r"--enable-(prompt|mm)-embeds must not be set by users \(Tensors of clients", sentence)
 
 
 def test_setting_in_extra_args_is_refused_with_its_place() -> None:
-    assert list(wrong_arguments(["--distributed-executor-backend=ray"])) == [
+    assert list(argument_errors(["--distributed-executor-backend=ray"])) == [
         "--distributed-executor-backend must be set in spec.engine.settings"
     ]
 
 
 @pytest.mark.parametrize("name", ["VLLM_HPU_MULTI_MODEL_CONFIG", "VLLM_NIXL_SIDE_CHANNEL_PORT", "UCX_TLS"])
 def test_unsupported_variable_is_refused(name: str) -> None:
-    assert list(wrong_variables([name])) == [wrong_setting(name, "1")]
+    assert list(variable_errors([name])) == [setting_error(name, "1")]
 
 
 def test_variable_that_a_field_sets_is_refused() -> None:
-    assert list(wrong_variables(["PT_HPU_LAZY_MODE", "HF_TOKEN", "MY_OWN", "LOG_LEVEL_ALL"])) == [
+    assert list(variable_errors(["PT_HPU_LAZY_MODE", "HF_TOKEN", "MY_OWN", "LOG_LEVEL_ALL"])) == [
         "PT_HPU_LAZY_MODE cannot be set here: use spec.engine.executionMode instead"
     ]
 
 
-SETTINGS = st.sampled_from([each for each in knobs().values() if each.home is Home.SETTINGS])
+SETTINGS = st.sampled_from([each for each in knobs().values() if each.home is KnobHome.SETTINGS])
 
 
 @given(st.one_of(st.text(max_size=128), st.sampled_from(list(knobs()))), st.text(max_size=64))
 def test_any_name_and_value_is_checked_without_an_exception(name: str, value: str) -> None:
-    sentence = wrong_setting(name, value)
+    sentence = setting_error(name, value)
     assert sentence is None or len(sentence) < 700
 
 
 @given(SETTINGS, st.one_of(st.integers().map(str), st.booleans().map(str), st.text(max_size=20)))
 def test_conversion_of_an_accepted_value_is_idempotent(knob: Knob, value: str) -> None:
     try:
-        word = wire_value(knob, value)
+        word = to_engine_value(knob, value)
     except ValueError:
         return
-    assert wire_value(knob, word) == word
+    assert to_engine_value(knob, word) == word
 
 
 def test_list_items_are_passed_without_spaces() -> None:
-    assert wire_value(knobs()["VLLM_DEBUG"], "defrag, fwd") == "defrag,fwd"
+    assert to_engine_value(knobs()["VLLM_DEBUG"], "defrag, fwd") == "defrag,fwd"

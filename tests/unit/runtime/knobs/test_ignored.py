@@ -6,7 +6,7 @@ import pytest
 
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.knobs.check import ignored_knobs
-from gaudi_runtime.knobs.table import Home, Knob, knobs
+from gaudi_runtime.knobs.table import Knob, KnobHome, knobs
 from gaudi_runtime.planning.ranges import RANGED_STRATEGIES, ignored_settings
 from tests.unit.runtime.knobs.configs import vllm_config
 
@@ -96,7 +96,7 @@ def test_wrong_setting_causes_no_warning() -> None:
 
 # Leave out knobs with several uses. For example, VLLM_PROMPT_BS_BUCKET_MAX is also the maximum number of prompts in a
 # step, and every strategy reads this maximum.
-FIELDS = [knob for knob in knobs().values() if knob.home is Home.FIELD and len(knob.use) == 1]
+FIELDS = [knob for knob in knobs().values() if knob.home is KnobHome.FIELD and len(knob.use) == 1]
 RANGES = [knob for knob in FIELDS if knob.use[0].startswith(("bucketing.prompt.", "bucketing.decode."))]
 
 

@@ -1,9 +1,9 @@
 """The page lists every knob once and agrees with the table."""
 
-from gaudi_runtime.knobs.page import page
+from gaudi_runtime.knobs.page import render_page
 from gaudi_runtime.knobs.table import knobs
 
-PAGE = page()
+PAGE = render_page()
 
 
 def test_every_knob_has_one_row() -> None:

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.knobs.check import wrong_setting
+from gaudi_runtime.knobs.check import setting_error
 from gaudi_runtime.knobs.fields import field_values
 from gaudi_runtime.knobs.render import render_engine_options
-from gaudi_runtime.knobs.table import ENGINE, Home, knobs
+from gaudi_runtime.knobs.table import ENGINE, KnobHome, knobs
 from tests.unit.runtime.knobs.configs import vllm_config
 
 
@@ -24,7 +24,7 @@ def args(**sections: Any) -> tuple[str, ...]:
 
 
 def test_renderer_sets_exactly_the_knobs_of_fields() -> None:
-    owned = {knob.name for knob in knobs().values() if knob.home is Home.FIELD and knob.reader in ENGINE}
+    owned = {knob.name for knob in knobs().values() if knob.home is KnobHome.FIELD and knob.reader in ENGINE}
     assert set(field_values(vllm_config())) == owned
 
 
@@ -216,9 +216,9 @@ def test_all_wrong_settings_are_refused_together() -> None:
     with pytest.raises(ConfigError) as refused:
         render_engine_options(vllm_config(engine=engine))
     assert str(refused.value) == (
-        f"engine.settings: {wrong_setting('LOG_LEVEL_ALL', '9')}; "
-        f"engine.settings: {wrong_setting('VLLM_USE_V1', '1')}; "
-        f"engine.extraArgs: {wrong_setting('--model', '/other')}."
+        f"engine.settings: {setting_error('LOG_LEVEL_ALL', '9')}; "
+        f"engine.settings: {setting_error('VLLM_USE_V1', '1')}; "
+        f"engine.extraArgs: {setting_error('--model', '/other')}."
     )
 
 
@@ -226,10 +226,10 @@ def test_every_engine_setting_is_rendered() -> None:
     samples = {
         "bool": "true", "int": "1024", "float": "1", "path": "/a", "json": "{}", "string": "a", "list": "1",
     }  # fmt: skip
-    rows = [each for each in knobs().values() if each.home is Home.SETTINGS and each.reader in ENGINE]
+    rows = [each for each in knobs().values() if each.home is KnobHome.SETTINGS and each.reader in ENGINE]
     for row in rows:
-        named = row.type == "enum" or (row.type == "list" and len(row.words) > 1)
-        value = row.words[0] if named else samples[row.type]
+        named = row.type == "enum" or (row.type == "list" and len(row.choices) > 1)
+        value = row.choices[0] if named else samples[row.type]
         value = "1" if row.name in ("LOG_LEVEL_ALL", "VLLM_ROW_PARALLEL_CHUNKS") else value
         found = render_engine_options(vllm_config(engine={"settings": {row.name: value}}))
         assert row.name in found.env or any(each.partition("=")[0] == row.name for each in found.args), row.name

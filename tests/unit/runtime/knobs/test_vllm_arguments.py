@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from gaudi_runtime.catalog.release_pairs import PAIRS
-from gaudi_runtime.knobs.table import Home, Kind, Knob, Reader, Status, Type, knobs
+from gaudi_runtime.knobs.table import Knob, KnobHome, KnobKind, KnobReader, KnobStatus, KnobType, knobs
 from gaudi_runtime.knobs.values import FLAG
 
 RELEASES: dict[str, dict[str, list[str] | None]] = json.loads(
     (Path(__file__).parents[3] / "data" / "vllm_arguments.json").read_text()
 )
 RECORD = RELEASES[PAIRS[-1].vllm]
-ARGUMENTS = [knob for knob in knobs().values() if knob.kind is Kind.ARGUMENT]
-PASSED = [knob for knob in ARGUMENTS if knob.reader is Reader.VLLM]
+ARGUMENTS = [knob for knob in knobs().values() if knob.kind is KnobKind.ARGUMENT]
+PASSED = [knob for knob in ARGUMENTS if knob.reader is KnobReader.VLLM]
 ONLY_GIVEN = {"--enforce-eager", "--enable-lora", "--enable-expert-parallel"}
 """Flags of fields, which are set and never negated."""
 
@@ -45,13 +45,13 @@ def test_flag_can_be_negated(knob: Knob) -> None:
     assert knob.name in ONLY_GIVEN or knob.name.replace("--", "--no-", 1) in RECORD
 
 
-@pytest.mark.parametrize("knob", [each for each in PASSED if each.type is Type.ENUM], ids=lambda knob: knob.name)
+@pytest.mark.parametrize("knob", [each for each in PASSED if each.type is KnobType.ENUM], ids=lambda knob: knob.name)
 def test_values_of_an_enum_argument_are_accepted_by_vllm(knob: Knob) -> None:
-    assert set(knob.words) <= set(RECORD[knob.name] or knob.words)
+    assert set(knob.choices) <= set(RECORD[knob.name] or knob.choices)
 
 
 def test_refused_argument_exists_in_vllm() -> None:
-    owned = {knob.name for knob in ARGUMENTS if knob.home is Home.REFUSED and knob.status is Status.OWNED}
+    owned = {knob.name for knob in ARGUMENTS if knob.home is KnobHome.REFUSED and knob.status is KnobStatus.OWNED}
     assert owned - RECORD.keys() == set()
 
 

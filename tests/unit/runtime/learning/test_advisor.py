@@ -8,10 +8,10 @@ import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
-from gaudi_runtime.contract.report import PlanAdvice, PlanCost, Served, ServedPhase
-from gaudi_runtime.learning.advisor import USUAL_SCHEDULE, Schedule, advise_now_and_then, question_of
-from gaudi_runtime.learning.comparison import Question
-from gaudi_runtime.learning.comparison_process import ComparisonFailed, compare
+from gaudi_runtime.contract.report import PlanAdvice, PlanCost, ServedPhase, ServedTraffic
+from gaudi_runtime.learning.advisor import USUAL_SCHEDULE, Schedule, advise_periodically, make_comparison_input
+from gaudi_runtime.learning.comparison import ComparisonInput
+from gaudi_runtime.learning.comparison_process import ComparisonFailed, compare_in_process
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.traffic.histogram import Traffic
 from tests.unit.runtime.configs import sim_config
@@ -30,12 +30,12 @@ class Comparisons:
     """A comparison that returns answers in turn, and then None. The first call after the last answer sets `over`."""
 
     def __init__(self, *answers: PlanAdvice | Exception | None) -> None:
-        self.asked: list[Question] = []
+        self.asked: list[ComparisonInput] = []
         self.sequences: list[int] = []
         self.over = asyncio.Event()
         self._answers = list(answers)
 
-    async def __call__(self, asked: Question) -> PlanAdvice | None:
+    async def __call__(self, asked: ComparisonInput) -> PlanAdvice | None:
         self.asked.append(asked)
         self.sequences.append(self.board.report().sequence)
         if not self._answers:
@@ -51,7 +51,7 @@ class Comparisons:
 
 def board_with(prompts: int, steps: int) -> ReportBoard:
     board = ReportBoard("0" * 64)
-    board.refresh(served=Served(prompt=ServedPhase(hits=prompts), decode=ServedPhase(misses=steps)))
+    board.update_silently(served=ServedTraffic(prompt=ServedPhase(hits=prompts), decode=ServedPhase(misses=steps)))
     return board
 
 
@@ -59,7 +59,7 @@ def board_with(prompts: int, steps: int) -> ReportBoard:
 async def advising(board: ReportBoard, comparisons: Comparisons) -> AsyncIterator[None]:
     comparisons.board = board
     task = asyncio.create_task(
-        advise_now_and_then(question(traffic=""), lambda: MET, board, Schedule(0, 0, 10, comparisons))
+        advise_periodically(question(traffic=""), lambda: MET, board, Schedule(0, 0, 10, comparisons))
     )
     try:
         yield
@@ -108,12 +108,12 @@ async def test_plans_are_not_compared_before_enough_batches(prompts: int, steps:
         for _ in range(50):
             await asyncio.sleep(0)
         assert comparisons.asked == []
-        board.refresh(served=Served(prompt=ServedPhase(hits=10), decode=ServedPhase(hits=10)))
+        board.update_silently(served=ServedTraffic(prompt=ServedPhase(hits=10), decode=ServedPhase(hits=10)))
         await asyncio.wait_for(comparisons.over.wait(), 30)
 
 
 def test_plans_are_compared_in_a_process_every_hour() -> None:
-    assert (USUAL_SCHEDULE.ask, USUAL_SCHEDULE.every) == (compare, 3600)
+    assert (USUAL_SCHEDULE.ask, USUAL_SCHEDULE.every) == (compare_in_process, 3600)
 
 
 def test_first_comparison_needs_ten_minutes_and_1000_batches() -> None:
@@ -127,5 +127,5 @@ def unified() -> BucketPolicy:
 @pytest.mark.parametrize("policy", [BucketPolicy, unified])
 def test_warm_up_without_measured_steps_has_no_question(policy: Callable[[], BucketPolicy]) -> None:
     config = sim_config().model_copy(update={"bucketing": policy()})
-    assert question_of(config, BLOCKS, None) is None
-    assert (question_of(config, BLOCKS, PACE) is None) == (policy is unified)
+    assert make_comparison_input(config, BLOCKS, None) is None
+    assert (make_comparison_input(config, BLOCKS, PACE) is None) == (policy is unified)

@@ -4,12 +4,12 @@ import pytest
 
 from gaudi_runtime.contract.bucketing import AttentionSlices, BucketPolicy, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import PlanAdvice
-from gaudi_runtime.learning.comparison import Question, advise, is_comparable, learned_policy
+from gaudi_runtime.learning.comparison import ComparisonInput, advise, is_comparable, learned_policy
 from gaudi_runtime.planning.planner import plan_of_device
-from gaudi_runtime.traffic.histogram import read_traffic
+from gaudi_runtime.traffic.histogram import parse_traffic
 from tests.unit.runtime.learning.questions import BLOCKS, BUCKET_SECONDS, LIMITS, TRAFFIC, question
 
-MET = read_traffic(TRAFFIC)
+MET = parse_traffic(TRAFFIC)
 LEARNED = plan_of_device(learned_policy(BucketPolicy(), MET), LIMITS, BLOCKS)
 SERVING = plan_of_device(BucketPolicy(), LIMITS, BLOCKS)
 LEARNED_SECONDS = BUCKET_SECONDS * (len(LEARNED.prompt) + len(LEARNED.decode))
@@ -20,7 +20,7 @@ EXACT = "".join(f"(1, {700 + 9 * at}, 0)\n" for at in range(1, 40)) + "".join(
 """Buckets that equal the served shapes, and no others."""
 
 
-def advice_for(asked: Question) -> PlanAdvice:
+def advice_for(asked: ComparisonInput) -> PlanAdvice:
     advice = advise(asked)
     assert advice is not None
     return advice
@@ -83,7 +83,7 @@ def test_learned_policy_keeps_the_budget_of_the_policy() -> None:
     learned = learned_policy(known, MET).optimal
     assert learned is not None
     assert learned.prompt_graphs == 3
-    assert read_traffic(learned.traffic or "") == MET
+    assert parse_traffic(learned.traffic or "") == MET
 
 
 def test_learned_policy_has_no_budget_by_default() -> None:

@@ -9,14 +9,14 @@ import pytest
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.learning import comparison_process
 from gaudi_runtime.learning.comparison import advise
-from gaudi_runtime.learning.comparison_process import CPU_SECONDS, MEMORY_BYTES, ComparisonFailed, compare
+from gaudi_runtime.learning.comparison_process import CPU_SECONDS, MEMORY_BYTES, ComparisonFailed, compare_in_process
 from tests.unit.runtime.learning.questions import question
 from tests.unit.runtime.runtime_process import wait_until
 
 
 async def test_process_returns_the_same_advice_as_the_function() -> None:
-    assert await compare(question(), niceness=0) == advise(question())
-    assert await compare(question(1.0), niceness=0) is None
+    assert await compare_in_process(question(), niceness=0) == advise(question())
+    assert await compare_in_process(question(1.0), niceness=0) is None
 
 
 def test_process_sets_its_limits_before_it_reads_input() -> None:
@@ -53,11 +53,11 @@ async def test_process_that_takes_too_long_is_killed(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(comparison_process, "start_comparison", kept)
     with pytest.raises(ComparisonFailed, match="more than"):
-        await compare(question(), seconds=0.01)
+        await compare_in_process(question(), seconds=0.01)
     assert begun[0].wait(30) == -9
 
 
 async def test_impossible_plan_fails_with_its_message() -> None:
     policy = BucketPolicy(strategy=Strategy.FILE, file="(1, 1, 8)")
     with pytest.raises(ComparisonFailed, match="the bucket file has no prompt bucket"):
-        await compare(question(policy=policy), niceness=0)
+        await compare_in_process(question(policy=policy), niceness=0)

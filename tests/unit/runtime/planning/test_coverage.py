@@ -19,7 +19,7 @@ from gaudi_runtime.contract.bucketing import (
 )
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.planning.coverage import MAX_GAPS, Gap, PhaseCoverage, Uncovered, plan_coverage
+from gaudi_runtime.planning.coverage import MAX_GAPS, Gap, PhaseCoverage, PlanCoverage, plan_coverage
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.planning.ranges import RANGED_STRATEGIES
 
@@ -179,7 +179,7 @@ RANGES = st.builds(RangeSettings, min=st.integers(1, 6), step=st.integers(1, 6),
 def test_plan_by_tokens_has_no_gap_for_any_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> None:
     by_tokens = limits.model_copy(update={"steps_by_tokens": True, "gapless": True})
     plan = make_plan(policy, by_tokens, kv_blocks)
-    assert plan_coverage(plan, by_tokens, kv_blocks).sentence() is None
+    assert plan_coverage(plan, by_tokens, kv_blocks).describe_gaps() is None
     tokens = by_tokens.max_num_batched_tokens
     assert max(bucket.query_len for bucket in plan.prompt) == tokens, "the scheduler's budget has a bucket of its own"
 
@@ -201,7 +201,7 @@ RECORDED = Limits(
 )
 
 
-def recorded(strategy: Strategy = Strategy.EXPONENTIAL, **limits: int) -> Uncovered:
+def recorded(strategy: Strategy = Strategy.EXPONENTIAL, **limits: int) -> PlanCoverage:
     given = RECORDED.model_copy(update=limits)
     return plan_coverage(make_plan(BucketPolicy(strategy=strategy), given, 3000), given, 3000)
 
@@ -216,7 +216,7 @@ def test_plan_of_the_plugin_has_gaps_before_its_largest_contexts() -> None:
 
 
 def test_message_names_share_number_and_first_gap() -> None:
-    said = recorded(max_model_len=8192, max_num_batched_tokens=8192).sentence() or ""
+    said = recorded(max_model_len=8192, max_num_batched_tokens=8192).describe_gaps() or ""
     assert said.startswith(f"15.1 % {WITHOUT} 8 gaps, the first from (1, 513, 59) to")
 
 
@@ -239,10 +239,10 @@ def limits_of_gapless_plans(draw: st.DrawFn) -> Limits:
 @settings(max_examples=300)
 def test_gapless_plan_of_any_limits_has_no_gap(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> None:
     found = plan_coverage(make_plan(policy, limits, kv_blocks), limits, kv_blocks)
-    assert found.sentence() is None
+    assert found.describe_gaps() is None
 
 
-def pieces(strategy: Strategy = Strategy.EXPONENTIAL, **limits: int) -> Uncovered:
+def pieces(strategy: Strategy = Strategy.EXPONENTIAL, **limits: int) -> PlanCoverage:
     return recorded(strategy, prefix_caching=False, splits_prompts=True, gapless=True, **limits)
 
 
@@ -254,30 +254,30 @@ def test_every_piece_of_a_split_prompt_has_a_bucket(strategy: Strategy, length: 
 
 def test_plan_without_gaps_has_no_message() -> None:
     found = recorded(max_num_prefill_seqs=1)
-    assert found.sentence() is None
-    assert found.sentence() is None
+    assert found.describe_gaps() is None
+    assert found.describe_gaps() is None
 
 
 def test_share_that_rounds_to_zero_is_under_0_1_percent() -> None:
     coverage = PhaseCoverage(PROMPT, 100_000, 1, 1, (Gap(Bucket(1, 9, 0), Bucket(1, 9, 0)),))
-    assert coverage.sentence() == (f"under 0.1 % {WITHOUT} 1 gap from (1, 9, 0) to (1, 9, 0)")
+    assert coverage.describe_gaps() == (f"under 0.1 % {WITHOUT} 1 gap from (1, 9, 0) to (1, 9, 0)")
 
 
 def test_share_below_a_thousandth_is_described_as_less() -> None:
     coverage = PhaseCoverage(PROMPT, 1_000_500, 1000, 1, (Gap(Bucket(1, 9, 0), Bucket(1, 9, 0)),))
-    assert (coverage.sentence() or "").startswith("under 0.1 % ")
+    assert (coverage.describe_gaps() or "").startswith("under 0.1 % ")
 
 
 def test_share_of_a_thousandth_is_0_1_percent() -> None:
     coverage = PhaseCoverage(PROMPT, 1000, 1, 1, (Gap(Bucket(1, 9, 0), Bucket(1, 9, 0)),))
-    assert coverage.sentence() == (f"0.1 % {WITHOUT} 1 gap from (1, 9, 0) to (1, 9, 0)")
+    assert coverage.describe_gaps() == (f"0.1 % {WITHOUT} 1 gap from (1, 9, 0) to (1, 9, 0)")
 
 
 def test_gaps_of_both_phases_are_joined_to_one_message() -> None:
     gap = (Gap(Bucket(1, 9, 0), Bucket(1, 9, 0)),)
-    found = Uncovered(PhaseCoverage(PROMPT, 10, 1, 1, gap), PhaseCoverage(DECODE, 10, 2, 1, gap))
-    first, second = found.sentences()
-    assert found.sentence() == f"{first}; {second}"
+    found = PlanCoverage(PhaseCoverage(PROMPT, 10, 1, 1, gap), PhaseCoverage(DECODE, 10, 2, 1, gap))
+    first, second = found.describe_phases()
+    assert found.describe_gaps() == f"{first}; {second}"
 
 
 def test_corner_beyond_the_model_length_is_no_gap() -> None:

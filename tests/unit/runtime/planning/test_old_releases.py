@@ -8,7 +8,7 @@ from gaudi_runtime.buckets.bucket_plan import Dropped, Rule
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.planning.old_releases import exponential_fill, plan_1_22, plan_unified, unified_alpha
+from gaudi_runtime.planning.old_releases import exponential_fill, plan_1_22, plan_unified, unified_values
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,8 @@ def test_exponential_fill_moves_duplicates_to_free_multiples(
 
 
 def test_unified_alpha_values_double_up_to_the_maximum() -> None:
-    assert unified_alpha(0, 32, 256) == [0, 8, 16, 32, 64, 128, 256]
-    assert unified_alpha(8, 32, 256) == [8, 16, 32, 64, 128, 256]
+    assert unified_values(0, 32, 256) == [0, 8, 16, 32, 64, 128, 256]
+    assert unified_values(8, 32, 256) == [8, 16, 32, 64, 128, 256]
 
 
 CACHING = Limits(max_model_len=512, max_num_seqs=4, max_num_prefill_seqs=2, max_num_batched_tokens=512)

@@ -20,7 +20,14 @@ from gaudi_runtime.contract.bucketing import (
 )
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.planning.planner import Sieve, count_candidates, decode_rule, make_plan, plan_of_device, prompt_rule
+from gaudi_runtime.planning.planner import (
+    BucketFilter,
+    count_candidates,
+    make_plan,
+    plan_of_device,
+    violated_decode_rule,
+    violated_prompt_rule,
+)
 from gaudi_runtime.planning.ranges import RANGED_STRATEGIES
 
 LIMITS = Limits(max_model_len=2048, max_num_seqs=4, max_num_batched_tokens=2048, prefix_caching=True)
@@ -72,9 +79,9 @@ def test_plan_is_sorted_and_distinct(strategy: Strategy, limits: Limits, kv_bloc
 def test_every_planned_bucket_passes_the_filters(strategy: Strategy, limits: Limits, kv_blocks: int) -> None:
     plan = plan_or_none(BucketPolicy(strategy=strategy), limits, kv_blocks)
     for bucket in plan.prompt if plan else ():
-        assert prompt_rule(limits, *bucket) is None
+        assert violated_prompt_rule(limits, *bucket) is None
     for bucket in plan.decode if plan else ():
-        assert decode_rule(limits, bucket.batch_size, bucket.num_blocks) is None
+        assert violated_decode_rule(limits, bucket.batch_size, bucket.num_blocks) is None
 
 
 @given(st.integers(1, 4), st.integers(1, 1519))
@@ -257,7 +264,7 @@ def test_ranges_with_too_many_buckets_are_refused(phase: str, policy: BucketPoli
 
 
 def test_phase_of_more_than_250000_buckets_is_refused() -> None:
-    sieve = Sieve(BucketPhase.DECODE)
+    sieve = BucketFilter(BucketPhase.DECODE)
     for size in range(1, 250_001):
         sieve.keep(Bucket(size, 1, 1))
     with pytest.raises(PlanImpossible) as refused:

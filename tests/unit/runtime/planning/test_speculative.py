@@ -10,7 +10,7 @@ from gaudi_runtime.contract.config import plan_hash
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.planner import make_plan
-from gaudi_runtime.planning.speculative import verify_buckets
+from gaudi_runtime.planning.speculative import verification_buckets
 
 LIMITS = Limits(max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=1024, contiguous_paged_attention=False)
 STRATEGIES = (Strategy.OPTIMAL, Strategy.EXPONENTIAL)
@@ -18,15 +18,15 @@ DRAFTING = LIMITS.model_copy(update={"draft_tokens": 3})
 
 
 def test_verify_bucket_has_a_row_for_every_token() -> None:
-    assert verify_buckets(Bucket(2, 1, 4), 3, LIMITS) == [Bucket(8, 1, 16)]
+    assert verification_buckets(Bucket(2, 1, 4), 3, LIMITS) == [Bucket(8, 1, 16)]
 
 
 def test_verify_buckets_include_a_bucket_with_fewer_blocks() -> None:
-    assert verify_buckets(Bucket(2, 1, 8), 3, LIMITS) == [Bucket(8, 1, 8), Bucket(8, 1, 32)]
+    assert verification_buckets(Bucket(2, 1, 8), 3, LIMITS) == [Bucket(8, 1, 8), Bucket(8, 1, 32)]
 
 
 def test_blocks_of_a_verify_bucket_are_limited_to_full_sequences() -> None:
-    assert verify_buckets(Bucket(1, 1, 16), 1, LIMITS) == [Bucket(2, 1, 16), Bucket(2, 1, 16)]
+    assert verification_buckets(Bucket(1, 1, 16), 1, LIMITS) == [Bucket(2, 1, 16), Bucket(2, 1, 16)]
 
 
 def test_plan_with_drafts_contains_the_plan_without_drafts() -> None:

@@ -6,12 +6,12 @@ import threading
 
 import pytest
 
-from gaudi_runtime.process.worker import in_daemon_thread, in_worker_thread
+from gaudi_runtime.process.worker import run_in_worker_thread, start_in_daemon_thread
 
 
 async def test_result_is_returned_from_a_daemon_thread() -> None:
-    assert await in_worker_thread(lambda: threading.current_thread().daemon)
-    assert await in_worker_thread(lambda: None) is None
+    assert await run_in_worker_thread(lambda: threading.current_thread().daemon)
+    assert await run_in_worker_thread(lambda: None) is None
 
 
 @pytest.mark.parametrize("error", [OSError("gone"), concurrent.futures.CancelledError(), SystemExit(3)])
@@ -20,7 +20,7 @@ async def test_exception_is_raised_unchanged(error: BaseException) -> None:
         raise error
 
     with pytest.raises(type(error)) as raised:
-        await in_worker_thread(work)
+        await run_in_worker_thread(work)
     assert raised.value is error
 
 
@@ -32,7 +32,7 @@ async def test_work_of_a_cancelled_waiter_runs_to_its_end() -> None:
         go_on.wait()
         done.set()
 
-    waiting = asyncio.create_task(in_worker_thread(work))
+    waiting = asyncio.create_task(run_in_worker_thread(work))
     await asyncio.to_thread(begun.wait)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -43,7 +43,7 @@ async def test_work_of_a_cancelled_waiter_runs_to_its_end() -> None:
 
 def test_started_work_cannot_be_cancelled() -> None:
     go_on = threading.Event()
-    outcome = in_daemon_thread(lambda: go_on.wait(60), "test")
+    outcome = start_in_daemon_thread(lambda: go_on.wait(60), "test")
     assert not outcome.cancel()
     go_on.set()
     assert outcome.result()

@@ -39,15 +39,15 @@ async def test_every_change_increases_the_sequence_by_one() -> None:
 
 async def test_refreshed_figures_are_in_the_next_report() -> None:
     board = ReportBoard(HASH)
-    board.refresh(compiles=7)
+    board.update_silently(compiles=7)
     assert board.report().compiles == 7
 
 
 async def test_refreshed_figures_do_not_wake_waiters() -> None:
     board = ReportBoard(HASH, coalesce_seconds=0)
-    waiting = asyncio.create_task(board.wait_beyond(board.report().sequence, 30))
+    waiting = asyncio.create_task(board.wait_for_update(board.report().sequence, 30))
     await run_due_tasks()
-    board.refresh(compiles=7)
+    board.update_silently(compiles=7)
     await run_due_tasks()
     board.update(compiles=8)
     assert (await waiting).compiles == 8
@@ -72,7 +72,7 @@ async def test_touch_restarts_the_stall_clock_without_a_new_sequence() -> None:
     board = ReportBoard(HASH, clock)
     sequence = board.report().sequence
     clock.now += 10
-    board.touch()
+    board.restart_stall_clock()
     assert (board.report().since_progress_seconds, board.report().sequence) == (0, sequence)
 
 
@@ -99,7 +99,7 @@ async def test_durations_are_constant_while_serving() -> None:
 
 async def test_change_of_phase_wakes_the_waiter_immediately() -> None:
     board = ReportBoard(HASH, coalesce_seconds=NEVER)
-    waiting = asyncio.create_task(board.wait_beyond(board.report().sequence, 60))
+    waiting = asyncio.create_task(board.wait_for_update(board.report().sequence, 60))
     await run_due_tasks()
     board.update(phase=Phase.SERVING)
     await run_due_tasks()
@@ -109,7 +109,7 @@ async def test_change_of_phase_wakes_the_waiter_immediately() -> None:
 
 async def test_failure_wakes_the_waiter_immediately() -> None:
     board = ReportBoard(HASH, coalesce_seconds=NEVER)
-    waiting = asyncio.create_task(board.wait_beyond(board.report().sequence, 60))
+    waiting = asyncio.create_task(board.wait_for_update(board.report().sequence, 60))
     await run_due_tasks()
     board.fail(RuntimeFailure(reason="Crashed", message="boom"))
     await run_due_tasks()
@@ -120,7 +120,7 @@ async def test_failure_wakes_the_waiter_immediately() -> None:
 async def test_many_small_changes_wake_the_waiter_once() -> None:
     board = ReportBoard(HASH, coalesce_seconds=0)
     first = board.report().sequence
-    waiting = asyncio.create_task(board.wait_beyond(first, 30))
+    waiting = asyncio.create_task(board.wait_for_update(first, 30))
     await asyncio.sleep(0)
     for warmed in range(1, 101):
         board.update(prompt=PhaseProgress(planned=100, warmed=warmed))
@@ -130,7 +130,7 @@ async def test_many_small_changes_wake_the_waiter_once() -> None:
 
 async def test_changes_from_another_thread_wake_the_waiter() -> None:
     board = ReportBoard(HASH)
-    waiting = asyncio.create_task(board.wait_beyond(board.report().sequence, 30))
+    waiting = asyncio.create_task(board.wait_for_update(board.report().sequence, 30))
     thread = threading.Thread(target=lambda: board.update(phase=Phase.LOADING))
     thread.start()
     assert (await waiting).phase is Phase.LOADING
@@ -139,7 +139,7 @@ async def test_changes_from_another_thread_wake_the_waiter() -> None:
 
 @pytest.mark.parametrize("sequence", [0, 999], ids=["older", "of another instance"])
 async def test_sequence_that_is_not_current_is_answered_immediately(sequence: int) -> None:
-    waiting = asyncio.create_task(ReportBoard(HASH).wait_beyond(sequence, 60))
+    waiting = asyncio.create_task(ReportBoard(HASH).wait_for_update(sequence, 60))
     await run_due_tasks()
     assert waiting.done()
 
@@ -147,15 +147,15 @@ async def test_sequence_that_is_not_current_is_answered_immediately(sequence: in
 async def test_wait_without_changes_ends_after_its_timeout() -> None:
     board = ReportBoard(HASH)
     sequence = board.report().sequence
-    assert (await board.wait_beyond(sequence, 0.01)).sequence == sequence
+    assert (await board.wait_for_update(sequence, 0.01)).sequence == sequence
 
 
 async def test_waiter_beyond_the_limit_is_refused() -> None:
     board = ReportBoard(HASH)
-    waiting = [asyncio.create_task(board.wait_beyond(1, 30)) for _ in range(MAX_WAITERS)]
+    waiting = [asyncio.create_task(board.wait_for_update(1, 30)) for _ in range(MAX_WAITERS)]
     await asyncio.sleep(0)
     with pytest.raises(TooManyWaiters):
-        await board.wait_beyond(1, 30)
+        await board.wait_for_update(1, 30)
     board.close()
     await asyncio.gather(*waiting)
-    await board.wait_beyond(1, 30)
+    await board.wait_for_update(1, 30)

@@ -9,25 +9,25 @@ from gaudi_runtime.contract.report import (
     MAX_SERVED_BUCKETS,
     BucketPhase,
     ColdShape,
-    Served,
     ServedBucket,
     ServedPhase,
+    ServedTraffic,
     ServedVision,
 )
-from gaudi_runtime.report.served import coldest, summarize_served
-from gaudi_runtime.traffic.serving_histogram import Padded, ServingHistogram
+from gaudi_runtime.report.served import coldest_shapes, summarize_served
+from gaudi_runtime.traffic.serving_histogram import PaddedShape, ServingHistogram
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 
 
 def histogram_of(phase: BucketPhase, real: Bucket, bucket: Bucket, *, warm: bool, batches: int = 1) -> ServingHistogram:
-    histogram = ServingHistogram(lambda _, shape: Padded(shape, warm=True))
-    histogram.observe(phase, real, Padded(bucket, warm), batches)
+    histogram = ServingHistogram(lambda _, shape: PaddedShape(shape, warm=True))
+    histogram.observe(phase, real, PaddedShape(bucket, warm), batches)
     return histogram
 
 
 def test_empty_histogram_is_all_zeros() -> None:
-    assert summarize_served(ServingHistogram(lambda _, shape: Padded(shape, warm=True))) == Served()
+    assert summarize_served(ServingHistogram(lambda _, shape: PaddedShape(shape, warm=True))) == ServedTraffic()
 
 
 def test_prompt_padding_includes_queries_and_contexts() -> None:
@@ -51,35 +51,35 @@ def test_buckets_are_sorted_by_frequency_and_limited() -> None:
 
 
 def test_shapes_that_were_always_warm_are_not_listed_as_cold() -> None:
-    assert coldest(histogram_of(PROMPT, Bucket(1, 9, 0), Bucket(1, 10, 0), warm=True)) == ()
+    assert coldest_shapes(histogram_of(PROMPT, Bucket(1, 9, 0), Bucket(1, 10, 0), warm=True)) == ()
 
 
 def test_list_of_coldest_shapes_has_compiles_and_is_limited() -> None:
     histogram = histogram_of(DECODE, Bucket(1, 1, 3), Bucket(1, 1, 4), warm=False, batches=9)
-    histogram.compiled(DECODE, Bucket(1, 1, 4))
+    histogram.count_compiles(DECODE, Bucket(1, 1, 4))
     for blocks in range(10, 10 + MAX_COLD_SHAPES):
-        histogram.observe(DECODE, Bucket(1, 1, blocks), Padded(Bucket(1, 1, blocks), warm=False))
-    found = coldest(histogram)
+        histogram.observe(DECODE, Bucket(1, 1, blocks), PaddedShape(Bucket(1, 1, blocks), warm=False))
+    found = coldest_shapes(histogram)
     assert found[0] == ColdShape(phase=DECODE, shape=(1, 1, 4), count=9, compiles=1, needed=(1, 1, 3))
     assert len(found) == MAX_COLD_SHAPES
 
 
 def test_count_of_a_cold_shape_is_limited_to_a_million() -> None:
-    (shape,) = coldest(histogram_of(DECODE, Bucket(1, 1, 3), Bucket(1, 1, 4), warm=False, batches=10**9))
+    (shape,) = coldest_shapes(histogram_of(DECODE, Bucket(1, 1, 3), Bucket(1, 1, 4), warm=False, batches=10**9))
     assert shape.count == 1_000_000
 
 
 def test_summary_of_the_vision_tower_lists_cold_inputs() -> None:
-    histogram = ServingHistogram(lambda _, shape: Padded(shape, warm=True))
-    histogram.absorb([], [["a", True, 3, 0], ["b", False, 2, 1]])
-    histogram.absorb([], [["b", False, 1, 0]])
+    histogram = ServingHistogram(lambda _, shape: PaddedShape(shape, warm=True))
+    histogram.add_rows([], [["a", True, 3, 0], ["b", False, 2, 1]])
+    histogram.add_rows([], [["b", False, 1, 0]])
     assert summarize_served(histogram).vision == ServedVision(hits=3, misses=3, recompiles=1, cold=("b",))
     assert histogram.recompiles == 1
 
 
 def test_cold_images_are_listed_up_to_a_limit() -> None:
-    histogram = ServingHistogram(lambda _, shape: Padded(shape, warm=True))
-    histogram.absorb([], [[str(each), False, 1, 1] for each in range(100)])
+    histogram = ServingHistogram(lambda _, shape: PaddedShape(shape, warm=True))
+    histogram.add_rows([], [[str(each), False, 1, 1] for each in range(100)])
     found = summarize_served(histogram).vision
     assert found is not None
     assert (found.misses, len(found.cold)) == (100, MAX_NAMED_VISION)
@@ -88,4 +88,4 @@ def test_cold_images_are_listed_up_to_a_limit() -> None:
 @pytest.mark.parametrize("row", [["a", True, 3], 7, ["a", True, -1, 0]])
 def test_invalid_row_of_the_tower_is_refused(row: object) -> None:
     with pytest.raises(ValueError, match=r"not a row|not a count"):
-        ServingHistogram(lambda _, shape: Padded(shape, warm=True)).absorb([], [row])  # type: ignore[list-item]
+        ServingHistogram(lambda _, shape: PaddedShape(shape, warm=True)).add_rows([], [row])  # type: ignore[list-item]

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from gaudi_runtime.learning.advisor import Schedule
-from gaudi_runtime.learning.comparison_process import compare
+from gaudi_runtime.learning.comparison_process import compare_in_process
 from gaudi_runtime.process.logs import set_up_logging
 from gaudi_runtime.serve import serve
 
@@ -17,4 +17,4 @@ LEAST_BATCHES = 10
 
 if __name__ == "__main__":
     set_up_logging()
-    asyncio.run(serve(Path(sys.argv[-1]), Schedule(0.05, 0.05, LEAST_BATCHES, partial(compare, niceness=0))))
+    asyncio.run(serve(Path(sys.argv[-1]), Schedule(0.05, 0.05, LEAST_BATCHES, partial(compare_in_process, niceness=0))))

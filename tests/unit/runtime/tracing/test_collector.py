@@ -2,7 +2,7 @@
 
 import pytest
 
-from gaudi_runtime.tracing.collector import Collector, collector
+from gaudi_runtime.tracing.collector import Collector, read_collector
 
 BASE = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318/"}
 OF_TRACES = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://traces:4317"}
@@ -22,10 +22,10 @@ OF_TRACES = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://traces:4317"}
     ids=["for all signals", "over gRPC", "for traces", "for traces over gRPC", "no exporter", "disabled", "nothing"],
 )
 def test_collector_is_read_from_the_otel_variables(variables: dict[str, str], found: Collector | None) -> None:
-    assert collector(variables) == found
+    assert read_collector(variables) == found
 
 
 def test_unsupported_protocol_is_reported() -> None:
-    found = collector({**BASE, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"})
+    found = read_collector({**BASE, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"})
     assert found is not None
-    assert not found.is_understood
+    assert not found.is_supported

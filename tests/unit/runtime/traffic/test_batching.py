@@ -9,7 +9,7 @@ from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace
 from gaudi_runtime.traffic.batching import (
     MOST_SIMULATED,
     MOST_STEPS,
-    Pace,
+    ServerPace,
     read_traffic_of_trace,
     simulate_decode_steps,
 )
@@ -17,7 +17,7 @@ from gaudi_runtime.traffic.histogram import Weights
 from gaudi_runtime.traffic.trace import Request
 
 LIMITS = Limits(max_model_len=64, max_num_seqs=2, max_num_batched_tokens=64, block_size=4)
-AT_ONCE = Pace(prompt_tokens_per_second=1e12, decode_step_seconds=1.0)
+AT_ONCE = ServerPace(prompt_tokens_per_second=1e12, decode_step_seconds=1.0)
 
 
 def steps(*requests: Request, limits: Limits = LIMITS, kv_blocks: int = 100) -> Weights:

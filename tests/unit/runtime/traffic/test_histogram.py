@@ -12,9 +12,9 @@ from gaudi_runtime.traffic.histogram import (
     MOST_WEIGHT,
     ShapeCounts,
     Traffic,
-    read_traffic,
+    format_traffic,
+    parse_traffic,
     total_weight,
-    write_traffic,
 )
 
 WEIGHT = st.integers(1, 10**6)
@@ -23,13 +23,13 @@ STEPS = st.dictionaries(st.builds(Bucket, st.integers(1, 99), st.just(1), st.int
 
 
 def test_line_has_phase_batch_query_blocks_and_weight() -> None:
-    traffic = read_traffic("# Monday\n\nprompt 1 412 0 17  # greeting\ndecode 3 1 40 2.5\nprompt 1 412 0 3\n")
+    traffic = parse_traffic("# Monday\n\nprompt 1 412 0 17  # greeting\ndecode 3 1 40 2.5\nprompt 1 412 0 3\n")
     assert traffic == Traffic({Bucket(1, 412, 0): 20.0}, {Bucket(3, 1, 40): 2.5})
 
 
 @given(PROMPTS, STEPS)
 def test_text_of_traffic_round_trips(prompts: dict[Bucket, float], steps: dict[Bucket, float]) -> None:
-    assert read_traffic(write_traffic(Traffic(prompts, steps))) == Traffic(prompts, steps)
+    assert parse_traffic(format_traffic(Traffic(prompts, steps))) == Traffic(prompts, steps)
 
 
 def many_shapes() -> Traffic:
@@ -37,15 +37,15 @@ def many_shapes() -> Traffic:
 
 
 def test_text_of_many_shapes_fits_the_field() -> None:
-    assert len(write_traffic(many_shapes())) < 65_536
+    assert len(format_traffic(many_shapes())) < 65_536
 
 
 def test_text_of_many_shapes_keeps_the_weight() -> None:
-    assert total_weight(read_traffic(write_traffic(many_shapes())).shapes_of(BucketPhase.PROMPT)) == 8999
+    assert total_weight(parse_traffic(format_traffic(many_shapes())).shapes_of(BucketPhase.PROMPT)) == 8999
 
 
 def test_rounding_never_reduces_sizes() -> None:
-    merged = read_traffic(write_traffic(many_shapes())).prompt
+    merged = parse_traffic(format_traffic(many_shapes())).prompt
     assert max(shape.query_len for shape in merged) >= 8999
     assert sum(shape.query_len * weight for shape, weight in merged.items()) >= sum(range(1, 9000))
 
@@ -75,7 +75,7 @@ NO_COUNT = "is not a whole number from 0 to"
 )
 def test_bad_line_is_refused_with_its_number_and_text(line: str, problem: str) -> None:
     with pytest.raises(PlanImpossible) as refusal:
-        read_traffic(f"prompt 1 1 0 1\n{line}\n")
+        parse_traffic(f"prompt 1 1 0 1\n{line}\n")
     assert str(refusal.value).startswith(f"bucketing.optimal.traffic: line 2: {problem}")
     assert line in str(refusal.value).replace("\\'", "'")
 
@@ -84,17 +84,17 @@ def test_text_of_wide_shapes_fits_the_field() -> None:
     """Once, 1500 shapes per phase took 100 KB, which exceeds the size limit of a resource."""
     wide = {Bucket(16_000_000 - each, 16_000_000 - each, 10_000_000 + each): 1 / 3 for each in range(1500)}
     traffic = Traffic(wide, {Bucket(shape.batch_size, 1, shape.num_blocks): 1 / 3 for shape in wide})
-    assert len(write_traffic(traffic)) <= MOST_TEXT
+    assert len(format_traffic(traffic)) <= MOST_TEXT
 
 
 def test_weight_is_limited_to_the_maximum_when_written() -> None:
-    text = write_traffic(Traffic({Bucket(1, 1, 0): 3 * MOST_WEIGHT}, {}))
-    assert read_traffic(text).prompt == {Bucket(1, 1, 0): MOST_WEIGHT}
+    text = format_traffic(Traffic({Bucket(1, 1, 0): 3 * MOST_WEIGHT}, {}))
+    assert parse_traffic(text).prompt == {Bucket(1, 1, 0): MOST_WEIGHT}
 
 
 def test_error_message_for_a_long_word_is_cut() -> None:
     with pytest.raises(PlanImpossible) as said:
-        read_traffic(f"prompt 1 1 0 {'9' * 10**6}")
+        parse_traffic(f"prompt 1 1 0 {'9' * 10**6}")
     assert len(str(said.value)) < 500
 
 

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
-from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, Requests
+from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, RequestCounts
 from gaudi_runtime.planning.optimal.cost import typical_cost
-from gaudi_runtime.planning.optimal.strategy import learned_padding
+from gaudi_runtime.planning.optimal.strategy import forecast_padding
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.report.served import summarize_served
 from gaudi_runtime.report.serving_counters import CounterPublisher
-from gaudi_runtime.traffic.histogram import Traffic, write_traffic
-from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
+from gaudi_runtime.traffic.histogram import Traffic, format_traffic
+from gaudi_runtime.traffic.serving_histogram import ServingHistogram, make_padder
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 LIMITS = Limits(max_model_len=1024, max_num_seqs=8, max_num_batched_tokens=1024)
@@ -25,15 +25,15 @@ USUAL = Traffic({Bucket(1, 100 + at, 0): 5 for at in range(9)}, {Bucket(2, 1, 3)
 
 
 def learned_plan(traffic: Traffic) -> BucketPolicy:
-    settings = OptimalSettings(traffic=write_traffic(traffic), prompt_graphs=3, decode_graphs=4)
+    settings = OptimalSettings(traffic=format_traffic(traffic), prompt_graphs=3, decode_graphs=4)
     return BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings)
 
 
 def histogram_for(policy: BucketPolicy) -> ServingHistogram:
     """Return the histogram of a server with the plan of `policy`."""
     plan = make_plan(policy, LIMITS, KV_BLOCKS)
-    histogram = ServingHistogram(pad_by(plan, LIMITS, lambda _phase, _bucket: True))
-    histogram.padding = learned_padding(policy, LIMITS, plan)
+    histogram = ServingHistogram(make_padder(plan, LIMITS, lambda _phase, _bucket: True))
+    histogram.padding = forecast_padding(policy, LIMITS, plan)
     return histogram
 
 
@@ -63,7 +63,7 @@ def test_padding_is_the_ratio_of_executed_to_needed_compute() -> None:
 
 def test_padding_of_absorbed_rows_uses_the_executed_shape() -> None:
     histogram, cost = histogram_for(learned_plan(USUAL)), typical_cost(LIMITS.block_size)
-    histogram.absorb([["decode", [2, 1, 3], [8, 1, 64, True], 7, 0]])
+    histogram.add_rows([["decode", [2, 1, 3], [8, 1, 64, True], 7, 0]])
     expected = cost(DECODE, Bucket(8, 1, 64)) / cost(DECODE, Bucket(2, 1, 3))
     assert summarize_served(histogram).decode.padding == pytest.approx(expected)
 
@@ -121,6 +121,6 @@ async def test_report_changes_at_the_minimum_and_at_doubled_prompts(policy: Buck
     publisher = CounterPublisher(board)
     for count in (FEWEST_PROMPTS - 1, 1, FEWEST_PROMPTS, FEWEST_PROMPTS, FEWEST_PROMPTS):
         serve(histogram, [(Bucket(1, 100, 0), count)])
-        publisher.publish(histogram, Requests(), 1.0)
+        publisher.publish(histogram, RequestCounts(), 1.0)
         seen.append(board.report().sequence)
     assert seen == news

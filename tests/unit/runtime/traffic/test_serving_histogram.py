@@ -10,7 +10,14 @@ from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.report.served import summarize_served
 from gaudi_runtime.traffic.histogram import MOST_LINES, total_weight
-from gaudi_runtime.traffic.serving_histogram import MOST_BUCKETS, MOST_SHAPES, Padded, ServingHistogram, Tally, pad_by
+from gaudi_runtime.traffic.serving_histogram import (
+    MOST_BUCKETS,
+    MOST_SHAPES,
+    PaddedShape,
+    ServingHistogram,
+    Tally,
+    make_padder,
+)
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 PLAN = BucketPlan((Bucket(1, 128, 0), Bucket(1, 512, 0)), (Bucket(4, 1, 64),))
@@ -19,11 +26,13 @@ COLD = {(PROMPT, Bucket(1, 512, 0))}
 
 
 def served_by_plan() -> ServingHistogram:
-    return ServingHistogram(pad_by(PLAN, LIMITS, lambda *key: key[1] in PLAN.buckets_of(key[0]) and key not in COLD))
+    return ServingHistogram(
+        make_padder(PLAN, LIMITS, lambda *key: key[1] in PLAN.buckets_of(key[0]) and key not in COLD)
+    )
 
 
 def unpadded(most_buckets: int = MOST_BUCKETS) -> ServingHistogram:
-    return ServingHistogram(lambda phase, real: Padded(real, warm=True), most_buckets)
+    return ServingHistogram(lambda phase, real: PaddedShape(real, warm=True), most_buckets)
 
 
 def test_batch_in_a_warm_bucket_is_a_hit() -> None:
@@ -35,13 +44,13 @@ def test_batch_in_a_warm_bucket_is_a_hit() -> None:
 def test_batch_in_a_bucket_without_graph_is_cold() -> None:
     histogram = served_by_plan()
     histogram.count_batch(PROMPT, Bucket(1, 400, 0))
-    assert (histogram.hits, histogram.cold) == (0, {(PROMPT, Bucket(1, 512, 0)): 1})
+    assert (histogram.hits, histogram.cold_batches) == (0, {(PROMPT, Bucket(1, 512, 0)): 1})
 
 
 def test_batch_without_a_bucket_is_cold_at_its_fallback_shape() -> None:
     histogram = served_by_plan()
     assert histogram.count_batch(PROMPT, Bucket(2, 100, 0)) == Bucket(4, 160, 0)
-    assert histogram.cold == {(PROMPT, Bucket(4, 160, 0)): 1}
+    assert histogram.cold_batches == {(PROMPT, Bucket(4, 160, 0)): 1}
 
 
 def test_tally_has_the_smallest_bucket_for_all_its_misses() -> None:
@@ -65,16 +74,16 @@ def test_tally_of_a_prompt_batch_multiplies_blocks_by_sequences() -> None:
 
 def test_compiles_are_counted_under_the_shape_of_their_batch() -> None:
     histogram = served_by_plan()
-    histogram.compiled(PROMPT, histogram.count_batch(PROMPT, Bucket(1, 400, 0)), 2)
+    histogram.count_compiles(PROMPT, histogram.count_batch(PROMPT, Bucket(1, 400, 0)), 2)
     assert (histogram.recompiles, histogram.tallies[PROMPT, Bucket(1, 512, 0)].compiles) == (2, 2)
 
 
 def test_absorbed_rows_equal_locally_counted_batches() -> None:
     absorbed, met = served_by_plan(), served_by_plan()
-    absorbed.absorb([["prompt", [1, 400, 0], None, 2, 1], ["decode", [3, 1, 40], None, 1, 0]])
+    absorbed.add_rows([["prompt", [1, 400, 0], None, 2, 1], ["decode", [3, 1, 40], None, 1, 0]])
     for _ in range(2):
         bucket = met.count_batch(PROMPT, Bucket(1, 400, 0))
-    met.compiled(PROMPT, bucket)
+    met.count_compiles(PROMPT, bucket)
     met.count_batch(DECODE, Bucket(3, 1, 40))
     assert (absorbed.tallies, absorbed.traffic()) == (met.tallies, met.traffic())
 
@@ -82,7 +91,7 @@ def test_absorbed_rows_equal_locally_counted_batches() -> None:
 def test_absorbed_row_is_counted_under_the_executed_shape() -> None:
     """448 is a fallback shape that the plan would pad to 512."""
     histogram = served_by_plan()
-    histogram.absorb(
+    histogram.add_rows(
         [["prompt", [1, 400, 0], [1, 448, 0, False], 1, 1], ["prompt", [1, 90, 0], [1, 448, 0, True], 1, 0]]
     )
     assert histogram.tallies == {(PROMPT, Bucket(1, 448, 0)): Tally(1, 1, 1, 490, 0, Bucket(1, 400, 0))}
@@ -101,13 +110,13 @@ def test_absorbed_row_is_counted_under_the_executed_shape() -> None:
 )
 def test_malformed_row_is_refused(row: list[object]) -> None:
     with pytest.raises(ValueError, match="is not a row with phase"):
-        served_by_plan().absorb([row])
+        served_by_plan().add_rows([row])
 
 
 def test_compile_times_of_several_polls_are_added() -> None:
     histogram = unpadded()
     for count in (2, 3):
-        histogram.absorb([], compile_times=[["serving", 4, 0.5, [count, 0, 0, 0, 1, 1, 0, 0, 0, 0]]])
+        histogram.add_rows([], compile_times=[["serving", 4, 0.5, [count, 0, 0, 0, 1, 1, 0, 0, 0, 0]]])
     served = summarize_served(histogram)
     assert [each.model_dump() for each in served.compile_times] == [
         {"stage": "serving", "recipes": 8, "seconds": 1.0, "counts": (5, 0, 0, 0, 2, 2, 0, 0, 0, 0)}
@@ -120,7 +129,7 @@ def test_compile_times_of_several_polls_are_added() -> None:
 )
 def test_malformed_row_of_compile_times_is_refused(row: list[object]) -> None:
     with pytest.raises(ValueError, match="is not a row with stage"):
-        unpadded().absorb([], compile_times=[row])
+        unpadded().add_rows([], compile_times=[row])
 
 
 def test_sizes_above_4096_are_rounded_up() -> None:

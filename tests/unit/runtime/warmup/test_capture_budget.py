@@ -35,13 +35,13 @@ def reference_bytes(step: CaptureStep) -> int:
 def run(budget: CaptureBudget, measure: Callable[[CaptureStep], int | None]) -> list[CaptureStep]:
     """Capture everything. `measure` returns the bytes of a step, or None for out of memory."""
     steps = []
-    while step := budget.next():
+    while step := budget.next_step():
         steps.append(step)
         graph_bytes = measure(step)
         if graph_bytes is None:
-            budget.phase_budget(step.phase).fail("no memory is left")
+            budget.phase_budget(step.phase).record_out_of_memory("no memory is left")
         else:
-            budget.phase_budget(step.phase).take(graph_bytes)
+            budget.phase_budget(step.phase).record_captured(graph_bytes)
     return steps
 
 
@@ -62,7 +62,7 @@ def by_weight(step: CaptureStep) -> int:
 
 def waiting_buckets(budget: CaptureBudget, phase: BucketPhase) -> tuple[int, int]:
     """Return the number and the weight of a phase's buckets that wait in this pass."""
-    return budget.phase_budget(phase).waiting, budget.phase_budget(phase).waiting_weight
+    return budget.phase_budget(phase).waiting_count, budget.phase_budget(phase).waiting_weight
 
 
 @pytest.fixture(params=[0.5, 0.3], ids=["ratio-0.5", "ratio-0.3"])
@@ -107,7 +107,7 @@ def test_seeds_000_and_002_steps_are_numbered_like_the_log(reference_budget: Cap
 def test_sufficient_pool_captures_every_bucket() -> None:
     budget = small_budget(10_000, 10_000)
     assert len(run(budget, by_weight)) == 7
-    assert budget.skipped() == ()
+    assert budget.skipped_buckets() == ()
 
 
 def test_bucket_whose_estimate_equals_the_free_bytes_is_skipped() -> None:
@@ -125,8 +125,8 @@ def test_smaller_bucket_is_captured_after_a_skipped_larger_one() -> None:
 def test_empty_pool_skips_every_bucket_with_a_reason() -> None:
     budget = small_budget(0, 0)
     assert run(budget, by_weight) == []
-    assert len(budget.skipped()) == 7
-    assert budget.skipped()[0].reason == "this graph needs about 0 B, but only 0 B are left for prompt graphs"
+    assert len(budget.skipped_buckets()) == 7
+    assert budget.skipped_buckets()[0].reason == "this graph needs about 0 B, but only 0 B are left for prompt graphs"
 
 
 def test_prompt_uses_unused_bytes_of_both_incomplete_phases() -> None:
@@ -150,7 +150,7 @@ def test_out_of_memory_ends_its_phase_and_names_the_bucket() -> None:
     run(budget, lambda step: None if step.bucket == (1, 256, 0) else by_weight(step))
     assert budget.phase_budget(PROMPT).captured == [Bucket(1, 128, 0)]
     after = "capture of prompt graphs ended when the device ran out of memory at (1, 256, 0)"
-    assert [(skipped.bucket, skipped.reason) for skipped in budget.skipped()] == [
+    assert [(skipped.bucket, skipped.reason) for skipped in budget.skipped_buckets()] == [
         ((1, 256, 0), "the device ran out of memory while this graph was captured (no memory is left)"),
         ((1, 384, 0), after),
         ((1, 512, 0), after),
@@ -167,7 +167,7 @@ def test_out_of_memory_in_the_leftover_pass_ends_capture() -> None:
     budget = small_budget(200, 1800)
     steps = run(budget, lambda step: None if step.bucket == (1, 384, 0) else by_weight(step))
     assert [step.bucket.query_len for step in steps if step.phase is PROMPT] == [128, 256, 384]
-    assert budget.next() is None
+    assert budget.next_step() is None
 
 
 def test_bytes_above_the_estimate_are_subtracted_from_the_share() -> None:
@@ -179,21 +179,21 @@ def test_bytes_above_the_estimate_are_subtracted_from_the_share() -> None:
 def test_waiting_buckets_decrease_with_each_captured_or_skipped_bucket() -> None:
     budget = small_budget(128 + 256 + 1, 0)
     assert waiting_buckets(budget, PROMPT) == (4, 128 + 256 + 384 + 512)
-    budget.next()
-    budget.phase_budget(PROMPT).take(128)
+    budget.next_step()
+    budget.phase_budget(PROMPT).record_captured(128)
     assert waiting_buckets(budget, PROMPT) == (3, 256 + 384 + 512)
-    budget.next()
-    budget.phase_budget(PROMPT).take(256)
+    budget.next_step()
+    budget.phase_budget(PROMPT).record_captured(256)
     run(budget, by_weight)
     assert waiting_buckets(budget, PROMPT) == (0, 0)
 
 
 def test_skipped_buckets_wait_again_in_the_second_pass() -> None:
     budget = small_budget(128, 10_000)
-    while (step := budget.next()) and step.phase is PROMPT:
-        budget.phase_budget(PROMPT).take(128)
-    while (step := budget.next()) and step.phase is DECODE:
-        budget.phase_budget(DECODE).take(1)
+    while (step := budget.next_step()) and step.phase is PROMPT:
+        budget.phase_budget(PROMPT).record_captured(128)
+    while (step := budget.next_step()) and step.phase is DECODE:
+        budget.phase_budget(DECODE).record_captured(1)
     assert waiting_buckets(budget, PROMPT) == (3, 256 + 384 + 512)
 
 
@@ -202,7 +202,7 @@ def test_cold_buckets_get_no_graph_and_are_listed_once() -> None:
     budget = CaptureBudget(small_plan(), GraphPool(20_000, 10_000, 10_000), block_size=128, cold=cold)
     steps = run(budget, by_weight)
     assert not {(step.phase, step.bucket) for step in steps} & cold
-    assert budget.skipped() == ()
+    assert budget.skipped_buckets() == ()
 
 
 def test_unused_bytes_of_a_complete_phase_go_to_the_other() -> None:
@@ -213,11 +213,11 @@ def test_unused_bytes_of_a_complete_phase_go_to_the_other() -> None:
 
 def test_end_skips_the_remaining_buckets_with_its_reason() -> None:
     budget = small_budget(10_000, 10_000)
-    budget.next()
-    budget.phase_budget(PROMPT).take(128)
+    budget.next_step()
+    budget.phase_budget(PROMPT).record_captured(128)
     budget.end("time is up")
-    assert budget.next() is None
-    assert [skipped.reason for skipped in budget.skipped()] == ["time is up"] * 6
+    assert budget.next_step() is None
+    assert [skipped.reason for skipped in budget.skipped_buckets()] == ["time is up"] * 6
 
 
 @given(st.integers(0, 20_000), st.integers(0, 200), st.integers(1, 8), st.integers(1, 8))
@@ -235,7 +235,7 @@ def test_no_skipped_graph_fits_the_unused_bytes(prompt: int, decode: int, prompt
     budget = small_budget(prompt, decode, small_plan(prompts, decodes))
     run(budget, by_weight)
     unused = prompt + decode - budget.phase_budget(PROMPT).graph_bytes - budget.phase_budget(DECODE).graph_bytes
-    left_out = [weight(each.phase, Bucket(*each.bucket), block_size=128) for each in budget.skipped()]
+    left_out = [weight(each.phase, Bucket(*each.bucket), block_size=128) for each in budget.skipped_buckets()]
     assert all(each >= unused for each in left_out)
 
 
@@ -247,18 +247,18 @@ def test_every_bucket_is_either_captured_or_skipped(
     budget = small_budget(prompt, decode, plan)
     run(budget, lambda step: None if random.random() < 0.1 else random.randint(1, 500))
     captured = set(budget.phase_budget(PROMPT).captured) | set(budget.phase_budget(DECODE).captured)
-    skipped = {Bucket(*skipped.bucket) for skipped in budget.skipped()}
+    skipped = {Bucket(*skipped.bucket) for skipped in budget.skipped_buckets()}
     assert captured | skipped == set(plan.prompt) | set(plan.decode)
     assert not captured & skipped
 
 
 def test_unset_time_budget_is_never_exhausted() -> None:
-    assert not TimeBudget(None, iter([0.0, 1e9]).__next__).spent()
+    assert not TimeBudget(None, iter([0.0, 1e9]).__next__).is_spent()
 
 
 def test_time_budget_is_exhausted_after_its_seconds() -> None:
     budget = TimeBudget(60, iter([100.0, 159.0, 160.0]).__next__)
-    assert [budget.spent(), budget.spent()] == [False, True]
+    assert [budget.is_spent(), budget.is_spent()] == [False, True]
 
 
 def test_reason_names_the_seconds_of_the_time_budget() -> None:

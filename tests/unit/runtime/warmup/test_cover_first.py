@@ -14,7 +14,7 @@ from gaudi_runtime.buckets.kv_blocks import most_context_of, most_decode_blocks
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.planner import make_plan
-from gaudi_runtime.planning.speculative import with_verify_steps
+from gaudi_runtime.planning.speculative import add_verification_buckets
 from gaudi_runtime.warmup import cover_first as module
 from gaudi_runtime.warmup.cover_first import cover_first, plan_without_cold
 
@@ -161,7 +161,9 @@ def test_prefix_covers_steps_that_verify_drafts(
 ) -> None:
     room = limits(draft_tokens=drafts, contiguous_paged_attention=False)
     grid = {Bucket(size, 1, each) for size in (*sizes, 5) for each in (*blocks, 30) if each >= size}
-    plan = with_verify_steps(BucketPlan(prompt=(), decode=tuple(sorted(grid | others))), room, BucketPolicy(), 1000)
+    plan = add_verification_buckets(
+        BucketPlan(prompt=(), decode=tuple(sorted(grid | others))), room, BucketPolicy(), 1000
+    )
     order = cover_first(plan, DECODE, room, 30)
     plain, drafted = covered_decodes(plan, room, 30), verified(plan, room, 30, set(plan.decode), plan)
     for end in range(order.covering, len(order.buckets) + 1):
@@ -184,14 +186,14 @@ def test_order_of_an_8b_plan_equals_the_manual() -> None:
 
 def test_ordering_2000_buckets_takes_limited_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
     compared = 0
-    paid = module._Search._paid
+    paid = module._OrderSearch._padded_cost
 
-    def counted(self: module._Search, *shapes: Bucket, alone: bool) -> float | None:
+    def counted(self: module._OrderSearch, *shapes: Bucket, alone: bool) -> float | None:
         nonlocal compared
         compared += 1
         return paid(self, *shapes, alone=alone)
 
-    monkeypatch.setattr(module._Search, "_paid", counted)
+    monkeypatch.setattr(module._OrderSearch, "_padded_cost", counted)
     room = Limits(
         max_model_len=32_768, max_num_seqs=256, max_num_batched_tokens=8192, prefix_caching=False, gapless=True
     )

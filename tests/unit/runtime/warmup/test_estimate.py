@@ -80,50 +80,50 @@ def step(kind: StepKind, bucket: Bucket = SMALL) -> Step:
 
 def test_plan_without_a_measured_step_has_no_estimate() -> None:
     estimate = Estimate(block_size=128)
-    estimate.plan([step(StepKind.COMPILE)])
+    estimate.add_steps([step(StepKind.COMPILE)])
     assert estimate.eta_seconds() is None
 
 
 def test_earlier_measurements_are_used_before_the_first_step() -> None:
     estimate = Estimate(block_size=128)
-    estimate.measured(step(StepKind.LOAD), 2.0)
-    estimate.measured(step(StepKind.LOAD, LARGE), 4.0)
-    estimate.plan([step(StepKind.LOAD), step(StepKind.LOAD, LARGE)])
+    estimate.record_seconds(step(StepKind.LOAD), 2.0)
+    estimate.record_seconds(step(StepKind.LOAD, LARGE), 4.0)
+    estimate.add_steps([step(StepKind.LOAD), step(StepKind.LOAD, LARGE)])
     assert estimate.eta_seconds() == pytest.approx(6.0)
 
 
 def test_loading_a_recipe_is_not_estimated_by_compile_times() -> None:
     estimate = Estimate(block_size=128)
-    estimate.measured(step(StepKind.COMPILE), 60.0)
-    estimate.measured(step(StepKind.LOAD), 1.0)
-    estimate.plan([step(StepKind.LOAD), step(StepKind.LOAD)])
+    estimate.record_seconds(step(StepKind.COMPILE), 60.0)
+    estimate.record_seconds(step(StepKind.LOAD), 1.0)
+    estimate.add_steps([step(StepKind.LOAD), step(StepKind.LOAD)])
     assert estimate.eta_seconds() == pytest.approx(2.0)
 
 
 def test_expected_steps_replace_planned_steps() -> None:
     estimate = Estimate(block_size=128)
-    estimate.measured(step(StepKind.CAPTURE), 2.0)
-    estimate.plan([step(StepKind.CAPTURE)] * 20_000)
-    estimate.expect(StepKind.CAPTURE, BucketPhase.PROMPT, 3, 3 * 128)
+    estimate.record_seconds(step(StepKind.CAPTURE), 2.0)
+    estimate.add_steps([step(StepKind.CAPTURE)] * 20_000)
+    estimate.set_remaining(StepKind.CAPTURE, BucketPhase.PROMPT, 3, 3 * 128)
     assert estimate.eta_seconds() == pytest.approx(6.0)
 
 
 def test_completed_steps_are_removed_from_the_estimate() -> None:
     estimate = Estimate(block_size=128)
-    estimate.measured(step(StepKind.COMPILE), 3.0)
-    estimate.plan([step(StepKind.COMPILE), step(StepKind.CAPTURE)])
-    estimate.over([step(StepKind.COMPILE), step(StepKind.CAPTURE)])
+    estimate.record_seconds(step(StepKind.COMPILE), 3.0)
+    estimate.add_steps([step(StepKind.COMPILE), step(StepKind.CAPTURE)])
+    estimate.remove_steps([step(StepKind.COMPILE), step(StepKind.CAPTURE)])
     assert estimate.eta_seconds() == 0
 
 
 def test_bucket_is_forecast_from_three_measured_buckets() -> None:
     estimate = Estimate(block_size=128)
     for seconds in (2.0, 2.0):
-        estimate.measured(step(StepKind.COMPILE), seconds)
+        estimate.record_seconds(step(StepKind.COMPILE), seconds)
     assert estimate.forecast(step(StepKind.COMPILE, LARGE)) is None
-    estimate.measured(step(StepKind.COMPILE), 2.0)
+    estimate.record_seconds(step(StepKind.COMPILE), 2.0)
     assert estimate.forecast(step(StepKind.COMPILE, LARGE)) == pytest.approx(2.0)
-    estimate.measured(step(StepKind.COMPILE, LARGE), 4.0)
+    estimate.record_seconds(step(StepKind.COMPILE, LARGE), 4.0)
     assert estimate.forecast(step(StepKind.COMPILE, LARGE)) == pytest.approx(4.0)
     assert estimate.forecast(step(StepKind.CAPTURE)) is None
 
@@ -136,10 +136,10 @@ def test_pace_of_a_plan_is_its_steps_plus_other_time() -> None:
     estimate = Estimate(128)
     plan = BucketPlan(prompt=(Bucket(1, 128, 0), Bucket(1, 384, 0)), decode=(Bucket(2, 1, 8),))
     for bucket, seconds in ((Bucket(1, 128, 0), 2.0), (Bucket(1, 384, 0), 4.0)):
-        estimate.measured((StepKind.COMPILE, BucketPhase.PROMPT, bucket), seconds)
-        estimate.measured((StepKind.CAPTURE, BucketPhase.PROMPT, bucket), 1.0)
-    estimate.measured((StepKind.COMPILE, BucketPhase.DECODE, Bucket(2, 1, 8)), 7.0)
-    estimate.measured((StepKind.CAPTURE, BucketPhase.DECODE, Bucket(2, 1, 8)), 0.5)
+        estimate.record_seconds((StepKind.COMPILE, BucketPhase.PROMPT, bucket), seconds)
+        estimate.record_seconds((StepKind.CAPTURE, BucketPhase.PROMPT, bucket), 1.0)
+    estimate.record_seconds((StepKind.COMPILE, BucketPhase.DECODE, Bucket(2, 1, 8)), 7.0)
+    estimate.record_seconds((StepKind.CAPTURE, BucketPhase.DECODE, Bucket(2, 1, 8)), 0.5)
     pace = estimate.pace((StepKind.COMPILE, StepKind.CAPTURE), 20.0, 5.0)
     assert pace is not None
     assert pace.seconds_of(plan, 128) == pytest.approx(2 + 4 + 1 + 1 + 7 + 0.5 + 5)
@@ -149,7 +149,7 @@ def test_pace_of_a_plan_is_its_steps_plus_other_time() -> None:
 
 def test_pace_of_an_unmeasured_kind_is_the_mean_of_others() -> None:
     estimate = Estimate(128)
-    estimate.measured((StepKind.LOAD, BucketPhase.PROMPT, Bucket(1, 128, 0)), 2.0)
+    estimate.record_seconds((StepKind.LOAD, BucketPhase.PROMPT, Bucket(1, 128, 0)), 2.0)
     pace = estimate.pace((StepKind.COMPILE,), 20.0, 0.0)
     assert pace is not None
     assert (pace.prompt.fixed, pace.decode.fixed) == (2.0, 2.0)

@@ -48,8 +48,8 @@ def test_truncated_last_line_is_ignored() -> None:
 
 def test_compiled_shape_will_be_loaded_and_others_compiled() -> None:
     recipes = Recipes({COMPILED: 1.0})
-    assert recipes.kind(BucketPhase.PROMPT, BUCKET) is StepKind.LOAD
-    assert recipes.kind(BucketPhase.DECODE, BUCKET) is StepKind.COMPILE
+    assert recipes.step_kind(BucketPhase.PROMPT, BUCKET) is StepKind.LOAD
+    assert recipes.step_kind(BucketPhase.DECODE, BUCKET) is StepKind.COMPILE
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(RecipeKey)])
@@ -88,16 +88,16 @@ def test_any_text_is_a_journal_or_unusable(text: str) -> None:
 
 
 def test_saved_seconds_of_a_load_are_compile_minus_load_time() -> None:
-    assert Recipes({COMPILED: 9.0}).saved((StepKind.LOAD, BucketPhase.PROMPT, BUCKET), 2.0) == 7.0
+    assert Recipes({COMPILED: 9.0}).saved_seconds((StepKind.LOAD, BucketPhase.PROMPT, BUCKET), 2.0) == 7.0
 
 
 def test_compiled_step_saves_zero_seconds() -> None:
-    assert Recipes({COMPILED: 9.0}).saved((StepKind.COMPILE, BucketPhase.DECODE, BUCKET), 2.0) == 0.0
+    assert Recipes({COMPILED: 9.0}).saved_seconds((StepKind.COMPILE, BucketPhase.DECODE, BUCKET), 2.0) == 0.0
 
 
 def test_own_seconds_have_precedence_over_those_of_others() -> None:
     decode = (StepKind.COMPILE, BucketPhase.DECODE, BUCKET)
-    both = Recipes({COMPILED: 1.0}).and_those_of(Recipes({COMPILED: 2.0, decode: 3.0}))
+    both = Recipes({COMPILED: 1.0}).merge_with(Recipes({COMPILED: 2.0, decode: 3.0}))
     assert both.seconds == {COMPILED: 1.0, decode: 3.0}
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.contract.report import BucketPhase, Skipped, VisionBucket
+from gaudi_runtime.contract.report import BucketPhase, SkippedBucket, VisionBucket
 from gaudi_runtime.memory_split import GraphPool
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.units import GIB
@@ -57,7 +57,7 @@ async def test_report_lists_at_most_fifty_skipped_buckets(left_out: int, named: 
     board = ReportBoard("0" * 64)
     progress = Progress(board, BucketPlan((), ()), captures=True)
     for query in range(1, left_out + 1):
-        progress.skipped([Skipped(phase=PROMPT, bucket=Bucket(1, query, 0), reason="memory")])
+        progress.publish_skipped([SkippedBucket(phase=PROMPT, bucket=Bucket(1, query, 0), reason="memory")])
     report = board.report()
     assert (len(report.skipped), report.skipped_total) == (named, left_out)
 

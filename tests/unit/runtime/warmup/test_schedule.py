@@ -11,7 +11,7 @@ from gaudi_runtime.warmup.schedule import (
     capture_order,
     compile_order,
     sampler_batch_sizes,
-    warmup_swaps,
+    warmup_swap_sizes,
 )
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
@@ -94,9 +94,9 @@ def test_sampler_batch_size_one_is_not_repeated() -> None:
 
 
 def test_seed_004_swaps_run_at_every_size() -> None:
-    assert set(warmup_swaps()) == set(SWAP_SIZES) == {8, 16, 32, 64, 128, 256, 512}
+    assert set(warmup_swap_sizes()) == set(SWAP_SIZES) == {8, 16, 32, 64, 128, 256, 512}
 
 
 def test_seed_004_has_eight_swap_sizes_up_to_eight() -> None:
-    assert len(warmup_swaps()) == 8
-    assert warmup_swaps()[-1] == 8
+    assert len(warmup_swap_sizes()) == 8
+    assert warmup_swap_sizes()[-1] == 8

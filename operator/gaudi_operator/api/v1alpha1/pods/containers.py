@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field, StringConstraints
 
 from gaudi_operator.api.base import DNS_LABEL, ApiModel, ConfigMapKey, ImageReference, Quantity, SecretKey
-from gaudi_operator.api.schema_keywords import Rule, list_map, rules, validated_by
+from gaudi_operator.api.schema_keywords import Rule, config_with_rules, list_map_keywords, rules_keyword
 from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.pods.volumes import LABEL_OR_ANNOTATION, VolumeMounts
 
@@ -72,7 +72,7 @@ class EnvResource(ApiModel):
 class EnvVarSource(ApiModel):
     """Source of the value of a container's environment variable. Exactly one member is set."""
 
-    model_config = validated_by(
+    model_config = config_with_rules(
         Rule(
             rule="[has(self.secretKeyRef), has(self.configMapKeyRef), has(self.fieldRef),"
             " has(self.resourceFieldRef)].filter(x, x).size() == 1",
@@ -88,7 +88,7 @@ class EnvVarSource(ApiModel):
 class EnvVar(ApiModel):
     """Environment variable, as in a Pod. Exactly one of `value` and `valueFrom` is set."""
 
-    model_config = validated_by(
+    model_config = config_with_rules(
         Rule(
             rule="has(self.value) != has(self.valueFrom)",
             message="needs exactly one of value or valueFrom",
@@ -99,7 +99,7 @@ class EnvVar(ApiModel):
     value_from: EnvVarSource | None = Field(None, description="Source of the value.")
 
 
-class Amounts(ApiModel):
+class ResourceAmounts(ApiModel):
     """Amounts of CPU, memory and disk of a container."""
 
     cpu: Quantity | None = Field(None, description="CPU in cores, such as 4 or 500m.")
@@ -109,7 +109,7 @@ class Amounts(ApiModel):
     )
 
 
-def _request_within_limit(name: str, field: str) -> Rule:
+def _request_limit_rule(name: str, field: str) -> Rule:
     requests, limits = f"self.requests.{field}", f"self.limits.{field}"
     return Rule(
         rule=f"!has(self.requests) || !has({requests}) || !has(self.limits) || !has({limits}) ||"
@@ -121,17 +121,17 @@ def _request_within_limit(name: str, field: str) -> Rule:
 class ContainerResources(ApiModel):
     """Requests and limits of a container, as in a Pod. Request cards in spec.accelerator."""
 
-    model_config = validated_by(
-        _request_within_limit("cpu", "cpu"),
-        _request_within_limit("memory", "memory"),
+    model_config = config_with_rules(
+        _request_limit_rule("cpu", "cpu"),
+        _request_limit_rule("memory", "memory"),
         # CEL replaces a dash in a field name with `__dash__`.
-        _request_within_limit("ephemeral-storage", "ephemeral__dash__storage"),
+        _request_limit_rule("ephemeral-storage", "ephemeral__dash__storage"),
     )
-    requests: Amounts = Field(
-        Amounts(), description="Amounts that are reserved on the node. When left out, the limit is reserved."
+    requests: ResourceAmounts = Field(
+        ResourceAmounts(), description="Amounts that are reserved on the node. When left out, the limit is reserved."
     )
-    limits: Amounts = Field(
-        Amounts(), description="Maximum amounts for the container. When an amount is left out: no maximum."
+    limits: ResourceAmounts = Field(
+        ResourceAmounts(), description="Maximum amounts for the container. When an amount is left out: no maximum."
     )
 
 
@@ -140,7 +140,7 @@ class SideContainer(ApiModel):
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=DNS_LABEL)] = Field(
         description="Name of the container.",
-        json_schema_extra=rules(
+        json_schema_extra=rules_keyword(
             Rule(rule="self != 'runtime'", message="must not be runtime, the name of the runtime container")
         ),
     )
@@ -158,13 +158,13 @@ class SideContainer(ApiModel):
     env: Annotated[tuple[EnvVar, ...], Field(max_length=32)] = Field(
         (),
         description="Environment variables of the container. Variables of the runtime are not set.",
-        json_schema_extra=list_map("name"),
+        json_schema_extra=list_map_keywords("name"),
     )
     resources: ContainerResources = Field(ContainerResources(), description="Requests and limits of the container.")
     volume_mounts: VolumeMounts = Field(
         (),
         description="Mounts of volumes in spec.pod.volumes. The container can write only to these mounts.",
-        json_schema_extra=list_map("mountPath"),
+        json_schema_extra=list_map_keywords("mountPath"),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from gaudi_operator.api.base import VALID_KEYS, Annotations, ApiModel, Labels, ObjectName, Quantity
-from gaudi_operator.api.schema_keywords import Rule, list_map, rules, validated_by
+from gaudi_operator.api.schema_keywords import Rule, config_with_rules, list_map_keywords, rules_keyword
 from gaudi_operator.api.v1alpha1.pods.containers import ContainerResources, SideContainers
 from gaudi_operator.api.v1alpha1.pods.scheduling import Affinity, Toleration, TopologySpreadConstraints
 from gaudi_operator.api.v1alpha1.pods.volumes import OUTSIDE_OF_OURS, Volume, VolumeMounts
@@ -32,7 +32,7 @@ _DECLARED = "has(self.volumes) && self.volumes.exists(volume, volume.name == mou
 class Pod(ApiModel):
     """Settings of the pods. The fields have the same names as in a Pod. No setting weakens the security context."""
 
-    model_config = validated_by(
+    model_config = config_with_rules(
         Rule(
             rule=f"!self.userFromCluster || self.runAsUser == {DEFAULT_USER}",
             message="spec.pod.runAsUser must be left out when userFromCluster is true: the cluster assigns one",
@@ -59,7 +59,7 @@ class Pod(ApiModel):
     labels: Labels = Field(
         {},
         description="Further labels of the pods. Keys that start with inference.gaudi.dev/ are reserved.",
-        json_schema_extra=rules(
+        json_schema_extra=rules_keyword(
             VALID_KEYS,
             Rule(
                 rule="!self.exists(key, key.startsWith('inference.gaudi.dev/'))",
@@ -89,7 +89,7 @@ class Pod(ApiModel):
         " token of the account is never mounted.",
     )
     image_pull_secrets: Annotated[tuple[SecretName, ...], Field(max_length=8)] = Field(
-        (), description="Secrets for pulling images.", json_schema_extra=list_map("name")
+        (), description="Secrets for pulling images.", json_schema_extra=list_map_keywords("name")
     )
     resources: ContainerResources = Field(
         ContainerResources(),
@@ -132,21 +132,21 @@ class Pod(ApiModel):
         30, description="Maximum time in seconds for running requests to finish after a pod is deleted."
     )
     volumes: Annotated[tuple[Volume, ...], Field(max_length=16)] = Field(
-        (), description="Further volumes of the pods.", json_schema_extra=list_map("name")
+        (), description="Further volumes of the pods.", json_schema_extra=list_map_keywords("name")
     )
     volume_mounts: VolumeMounts = Field(
         (),
         description="Mounts of volumes in the runtime container. Paths of the operator's mounts are reserved.",
-        json_schema_extra=list_map("mountPath") | rules(OUTSIDE_OF_OURS),
+        json_schema_extra=list_map_keywords("mountPath") | rules_keyword(OUTSIDE_OF_OURS),
     )
     init_containers: SideContainers = Field(
         (),
         description="Containers that run one after another before the sidecars and the runtime start.",
-        json_schema_extra=list_map("name"),
+        json_schema_extra=list_map_keywords("name"),
     )
     sidecars: SideContainers = Field(
         (),
         description="Containers that start before the runtime and end after the runtime, as init containers with"
         " restartPolicy Always.",
-        json_schema_extra=list_map("name"),
+        json_schema_extra=list_map_keywords("name"),
     )

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from gaudi_operator.api.base import ApiModel, KeyText, LabelValue, NamespaceName
-from gaudi_operator.api.schema_keywords import Rule, list_map, rules, validated_by
+from gaudi_operator.api.schema_keywords import Rule, config_with_rules, list_map_keywords, rules_keyword
 from gaudi_operator.api.v1alpha1.selectors import (
     NO_VALUES_OF_EXISTENCE,
     VALUES_OF_A_COMPARISON,
@@ -34,7 +34,7 @@ class TaintEffect(StrEnum):
 class Toleration(ApiModel):
     """Toleration of a taint, as in a Pod."""
 
-    model_config = validated_by(
+    model_config = config_with_rules(
         Rule(
             rule="self.operator != 'Exists' || !has(self.value)",
             message="value must be left out when operator is Exists",
@@ -77,7 +77,7 @@ class NodeOperator(StrEnum):
 class NodeRequirement(ApiModel):
     """Comparison of one label or field of a node."""
 
-    model_config = validated_by(
+    model_config = config_with_rules(
         VALUES_OF_A_COMPARISON,
         NO_VALUES_OF_EXISTENCE,
         Rule(
@@ -101,7 +101,7 @@ class NodeSelectorTerm(ApiModel):
     match_fields: Annotated[tuple[NodeRequirement, ...], Field(max_length=2)] = Field(
         (),
         description="Comparisons of the field metadata.name, the name of the node.",
-        json_schema_extra=rules(
+        json_schema_extra=rules_keyword(
             Rule(
                 rule="self.all(field, field.key == 'metadata.name' && field.operator in ['In', 'NotIn'] &&"
                 " has(field.values) && field.values.size() == 1)",
@@ -207,7 +207,7 @@ OWN_NAME_LABEL = "inference.gaudi.dev/name"
 class TopologySpreadConstraint(ApiModel):
     """Rule for spreading pods over topology domains, as in a Pod."""
 
-    model_config = validated_by(
+    model_config = config_with_rules(
         Rule(
             rule="!has(self.minDomains) || self.whenUnsatisfiable == 'DoNotSchedule'",
             message="minDomains is only for whenUnsatisfiable DoNotSchedule",
@@ -263,5 +263,5 @@ class TopologySpreadConstraint(ApiModel):
 
 TopologySpreadConstraints = Annotated[
     tuple[TopologySpreadConstraint, ...],
-    Field(max_length=8, json_schema_extra=list_map("topologyKey", "whenUnsatisfiable")),
+    Field(max_length=8, json_schema_extra=list_map_keywords("topologyKey", "whenUnsatisfiable")),
 ]

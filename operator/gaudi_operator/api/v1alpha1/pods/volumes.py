@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from gaudi_operator.api.base import DNS_LABEL, AnnotationValue, ApiModel, DataKey, KeyText, ObjectName, Quantity
-from gaudi_operator.api.schema_keywords import Rule, rules, validated_by
+from gaudi_operator.api.schema_keywords import Rule, config_with_rules, rules_keyword
 from gaudi_runtime.contract.ports import (
     ADAPTERS_PATH,
     CACHE_PATH,
@@ -71,7 +71,7 @@ VolumeName = Annotated[
     str,
     StringConstraints(min_length=1, max_length=63, pattern=DNS_LABEL),
     Field(
-        json_schema_extra=rules(
+        json_schema_extra=rules_keyword(
             Rule(
                 rule=f"!(self in {list(RESERVED_VOLUMES)}) && !self.startsWith('adapter-')",
                 message="must not be the name of one of the operator's own volumes"
@@ -84,7 +84,7 @@ _ShortPath = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 MountPath = Annotated[
     _ShortPath,
     Field(
-        json_schema_extra=rules(
+        json_schema_extra=rules_keyword(
             Rule(
                 rule="self.matches('^(/[^/:]+)+$') && !self.matches('/[.][.]?(/|$)')",
                 message="must be an absolute path such as /etc/company, without '.', '..', ':' or a '/' at its end",
@@ -95,7 +95,7 @@ MountPath = Annotated[
 FilePath = Annotated[
     _ShortPath,
     Field(
-        json_schema_extra=rules(
+        json_schema_extra=rules_keyword(
             Rule(
                 rule="!self.matches('^/|^[.][.]|/[.][.](/|$)')",
                 message="must be a relative path that neither contains '..' nor starts with two dots",
@@ -151,7 +151,7 @@ class SecretVolume(ApiModel):
     default_mode: FileMode | None = Field(None, description=_MODE)
 
 
-class Medium(StrEnum):
+class EmptyDirMedium(StrEnum):
     """Medium of an emptyDir volume other than the disk of the node."""
 
     MEMORY = "Memory"
@@ -160,7 +160,7 @@ class Medium(StrEnum):
 class EmptyDirVolume(ApiModel):
     """Volume that is empty when the pod starts and is deleted with the pod."""
 
-    medium: Medium | None = Field(
+    medium: EmptyDirMedium | None = Field(
         None,
         description="Medium of the folder. When left out: the disk of the node. Files in Memory count as memory of"
         " the containers that write them.",
@@ -214,7 +214,7 @@ class DownwardProjection(ApiModel):
 class Projection(ApiModel):
     """Source of a projected volume. Exactly one member is set."""
 
-    model_config = validated_by(
+    model_config = config_with_rules(
         Rule(
             rule="[has(self.configMap), has(self.secret), has(self.downwardAPI)].filter(x, x).size() == 1",
             message="must name exactly one of configMap, secret or downwardAPI",
@@ -251,7 +251,7 @@ class CsiVolume(ApiModel):
 class Volume(ApiModel):
     """Volume of the pods, as in a Pod, of exactly one kind. hostPath and service account tokens are not supported."""
 
-    model_config = validated_by(
+    model_config = config_with_rules(
         Rule(
             rule="[has(self.configMap), has(self.secret), has(self.emptyDir), has(self.persistentVolumeClaim),"
             " has(self.projected), has(self.csi)].filter(x, x).size() == 1",

@@ -17,9 +17,9 @@ from typing import Any
 from gaudi_runtime.catalog.release_pairs import RELEASES
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.engine_protocol.engine import GRAPH_MODES
-from gaudi_runtime.engines.vllm.workers.compile_times import Compiled, Compiles
+from gaudi_runtime.engines.vllm.workers.compile_times import Compiles, CompileTotals
 from gaudi_runtime.errors import ConfigError, DeviceUnavailable, EngineUnsupported, UnsupportedModel
-from gaudi_runtime.knobs.speculation import NGRAM, why_refused
+from gaudi_runtime.knobs.speculation import NGRAM, why_method_refused
 
 _COMPILE_ONLY = "PT_COMPILE_ONLY_MODE"
 MICROSECONDS = 1_000_000
@@ -52,14 +52,14 @@ def open_bridge(load: Callable[[str], Any] = import_module) -> Bridge:
             memory=torch.hpu.mem_get_info,
             synchronize=torch.hpu.synchronize,
             is_lazy=load("habana_frameworks.torch.utils.internal").is_lazy,
-            compile_only=_compile_only(load),
-            compiled=_compiles(load),
+            compile_only=_find_compile_only_mode(load),
+            compiled=_find_compile_metric(load),
         )
     except (ImportError, AttributeError) as error:
         raise DeviceUnavailable(f"The Gaudi software is incomplete ({error}): use the runtime-hpu image.") from error
 
 
-def _compile_only(load: Callable[[str], Any]) -> Callable[[], AbstractContextManager[Any]] | None:
+def _find_compile_only_mode(load: Callable[[str], Any]) -> Callable[[], AbstractContextManager[Any]] | None:
     try:
         # Enter the setting once as a test. It raises KeyError if the bridge does not support compile-only mode.
         setting = load("habana_frameworks.torch.internal.bridge_config").env_setting
@@ -67,10 +67,10 @@ def _compile_only(load: Callable[[str], Any]) -> Callable[[], AbstractContextMan
             pass
     except (ImportError, AttributeError, KeyError):
         return None
-    return lambda: _left_in_any_case(setting(_COMPILE_ONLY, True))
+    return lambda: _exit_without_error(setting(_COMPILE_ONLY, True))
 
 
-def _compiles(load: Callable[[str], Any]) -> Compiles | None:
+def _find_compile_metric(load: Callable[[str], Any]) -> Compiles | None:
     try:
         # The metric counts only the compilations after the import of this module.
         metric = load("habana_frameworks.torch.hpu.metrics").metric_global("graph_compilation")
@@ -80,13 +80,13 @@ def _compiles(load: Callable[[str], Any]) -> Compiles | None:
     return partial(_read_metric, metric)
 
 
-def _read_metric(metric: Any) -> Compiled:
+def _read_metric(metric: Any) -> CompileTotals:
     figures = dict(metric.stats())
-    return Compiled(int(figures["TotalNumber"]), float(figures["TotalTime"]) / MICROSECONDS)
+    return CompileTotals(int(figures["TotalNumber"]), float(figures["TotalTime"]) / MICROSECONDS)
 
 
 @contextmanager
-def _left_in_any_case(mode: AbstractContextManager[Any]) -> Iterator[None]:
+def _exit_without_error(mode: AbstractContextManager[Any]) -> Iterator[None]:
     mode.__enter__()
     try:
         yield
@@ -97,7 +97,7 @@ def _left_in_any_case(mode: AbstractContextManager[Any]) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Name:
+class PluginName:
     """A name that a capability of a worker needs: an attribute, or a method with the arguments that are passed.
 
     The name is required if `loss` is None. Otherwise `loss` says what does not work without it.
@@ -114,103 +114,103 @@ UNBOUNDED = ("num_gdn", "num_mamba_like_layers", "interleaved_sliding_window")
 _GUIDED_COLD = "guided decoding is not warmed up: the sampler is compiled for each number of requests in a step"
 # Names that a step with a grammar needs. Such a step pads its joined logits.
 GUIDED = (
-    Name(
+    PluginName(
         "_run_sampling",
         ("batch_changed", "logits_device", "request_ids", "pad_to", "logits_requests"),
         loss=_GUIDED_COLD,
     ),
-    Name("use_structured_output", loss=_GUIDED_COLD),
+    PluginName("use_structured_output", loss=_GUIDED_COLD),
 )
-SETUP = (Name("enable_bucketing"), Name("use_hpu_graph"))
+SETUP = (PluginName("enable_bucketing"), PluginName("use_hpu_graph"))
 RUNNER = (
-    Name("bucketing_manager"),
-    Name("skip_warmup"),
-    Name("block_size"),
-    Name("max_model_len"),
-    Name("is_pooling_model"),
-    Name("speculative_config"),
-    Name("warmup_model", ()),
-    Name("_prepare_dummy_scenario", ("prompt_cfg", "decode_cfg")),
-    Name("_check_config", ("batch_size", "seq_len", "num_blocks", "attn_metadata", "warmup_mode")),
-    Name("_can_merge_prefill_contents", ("lhs", "rhs")),
-    Name(
+    PluginName("bucketing_manager"),
+    PluginName("skip_warmup"),
+    PluginName("block_size"),
+    PluginName("max_model_len"),
+    PluginName("is_pooling_model"),
+    PluginName("speculative_config"),
+    PluginName("warmup_model", ()),
+    PluginName("_prepare_dummy_scenario", ("prompt_cfg", "decode_cfg")),
+    PluginName("_check_config", ("batch_size", "seq_len", "num_blocks", "attn_metadata", "warmup_mode")),
+    PluginName("_can_merge_prefill_contents", ("lhs", "rhs")),
+    PluginName(
         "supports_mm_inputs",
         loss="the plugin does not report whether the model accepts images, so a vision tower is not warmed up",
     ),
-    Name("warmup_sampler", (), loss="the sampler is not warmed up: the first answer of every batch size is slow"),
-    Name("kv_caches", loss="the size of the KV cache is unknown and counts as 0"),
-    Name("graphed_buckets", loss="the plugin has no list of the graphs, so the plugin may run its own warm-up"),
-    Name("attn_block_size", loss=_PLAIN),
-    *(Name(each, loss=_PLAIN) for each in UNBOUNDED),
+    PluginName("warmup_sampler", (), loss="the sampler is not warmed up: the first answer of every batch size is slow"),
+    PluginName("kv_caches", loss="the size of the KV cache is unknown and counts as 0"),
+    PluginName("graphed_buckets", loss="the plugin has no list of the graphs, so the plugin may run its own warm-up"),
+    PluginName("attn_block_size", loss=_PLAIN),
+    *(PluginName(each, loss=_PLAIN) for each in UNBOUNDED),
     *GUIDED,
 )
-MARGIN = (Name("mem_margin"),)
-HPU_GRAPHS = (Name("_use_graphs", ("attn_metadata", "batch_size")),)
+MARGIN = (PluginName("mem_margin"),)
+HPU_GRAPHS = (PluginName("_use_graphs", ("attn_metadata", "batch_size")),)
 MANAGER = (
-    Name("prompt_buckets"),
-    Name("decode_buckets"),
-    Name("num_hpu_blocks"),
-    Name("generate_prompt_buckets", ()),
-    Name("generate_decode_buckets", ()),
-    Name("find_prompt_bucket", ("batch_size", "seq_len", "ctx")),
-    Name("find_decode_bucket", ("batch_size", "num_blocks", "seed_buckets")),
-    Name(
+    PluginName("prompt_buckets"),
+    PluginName("decode_buckets"),
+    PluginName("num_hpu_blocks"),
+    PluginName("generate_prompt_buckets", ()),
+    PluginName("generate_decode_buckets", ()),
+    PluginName("find_prompt_bucket", ("batch_size", "seq_len", "ctx")),
+    PluginName("find_decode_bucket", ("batch_size", "num_blocks", "seed_buckets")),
+    PluginName(
         "_fallback_max_ctx", loss="a decode batch that is too large for the plan is not limited to the largest bucket"
     ),
-    Name("mamba_chunk_size", loss=_PLAIN),
-    Name("mamba_chunk_size_is_explicit", loss=_PLAIN),
+    PluginName("mamba_chunk_size", loss=_PLAIN),
+    PluginName("mamba_chunk_size_is_explicit", loss=_PLAIN),
 )
 _REQUEST = ("requests", "num_scheduled_tokens", "num_computed_tokens", "total_tokens", "scheduled_tokens", "is_prompt")
 _LONG_COLD = "prompt buckets whose query and context exceed the longest sequence run as shorter buckets"
 # Names that are needed to build a dummy batch ourselves, if the plugin's own dummy batch would run as another bucket.
 PIECES = (
-    Name(
+    PluginName(
         "_add_dummy_request",
         _REQUEST,
         loss=_LONG_COLD,
     ),
-    Name("_execute_dummy_scenario", ("requests", "scheduled_tokens"), loss=_LONG_COLD),
+    PluginName("_execute_dummy_scenario", ("requests", "scheduled_tokens"), loss=_LONG_COLD),
 )
 # Names that are needed to run a dummy step with drafts. They are checked only with speculative decoding.
 DRAFTS = (
-    Name("execute_model", ("scheduler_output", "warmup_mode")),
-    Name("use_contiguous_pa"),
-    Name("input_batch"),
-    Name("_add_dummy_request", _REQUEST),
-    Name("_execute_dummy_scenario", ("requests", "scheduled_tokens")),
+    PluginName("execute_model", ("scheduler_output", "warmup_mode")),
+    PluginName("use_contiguous_pa"),
+    PluginName("input_batch"),
+    PluginName("_add_dummy_request", _REQUEST),
+    PluginName("_execute_dummy_scenario", ("requests", "scheduled_tokens")),
 )
-SEEDS = (Name("seed_decode_buckets"),)
+SEEDS = (PluginName("seed_decode_buckets"),)
 # Names of the plugin's input batch. They are used to give all requests the same number of drafts, and to remove the
 # requests of a failed dummy batch.
 BATCH = (
-    Name("num_tokens_no_spec"),
-    Name("num_reqs"),
-    Name("req_id_to_index"),
-    Name("remove_request", ("req_id",)),
-    Name("condense", ("empty_req_indices",)),
+    PluginName("num_tokens_no_spec"),
+    PluginName("num_reqs"),
+    PluginName("req_id_to_index"),
+    PluginName("remove_request", ("req_id",)),
+    PluginName("condense", ("empty_req_indices",)),
 )
 _TOWER_COLD = "the vision tower is not warmed up: the first image of every size is slow"
 # Names that are needed only for a model with image input.
 VISION = (
-    Name("model", loss=_TOWER_COLD),
-    Name("get_model", (), loss=_TOWER_COLD),
-    Name("warmup_multimodal_graphs", ("buckets",), loss=_TOWER_COLD),
-    Name("log_warmup_multimodal", ("phase", "i", "max_i", "batch_size", "seq_len", "w", "h"), loss=_TOWER_COLD),
-    Name(
+    PluginName("model", loss=_TOWER_COLD),
+    PluginName("get_model", (), loss=_TOWER_COLD),
+    PluginName("warmup_multimodal_graphs", ("buckets",), loss=_TOWER_COLD),
+    PluginName("log_warmup_multimodal", ("phase", "i", "max_i", "batch_size", "seq_len", "w", "h"), loss=_TOWER_COLD),
+    PluginName(
         "_get_mm_dummy_batch",
         ("modality", "image_args", "width", "height", "count_override"),
         loss=_TOWER_COLD,
     ),
 )
-TOWER = (Name("embed_multimodal", loss=_TOWER_COLD),)
+TOWER = (PluginName("embed_multimodal", loss=_TOWER_COLD),)
 # Names that exist only after the plugin has prepared itself.
-VISION_BUCKETS = (Name("multimodal_buckets", loss=_TOWER_COLD), Name("is_batch_based", loss=_TOWER_COLD))
+VISION_BUCKETS = (PluginName("multimodal_buckets", loss=_TOWER_COLD), PluginName("is_batch_based", loss=_TOWER_COLD))
 _SWAPS_COLD = "the defragmenter is not warmed up: the first move of each size is slow"
 _SWAPS_KEPT = "the defragmenter is not reset after warm-up"
 # Names that exist only after the plugin has prepared itself.
-PREPARED = (Name("defragmenter", loss=_SWAPS_COLD),)
-REMADE = (Name("kv_caches", loss=_SWAPS_KEPT), Name("block_size", loss=_SWAPS_KEPT))
-DEFRAGMENTER = (Name("warmup", (), loss=_SWAPS_COLD), *REMADE, Name("graphed", loss=_SWAPS_COLD))
+PREPARED = (PluginName("defragmenter", loss=_SWAPS_COLD),)
+REMADE = (PluginName("kv_caches", loss=_SWAPS_KEPT), PluginName("block_size", loss=_SWAPS_KEPT))
+DEFRAGMENTER = (PluginName("warmup", (), loss=_SWAPS_COLD), *REMADE, PluginName("graphed", loss=_SWAPS_COLD))
 
 _MODES = {
     (True, True): ExecutionMode.HPU_GRAPHS,
@@ -240,37 +240,40 @@ def find_capabilities(runner: Any, bridge: Bridge) -> Capabilities:
     configuration that is not supported.
     """
     # Check the names before the next lines read them.
-    losses(runner, SETUP)
+    find_degradations(runner, SETUP)
     if not runner.enable_bucketing:
         raise ConfigError("VLLM_ENABLE_BUCKETING is false, so there are no buckets to warm up. Remove the variable.")
     mode = _MODES[bool(bridge.is_lazy()), bool(runner.use_hpu_graph)]
-    lost = [*losses(runner, (*runner_names(mode), *PIECES)), *losses(runner.bucketing_manager, MANAGER)]
+    lost = [
+        *find_degradations(runner, (*runner_names(mode), *PIECES)),
+        *find_degradations(runner.bucketing_manager, MANAGER),
+    ]
     refuse_pooling(runner)
-    _refuse_drafts(runner)
-    _refuse_too_early(runner, mode)
+    _check_speculation(runner)
+    _check_memory_divided(runner, mode)
     if bridge.compile_only is None:
         lost.append("the bridge has no compile-only mode, so every bucket is also computed when it is compiled")
     if bridge.compiled is None:
         lost.append(NO_COMPILE_METRIC)
     if getattr(runner, "supports_mm_inputs", False):
-        lost += tower_losses(runner)
+        lost += vision_degradations(runner)
     return Capabilities(mode, tuple(lost))
 
 
-def tower_losses(runner: Any) -> list[str]:
+def vision_degradations(runner: Any) -> list[str]:
     """Return why the plugin cannot warm up the vision tower, as sentences; empty if it can."""
-    return losses(runner, VISION) or losses(runner.model, TOWER)
+    return find_degradations(runner, VISION) or find_degradations(runner.model, TOWER)
 
 
-def runner_names(mode: ExecutionMode) -> tuple[Name, ...]:
+def runner_names(mode: ExecutionMode) -> tuple[PluginName, ...]:
     """Return the names of the model runner that are needed in this execution mode."""
     hpu_graphs = HPU_GRAPHS if mode is ExecutionMode.HPU_GRAPHS else ()
     return (*RUNNER, *(MARGIN if mode in GRAPH_MODES else ()), *hpu_graphs)
 
 
-def losses(owner: object, names: Iterable[Name]) -> list[str]:
+def find_degradations(owner: object, names: Iterable[PluginName]) -> list[str]:
     """Return what does not work because `owner` lacks names. Raises EngineUnsupported for a required name."""
-    missing = [each for each in names if not _offers(owner, each)]
+    missing = [each for each in names if not _has_name(owner, each)]
     for each in missing:
         if each.loss is None:
             call = "" if each.parameters is None else f"({', '.join(each.parameters)})"
@@ -281,7 +284,7 @@ def losses(owner: object, names: Iterable[Name]) -> list[str]:
     return list(dict.fromkeys(each.loss for each in missing if each.loss))
 
 
-def _offers(owner: object, wanted: Name) -> bool:
+def _has_name(owner: object, wanted: PluginName) -> bool:
     if wanted.parameters is None:
         return hasattr(owner, wanted.name)
     try:
@@ -297,15 +300,15 @@ def refuse_pooling(runner: Any) -> None:
         raise UnsupportedModel("Warm-up of pooling models is not supported. Choose a model that generates text.")
 
 
-def _refuse_drafts(runner: Any) -> None:
+def _check_speculation(runner: Any) -> None:
     if runner.speculative_config is None:
         return
     if (method := runner.speculative_config.method) != NGRAM:
         raise UnsupportedModel(
-            f"Speculative decoding with method {method} is not supported, because {why_refused(method)}. Use method "
-            f"{NGRAM}, or remove --speculative-config."
+            f"Speculative decoding with method {method} is not supported, because {why_method_refused(method)}. Use "
+            f"method {NGRAM}, or remove --speculative-config."
         )
-    losses(runner, DRAFTS)
+    find_degradations(runner, DRAFTS)
     if getattr(runner, "attn_block_size", None) not in (None, runner.block_size):
         raise UnsupportedModel(
             "Speculative decoding is not supported for models with recurrent layers. Remove --speculative-config."
@@ -317,10 +320,10 @@ def _refuse_drafts(runner: Any) -> None:
             "Speculative decoding gives wrong answers with contiguous paged attention (vllm-gaudi 0.26). Set "
             "spec.engine.contiguousPagedAttention to false."
         )
-    losses(runner.bucketing_manager, SEEDS)
+    find_degradations(runner.bucketing_manager, SEEDS)
 
 
-def _refuse_too_early(runner: Any, mode: ExecutionMode) -> None:
+def _check_memory_divided(runner: Any, mode: ExecutionMode) -> None:
     if runner.bucketing_manager.num_hpu_blocks is None or (mode in GRAPH_MODES and runner.mem_margin is None):
         raise EngineUnsupported(
             "vllm-gaudi has not divided the device memory yet (num_hpu_blocks or mem_margin is None). Supported "

@@ -18,33 +18,33 @@ Row = list[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class CompileTotals:
     """The number of recipes that a worker's bridge has compiled, and their total compile time in seconds."""
 
     recipes: int = 0
     seconds: float = 0.0
 
-    def __add__(self, other: "Compiled") -> "Compiled":
-        return Compiled(self.recipes + other.recipes, self.seconds + other.seconds)
+    def __add__(self, other: "CompileTotals") -> "CompileTotals":
+        return CompileTotals(self.recipes + other.recipes, self.seconds + other.seconds)
 
-    def __sub__(self, other: "Compiled") -> "Compiled":
-        return Compiled(self.recipes - other.recipes, self.seconds - other.seconds)
+    def __sub__(self, other: "CompileTotals") -> "CompileTotals":
+        return CompileTotals(self.recipes - other.recipes, self.seconds - other.seconds)
 
     @property
-    def counts(self) -> bool:
+    def is_recompilation(self) -> bool:
         """Whether these compiles take long enough to count as a recompilation of a waiting batch."""
         return self.seconds > RECOMPILATION_SECONDS
 
 
-NOTHING = Compiled()
+NOTHING = CompileTotals()
 
-Compiles = Callable[[], Compiled]
+Compiles = Callable[[], CompileTotals]
 """Reads everything that was compiled since the process started, without waiting."""
 
 
 @dataclass
 class _Stage:
-    total: Compiled = NOTHING
+    total: CompileTotals = NOTHING
     counts: list[int] = field(default_factory=lambda: [0] * (len(COMPILE_BOUNDS) + 1))
 
 
@@ -54,14 +54,14 @@ class CompileTimes:
     def __init__(self) -> None:
         self._stages: dict[str, _Stage] = defaultdict(_Stage)
 
-    def add(self, stage: str, compiled: Compiled) -> None:
+    def add(self, stage: str, compiled: CompileTotals) -> None:
         """Count the recipes that were compiled for one bucket or batch, if there are any."""
         if compiled.recipes:
             found = self._stages[stage]
             found.total += compiled
             found.counts[bisect_left(COMPILE_BOUNDS, compiled.seconds)] += 1
 
-    def take(self) -> list[Row]:
+    def pop_rows(self) -> list[Row]:
         """Return a row for each stage since the last call, in order of the first compile, and reset the counts."""
         found, self._stages = self._stages, defaultdict(_Stage)
         return [[stage, each.total.recipes, round(each.total.seconds, 6), each.counts] for stage, each in found.items()]

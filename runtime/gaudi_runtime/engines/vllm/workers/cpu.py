@@ -16,9 +16,9 @@ from typing import Any
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.vllm.ranks import Outcome
+from gaudi_runtime.engines.vllm.ranks import BucketOutcome
 from gaudi_runtime.engines.vllm.workers.capabilities import refuse_pooling
-from gaudi_runtime.engines.vllm.workers.observed_shapes import MetShapes, Row, scheduled, shape_of
+from gaudi_runtime.engines.vllm.workers.observed_shapes import ObservedShapes, Row, observed_shape, scheduled_sequences
 from gaudi_runtime.errors import UnsupportedModel
 from gaudi_runtime.warmup.schedule import SAMPLER_RUNS
 
@@ -33,8 +33,8 @@ class CpuVerbs:
     def __init__(self, worker: Any, mode: ExecutionMode) -> None:
         """Create the calls. `mode` is torchCompile or eager."""
         self._worker, self._mode = worker, mode
-        self._shapes: FixedShapes | None = None
-        self._met: MetShapes | None = None
+        self._shapes: CompiledModel | None = None
+        self._met: ObservedShapes | None = None
 
     def describe(self) -> dict[str, object]:
         """Return the execution mode, whether it has graphs, and the degradations. Raises UnsupportedModel."""
@@ -69,22 +69,22 @@ class CpuVerbs:
             layer.zero_()
         make_stage_buffer(self._worker.model_runner)
         if self._mode is ExecutionMode.TORCH_COMPILE:
-            self._shapes = FixedShapes(self._worker.model_runner)
+            self._shapes = CompiledModel(self._worker.model_runner)
         return {"prompt": len(prompt), "decode": len(decode), "degradations": []}
 
-    def warm(self, phase: str, bucket: Sequence[int]) -> Outcome:
+    def warm(self, phase: str, bucket: Sequence[int]) -> BucketOutcome:
         """Compile one bucket by running it with exactly its number of tokens."""
-        self._run(BucketPhase(phase), Bucket(*bucket))
-        return Outcome(bytes=0, graph=False, out_of_memory=None)
+        self._run_bucket(BucketPhase(phase), Bucket(*bucket))
+        return BucketOutcome(bytes=0, graph=False, out_of_memory=None)
 
-    def capture(self, phase: str, bucket: Sequence[int]) -> Outcome:
+    def capture(self, phase: str, bucket: Sequence[int]) -> BucketOutcome:
         """Run the compiled bucket a second time. The bucket has a graph if this run compiles nothing."""
         if self._shapes is None:
             raise ValueError(f"execution mode {self._mode} has no graphs to capture")
-        before = self._shapes.compiles()
-        self._run(BucketPhase(phase), Bucket(*bucket))
+        before = self._shapes.compile_count()
+        self._run_bucket(BucketPhase(phase), Bucket(*bucket))
         # The graph takes no device memory: it is compiled code, and the tensors of a step are freed after the step.
-        return Outcome(bytes=0, graph=self._shapes.compiles() == before, out_of_memory=None)
+        return BucketOutcome(bytes=0, graph=self._shapes.compile_count() == before, out_of_memory=None)
 
     def sampler(self, batch_size: int) -> dict[str, bool]:
         """Decode one batch with each sampler setting."""
@@ -99,34 +99,34 @@ class CpuVerbs:
 
     def start_serving(self) -> None:
         """End the warm-up and start counting steps."""
-        self._met = MetShapes()
+        self._met = ObservedShapes()
 
     def counters(self) -> dict[str, list[Row]]:
         """Return the counts since the last call."""
-        return {"met": self._met.take() if self._met else []}
+        return {"met": self._met.pop_rows() if self._met else []}
 
     def step(self, step: Any, execute: Any) -> Any:
         """Execute a step and, during serving, count it."""
         if self._met is None or not step.total_num_scheduled_tokens:
             return execute(step)
-        shape = shape_of(scheduled(step), self._worker.cache_config.block_size)
-        before = self._shapes.compiles() if self._shapes else 0
+        shape = observed_shape(scheduled_sequences(step), self._worker.cache_config.block_size)
+        before = self._shapes.compile_count() if self._shapes else 0
         answer = execute(step)
-        made = self._shapes.compiles() - before if self._shapes else 0
+        made = self._shapes.compile_count() - before if self._shapes else 0
         if self._shapes and made:
             # Record the size, because later steps of this size use the new graph.
             self._shapes.counts.add(step.total_num_scheduled_tokens)
-        self._met.met(shape, compiles=made)
+        self._met.count_batch(shape, compiles=made)
         return answer
 
-    def _run(self, phase: BucketPhase, bucket: Bucket) -> None:
+    def _run_bucket(self, phase: BucketPhase, bucket: Bucket) -> None:
         cache, model = self._worker.cache_config, self._worker.model_config
         shape = step_shape(phase, bucket, cache.block_size, model.max_model_len)
         if self._shapes is None:
             run_step(self._worker, shape, GREEDY)
         else:
             tokens = bucket.batch_size * bucket.query_len
-            with self._shapes.counts.exactly(tokens):
+            with self._shapes.counts.force_padding(tokens):
                 run_step(self._worker, shape, GREEDY)
             self._shapes.counts.add(tokens)
 
@@ -214,7 +214,7 @@ class TokenCounts:
         self._known: list[int] = []
         self._wanted: int | None = None
 
-    def padded(self, tokens: int) -> int:
+    def padded_count(self, tokens: int) -> int:
         """Return the smallest token count with a graph that is large enough; `tokens` if there is none."""
         if self._wanted is not None:
             return max(tokens, self._wanted)
@@ -228,7 +228,7 @@ class TokenCounts:
             insort(self._known, tokens)
 
     @contextmanager
-    def exactly(self, tokens: int) -> Iterator[None]:
+    def force_padding(self, tokens: int) -> Iterator[None]:
         """Pad all steps in the block to this token count."""
         self._wanted = tokens
         try:
@@ -237,7 +237,7 @@ class TokenCounts:
             self._wanted = None
 
 
-class FixedShapes:
+class CompiledModel:
     """The compiled model of a worker on a CPU, with one graph per token count. Create it after the model is loaded."""
 
     def __init__(self, runner: Any) -> None:
@@ -250,13 +250,13 @@ class FixedShapes:
         # With Dynamo's default limit, the model would fail at the eighth shape.
         dynamo.config.recompile_limit = MOST_GRAPHS
         dynamo.config.accumulated_recompile_limit = MOST_GRAPHS
-        runner._determine_batch_execution_and_padding = self._padded
+        runner._determine_batch_execution_and_padding = self._pad_batch
         runner.model.compile(fullgraph=True, dynamic=False, backend="inductor")
 
-    def compiles(self) -> int:
+    def compile_count(self) -> int:
         """Return the number of graphs that Dynamo has compiled in this process."""
         return int(self._stats["unique_graphs"])
 
-    def _padded(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    def _pad_batch(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         mode, batch, *rest = self._decide(*args, **kwargs)
-        return mode, replace(batch, num_tokens=self.counts.padded(batch.num_tokens)), *rest
+        return mode, replace(batch, num_tokens=self.counts.padded_count(batch.num_tokens)), *rest

@@ -22,6 +22,6 @@ class DrivenCpuWorker(DrivenWorker, CPUWorker):
             return super().execute_model(scheduler_output)
         return self.gaudi_verbs.step(scheduler_output, super().execute_model)
 
-    def gaudi_open_verbs(self) -> CpuVerbs:
+    def gaudi_create_verbs(self) -> CpuVerbs:
         """Return the calls that run real steps with the model runner."""
         return CpuVerbs(self, ExecutionMode(self.gaudi_orders.execution_mode))

@@ -13,8 +13,8 @@ from typing import Any
 
 import psutil
 
-from gaudi_runtime.engines.vllm.launch import Orders, read_orders
-from gaudi_runtime.engines.vllm.start_errors import recorded
+from gaudi_runtime.engines.vllm.launch import WorkerSettings, read_worker_settings
+from gaudi_runtime.engines.vllm.start_errors import record_errors
 from gaudi_runtime.errors import RuntimeStartError
 
 log = logging.getLogger(__name__)
@@ -27,30 +27,30 @@ class DrivenWorker:
     # other name.
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.gaudi_orders: Orders = read_orders()
+        self.gaudi_orders: WorkerSettings = read_worker_settings()
         self.gaudi_verbs: Any = None
         watch_runtime(self.gaudi_orders.runtime_pid)
-        with recorded(self.gaudi_orders.failures, "the worker was created"):
+        with record_errors(self.gaudi_orders.failures, "the worker was created"):
             super().__init__(*args, **kwargs)
 
     def init_device(self) -> None:
         """Open the device as vLLM does. If this fails, record the error."""
-        with recorded(self.gaudi_orders.failures, "the device was opened"):
+        with record_errors(self.gaudi_orders.failures, "the device was opened"):
             super().init_device()  # type: ignore[misc]
 
     def load_model(self, *args: Any, **kwargs: Any) -> Any:
         """Load the model as vLLM does. If this fails, record the error."""
-        with recorded(self.gaudi_orders.failures, "the model was loaded"):
+        with record_errors(self.gaudi_orders.failures, "the model was loaded"):
             return super().load_model(*args, **kwargs)  # type: ignore[misc]
 
     def determine_available_memory(self) -> Any:
         """Measure the memory as vLLM does. If this fails, record the error."""
-        with recorded(self.gaudi_orders.failures, "memory was measured"):
+        with record_errors(self.gaudi_orders.failures, "memory was measured"):
             return super().determine_available_memory()  # type: ignore[misc]
 
     def initialize_from_config(self, kv_cache_config: Any) -> None:
         """Allocate the KV cache as vLLM does. If this fails, record the error."""
-        with recorded(self.gaudi_orders.failures, "the KV cache was allocated"):
+        with record_errors(self.gaudi_orders.failures, "the KV cache was allocated"):
             super().initialize_from_config(kv_cache_config)  # type: ignore[misc]
 
     def compile_or_warm_up_model(self) -> Any:
@@ -70,7 +70,7 @@ class DrivenWorker:
                 # Create this object here and not in `__init__`, because the model runner exists only after the device
                 # was opened.
                 if self.gaudi_verbs is None:
-                    self.gaudi_verbs = self.gaudi_open_verbs()
+                    self.gaudi_verbs = self.gaudi_create_verbs()
                 answer = getattr(self.gaudi_verbs, verb)(*arguments)
             if verb == "start_serving":
                 self.gaudi_reset_seed()
@@ -90,7 +90,7 @@ class DrivenWorker:
 
         set_random_seed(self.vllm_config.model_config.seed)  # type: ignore[attr-defined]
 
-    def gaudi_open_verbs(self) -> Any:
+    def gaudi_create_verbs(self) -> Any:
         """Return the object that executes the calls on this platform."""
         raise NotImplementedError
 
@@ -102,7 +102,7 @@ def watch_runtime(pid: int) -> None:
     """Start a thread that ends this worker immediately when process `pid`, the runtime, has ended."""
 
     def watch() -> None:
-        while _is_there(pid):
+        while _is_running(pid):
             time.sleep(LOOK_SECONDS)
         # Exit when the runtime is gone. Otherwise a worker would outlive a SIGKILL of the runtime and keep its card
         # allocated. `os._exit` skips the normal exit, which would wait for other workers that may be gone.
@@ -111,7 +111,7 @@ def watch_runtime(pid: int) -> None:
     threading.Thread(target=watch, name="orphan-watch", daemon=True).start()
 
 
-def _is_there(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     try:
         # A zombie process has ended, although its parent has not read the exit code yet.
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE

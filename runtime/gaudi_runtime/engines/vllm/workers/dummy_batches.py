@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.vllm.workers.capabilities import PIECES, losses
+from gaudi_runtime.engines.vllm.workers.capabilities import PIECES, find_degradations
 from gaudi_runtime.engines.vllm.workers.speculative import decode_forwards
 
 Forward = Callable[[], None]
@@ -24,23 +24,23 @@ class DummyBatches:
     def __init__(self, runner: Any) -> None:
         self._runner = runner
 
-    def of_bucket(self, phase: str, shape: Shape, seeds: Sequence[Shape]) -> list[Forward]:
+    def batches_for_bucket(self, phase: str, shape: Shape, seeds: Sequence[Shape]) -> list[Forward]:
         """Return the dummy batches for every way to run this bucket; none if no batch can be padded to it.
 
         `seeds` are the decode buckets that are used to pad sequences with drafts. Without speculative decoding, `seeds`
         is empty.
         """
         if phase == BucketPhase.PROMPT:
-            prompt = self._of_prompt_bucket(shape)
+            prompt = self._prompt_batch(shape)
             return [] if prompt is None else [prompt]
         if seeds:
             return decode_forwards(self._runner, shape, seeds)
         return [partial(self._runner._prepare_dummy_scenario, None, shape)]
 
-    def _of_prompt_bucket(self, shape: Shape) -> Forward | None:
+    def _prompt_batch(self, shape: Shape) -> Forward | None:
         size, query, blocks = shape
         block, longest = int(self._runner.block_size), int(self._runner.max_model_len)
-        if query + blocks * block <= longest or not self._pieces_are_known():
+        if query + blocks * block <= longest or not self._can_build_batches():
             return partial(self._runner._prepare_dummy_scenario, shape, None)
         # The plugin would shorten the context of this shape and therefore run another bucket.
         found = smallest_prompt(shape, self._prompt_buckets(), block, longest)
@@ -50,19 +50,19 @@ class DummyBatches:
         """Run each number of prompts that no prompt bucket has, because the plugin does not pad the logits' rows."""
         prompts = self._prompt_buckets()
         sizes = {size for size, _, _ in prompts}
-        if not self._pieces_are_known():
+        if not self._can_build_batches():
             return
         for count in sorted(set(range(1, max(sizes, default=0))) - sizes):
             _, query, _ = min(each for each in prompts if each[0] > count)
             self._run_prompts(count, query, 0)
 
-    def run_piece(self, *, drafts: bool) -> None:
+    def run_prompt_chunk(self, *, drafts: bool) -> None:
         """Run a chunk that is not the last of its prompt. It has no logits, so torch.compile compiles it separately.
 
         `drafts` is True with speculative decoding.
         """
         prompts = self._prompt_buckets()
-        if not prompts or not self._pieces_are_known():
+        if not prompts or not self._can_build_batches():
             return
         _, query, blocks = min(prompts)
         computed = blocks * int(self._runner.block_size)
@@ -78,7 +78,7 @@ class DummyBatches:
                 self._runner._add_dummy_request(requests, scheduled, computed, computed + query, query, True)
             self._runner._execute_dummy_scenario(requests, scheduled)
 
-    def forget(self) -> None:
+    def remove_requests(self) -> None:
         """Remove the requests of a failed batch. Otherwise the plugin would add them to the first real batch."""
         self._runner.requests, self._runner.scheduler_output = {}, None
         batch = getattr(self._runner, "input_batch", None)
@@ -98,8 +98,8 @@ class DummyBatches:
         buckets: Sequence[Shape] = self._runner.bucketing_manager.prompt_buckets
         return buckets
 
-    def _pieces_are_known(self) -> bool:
-        return not losses(self._runner, PIECES)
+    def _can_build_batches(self) -> bool:
+        return not find_degradations(self._runner, PIECES)
 
 
 def smallest_prompt(shape: Shape, known: Sequence[Shape], block: int, longest: int) -> tuple[int, int] | None:

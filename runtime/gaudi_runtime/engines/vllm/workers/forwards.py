@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.vllm.workers.compile_times import NOTHING, Compiled, Compiles
-from gaudi_runtime.engines.vllm.workers.observed_shapes import Ran, Shape
+from gaudi_runtime.engines.vllm.workers.compile_times import NOTHING, Compiles, CompileTotals
+from gaudi_runtime.engines.vllm.workers.observed_shapes import PaddedRun, Shape
 
 
-class Padded(NamedTuple):
+class PaddedShape(NamedTuple):
     """The padded shape of one forward, in the plan's sizes. A forward that verifies drafts has its own graph."""
 
     phase: BucketPhase
@@ -29,7 +29,7 @@ class Batch(NamedTuple):
     """
 
     real: Shape
-    ran: Ran
+    ran: PaddedRun
     compiles: int
     batches: int = 1
 
@@ -42,14 +42,14 @@ class ColdShape(RuntimeError):
 class _Forward:
     """One forward. `known`: its shape ran before. `took`: its compiles. `batch`: how it was counted."""
 
-    padded: Padded
+    padded: PaddedShape
     known: bool
-    took: Compiled = NOTHING
+    took: CompileTotals = NOTHING
     graph: bool = True
     batch: Batch | None = None
 
 
-class Forwards:
+class ForwardObserver:
     """An observer of the forwards of one model runner. It wraps the runner's shape check and its bucket lookups.
 
     `compiled` returns what this process has compiled. If `compiled` is None, the first forward of a shape counts as one
@@ -60,7 +60,7 @@ class Forwards:
         self,
         runner: Any,
         compiled: Compiles | None = None,
-        settled: Callable[[Compiled], None] = lambda _: None,
+        settled: Callable[[CompileTotals], None] = lambda _: None,
     ) -> None:
         self._manager = manager = runner.bucketing_manager
         # If the blocks of attention are smaller than the blocks of the cache, a forward counts its context in attention
@@ -69,7 +69,7 @@ class Forwards:
         self._per_block = max(1, block // int(getattr(runner, "attn_block_size", None) or block))
         self._check, self._compiled, self._settled = runner._check_config, compiled, settled
         self._find_prompt, self._find_decode = manager.find_prompt_bucket, manager.find_decode_bucket
-        self._known: set[Padded] = set()
+        self._known: set[PaddedShape] = set()
         self._merges, self._found = runner._can_merge_prefill_contents, None
         self._now: _Forward | None = None
         self._refuses = False
@@ -84,46 +84,46 @@ class Forwards:
         manager.find_prompt_bucket, manager.find_decode_bucket = self._find_prompt_bucket, self._find_decode_bucket
 
     @property
-    def running(self) -> Padded | None:
+    def current_shape(self) -> PaddedShape | None:
         """The shape of the running forward, or of the last one."""
         return self._now.padded if self._now else None
 
-    def forget(self) -> None:
+    def reset_current_shape(self) -> None:
         """Forget the shape of the last forward, because the next forward may not call the shape check."""
         self._now = None
 
-    def decided(self, graph: bool) -> None:
+    def record_graph_use(self, graph: bool) -> None:
         """Record whether the current forward uses a graph."""
         if self._now:
             self._now.graph = graph
 
     def start_serving(self, *, refuses_cold: bool) -> None:
         """Start counting. With `refuses_cold`, raise ColdShape before a forward whose shape has never run."""
-        self._refuses, self._seen = refuses_cold, self._read()
+        self._refuses, self._seen = refuses_cold, self._read_compiles()
 
     def step(self, execute: Callable[[], Any]) -> tuple[Any, list[Batch]]:
         """Run `execute`, a step of serving. Return its answer and the batches that the plugin formed in this step."""
         previous, self._step, self._prompts, self._decodes = self._queued, [], [], []
         answer = execute()
-        self._blame()
+        self._assign_compiles()
         # An answer with `get_output` is read after the next step has begun. Until then, the card may still compile for
         # this step.
         self._queued = self._step if hasattr(answer, "get_output") else []
-        late = [again for each in previous if (again := self._late(each))]
+        late = [again for each in previous if (again := self._late_recompilation(each))]
         for each in previous if self._queued else [*previous, *self._step]:
             self._settled(each.took)
-        return answer, [*late, *self._batches()]
+        return answer, [*late, *self._collect_batches()]
 
-    def _batches(self) -> list[Batch]:
+    def _collect_batches(self) -> list[Batch]:
         prompts = [each for each in self._step if each.padded.phase is BucketPhase.PROMPT]
         # Use the last lookups. The plugin looks up each prompt batch when the batch is formed; earlier lookups belong
         # to merges that the plugin only considered.
         lengths = iter(self._prompts[len(self._prompts) - len(prompts) :])
         for each in self._step:
-            each.batch = self._batch(each, lengths)
+            each.batch = self._make_batch(each, lengths)
         return [each.batch for each in self._step if each.batch]
 
-    def _batch(self, forward: _Forward, lengths: Any) -> Batch:
+    def _make_batch(self, forward: _Forward, lengths: Any) -> Batch:
         phase, bucket, verifies = forward.padded
         if phase is BucketPhase.PROMPT:
             real = (phase, *next(lengths, bucket))
@@ -135,31 +135,31 @@ class Forwards:
             # needs.
             rows = found[0][0] * (bucket.batch_size // self._verified if verifies and self._verified else 1)
             real = (phase, rows, bucket.query_len, found[min(1, len(found) - 1)][1])
-        compiles = int(forward.took.counts) if self._compiled else int(not forward.known)
-        return Batch(real, Ran(bucket, forward.known and forward.graph and not compiles), compiles)
+        compiles = int(forward.took.is_recompilation) if self._compiled else int(not forward.known)
+        return Batch(real, PaddedRun(bucket, forward.known and forward.graph and not compiles), compiles)
 
-    def _late(self, forward: _Forward) -> Batch | None:
+    def _late_recompilation(self, forward: _Forward) -> Batch | None:
         """Return the recompilation of a forward that was observed after the forward was counted; otherwise None."""
         counted = forward.batch
-        if counted is None or counted.compiles or not forward.took.counts:
+        if counted is None or counted.compiles or not forward.took.is_recompilation:
             return None
-        return Batch(counted.real, Ran(counted.ran.bucket, warm=False), compiles=1, batches=0)
+        return Batch(counted.real, PaddedRun(counted.ran.bucket, warm=False), compiles=1, batches=0)
 
-    def _blame(self, beginning: _Forward | None = None) -> None:
+    def _assign_compiles(self, beginning: _Forward | None = None) -> None:
         """Assign the compiles since the last call to one forward; to `beginning` if no other forward is running."""
-        found = self._read() - self._seen
+        found = self._read_compiles() - self._seen
         running = [*self._queued, *self._step]
         if not found.recipes or not (running or beginning):
             return
         self._seen += found
         # The card queues forwards, so an earlier forward may be the one that compiles. Attribute the compile to the
         # first forward with an unknown shape.
-        cold = [each for each in running if not each.known and not each.took.counts]
+        cold = [each for each in running if not each.known and not each.took.is_recompilation]
         blamed = cold[0] if cold else running[-1] if running else beginning
         if blamed:
             blamed.took += found
 
-    def _read(self) -> Compiled:
+    def _read_compiles(self) -> CompileTotals:
         return self._compiled() if self._compiled else NOTHING
 
     def _check_config(
@@ -171,7 +171,7 @@ class Forwards:
         blocks = num_blocks // batch_size // self._per_block if prompt else num_blocks
         bucket = Bucket(int(batch_size), int(seq_len), int(blocks))
         verifies = not prompt and self._verified is not None
-        padded = Padded(BucketPhase.PROMPT if prompt else BucketPhase.DECODE, bucket, verifies)
+        padded = PaddedShape(BucketPhase.PROMPT if prompt else BucketPhase.DECODE, bucket, verifies)
         known = padded in self._known
         if self._refuses and not known and not warmup_mode:
             raise ColdShape(
@@ -180,7 +180,7 @@ class Forwards:
         self._now = _Forward(padded, known)
         self._known.add(padded)
         if not warmup_mode:
-            self._blame(self._now)
+            self._assign_compiles(self._now)
             self._step.append(self._now)
         self._check(batch_size, seq_len, num_blocks, attn_metadata, warmup_mode)
 
@@ -204,34 +204,34 @@ class Forwards:
         return found
 
 
-class GraphGate:
+class GraphPolicy:
     """A replacement for the decision of the plugin's model runner whether a forward may use a graph."""
 
-    def __init__(self, runner: Any, forwards: Forwards) -> None:
+    def __init__(self, runner: Any, forwards: ForwardObserver) -> None:
         self._ask, self._forwards = runner._use_graphs, forwards
         self._capturing = False
         self._granted = False
-        self._graphed: set[Padded | None] = set()
+        self._graphed: set[PaddedShape | None] = set()
         runner._use_graphs = self._use_graphs
 
     def capture(self, forward: Callable[[], None]) -> bool:
         """Run `forward` with graphs. Return False if the plugin uses no graph, for example for very long prompts."""
-        self._forwards.forget()
+        self._forwards.reset_current_shape()
         self._capturing, self._granted = True, False
         try:
             forward()
         finally:
             self._capturing = False
-        self._graphed.add(self._forwards.running)
+        self._graphed.add(self._forwards.current_shape)
         return self._granted
 
     def _use_graphs(self, attn_metadata: object, batch_size: int) -> bool:
         # The plugin checks a forward's shape before this call, in the same thread. By default it captures a graph at
         # the first forward of any shape. A compile would then already capture a graph, and a bucket without a graph
         # would capture one during serving, for which the memory split has no room.
-        allowed = self._capturing or self._forwards.running in self._graphed
+        allowed = self._capturing or self._forwards.current_shape in self._graphed
         self._granted = allowed and bool(self._ask(attn_metadata, batch_size))
-        self._forwards.decided(self._granted)
+        self._forwards.record_graph_use(self._granted)
         return self._granted
 
 

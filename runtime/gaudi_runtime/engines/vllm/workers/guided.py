@@ -28,7 +28,7 @@ class GuidedSampling:
         logits_requests: Any = None,
     ) -> tuple[Any, Any]:
         rows = int(logits_device.shape[0])
-        size = self._padded(rows) if self._runner.use_structured_output else rows
+        size = self._padded_size(rows) if self._runner.use_structured_output else rows
         if size == rows:
             return self._sample(batch_changed, logits_device, request_ids, pad_to, logits_requests)
         # Pad with rows of zeros. The tokens that are sampled from these rows are dropped.
@@ -37,7 +37,7 @@ class GuidedSampling:
         output, metadata = self._sample(batch_changed, padded, request_ids, size, logits_requests)
         return replace(output, sampled_token_ids=output.sampled_token_ids[:rows]), metadata
 
-    def _padded(self, rows: int) -> int:
+    def _padded_size(self, rows: int) -> int:
         """Return the smallest compiled batch size of the sampler that has enough rows; `rows` if there is none."""
         sizes = sorted({1, *(int(batch_size) for batch_size, *_ in self._runner.bucketing_manager.decode_buckets)})
         at = bisect_left(sizes, rows)

@@ -10,11 +10,11 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
-from gaudi_runtime.contract.base import as_in_spec
+from gaudi_runtime.contract.base import spec_spelling
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import BucketPhase, VisionBucket
-from gaudi_runtime.engines.vllm.ranks import Outcome
-from gaudi_runtime.engines.vllm.start_errors import ran_out_of_memory
+from gaudi_runtime.engines.vllm.ranks import BucketOutcome
+from gaudi_runtime.engines.vllm.start_errors import is_out_of_memory
 from gaudi_runtime.engines.vllm.workers.capabilities import (
     DEFRAGMENTER,
     PREPARED,
@@ -23,13 +23,13 @@ from gaudi_runtime.engines.vllm.workers.capabilities import (
     VISION_BUCKETS,
     Bridge,
     find_capabilities,
-    losses,
-    tower_losses,
+    find_degradations,
+    vision_degradations,
 )
 from gaudi_runtime.engines.vllm.workers.compile_times import CompileTimes
 from gaudi_runtime.engines.vllm.workers.dummy_batches import DummyBatches, Forward
-from gaudi_runtime.engines.vllm.workers.forwards import ColdShape, FixedBuckets, Forwards, GraphGate
-from gaudi_runtime.engines.vllm.workers.observed_shapes import MetShapes, Row
+from gaudi_runtime.engines.vllm.workers.forwards import ColdShape, FixedBuckets, ForwardObserver, GraphPolicy
+from gaudi_runtime.engines.vllm.workers.observed_shapes import ObservedShapes, Row
 from gaudi_runtime.engines.vllm.workers.speculative import draft_tokens
 from gaudi_runtime.engines.vllm.workers.vision import VisionTower
 from gaudi_runtime.traffic.serving_histogram import SERVING
@@ -69,17 +69,17 @@ class HpuVerbs:
         compiled = bridge.compiled
         self._times = CompileTimes()
         self._dummies = DummyBatches(runner)
-        sees = getattr(runner, "supports_mm_inputs", False) and not tower_losses(runner)
+        sees = getattr(runner, "supports_mm_inputs", False) and not vision_degradations(runner)
         self._tower = VisionTower(runner, compiled) if sees else None
         self._compiles_vision = mode is ExecutionMode.TORCH_COMPILE and not vision_for_real
-        self._forwards = Forwards(
+        self._forwards = ForwardObserver(
             runner,
-            self._tower.compiled_without if self._tower and compiled else compiled,
+            self._tower.compiles_without_tower if self._tower and compiled else compiled,
             partial(self._times.add, SERVING),
         )
-        self._gate = GraphGate(runner, self._forwards) if mode is ExecutionMode.HPU_GRAPHS else None
+        self._gate = GraphPolicy(runner, self._forwards) if mode is ExecutionMode.HPU_GRAPHS else None
         self._seeds: FixedBuckets | None = None
-        self._met: MetShapes | None = None
+        self._met: ObservedShapes | None = None
         self._swaps_warm = False
         self._lost: str | None = None
 
@@ -89,7 +89,7 @@ class HpuVerbs:
         # Report the worker's real mode, because the image or a user may have set the bridge's variable to another mode.
         found, wanted = self._offered.mode, self._wanted
         if wanted is not None and wanted is not found:
-            modes = f"{as_in_spec(found)} instead of {as_in_spec(wanted)}"
+            modes = f"{spec_spelling(found)} instead of {spec_spelling(wanted)}"
             degradations.insert(
                 0, f"the worker runs in mode {modes}, because a variable of the image or of engine.env sets this mode"
             )
@@ -113,11 +113,11 @@ class HpuVerbs:
         return {
             **self.memory(),
             "margin": self._margin(),
-            "kv_cache": self._kv_cache(),
-            **self._blocks(),
+            "kv_cache": self._kv_cache_bytes(),
+            **self._kv_blocks(),
         }
 
-    def _blocks(self) -> dict[str, int]:
+    def _kv_blocks(self) -> dict[str, int]:
         """Return the number and sizes of KV blocks in the plugin. For some models, other sizes are configured."""
         runner = self._runner
         size = int(runner.block_size)
@@ -143,9 +143,9 @@ class HpuVerbs:
         is empty.
         """
         manager = self._runner.bucketing_manager
-        prompts, decodes = _fixed(prompt), _fixed(decode)
+        prompts, decodes = _fixed_buckets(prompt), _fixed_buckets(decode)
         if seeds:
-            self._seeds = manager.seed_decode_buckets = _fixed(seeds)
+            self._seeds = manager.seed_decode_buckets = _fixed_buckets(seeds)
         # Replace the plugin's own planner. `warmup_model` also derives Dynamo's recompile limit from the length of
         # these lists.
         manager.generate_prompt_buckets = partial(setattr, manager, "prompt_buckets", prompts)
@@ -157,7 +157,7 @@ class HpuVerbs:
         # Set the buckets also directly, because some releases prepare themselves without a call of the planner.
         manager.prompt_buckets, manager.decode_buckets = prompts, decodes
         manager._fallback_max_ctx = max((blocks for _, _, blocks in decodes), default=0)
-        lost = losses(self._runner, PREPARED) or losses(self._runner.defragmenter, DEFRAGMENTER)
+        lost = find_degradations(self._runner, PREPARED) or find_degradations(self._runner.defragmenter, DEFRAGMENTER)
         planned = {"prompt": len(prompts), "decode": len(decodes), "degradations": lost}
         return {**planned, **self._plan_vision(lost)} if self._tower else planned
 
@@ -168,18 +168,18 @@ class HpuVerbs:
         # Keep `_fallback_max_ctx` at the value of the whole plan. The plugin shortens the context of a larger batch to
         # this value.
         manager = self._runner.bucketing_manager
-        manager.prompt_buckets, manager.decode_buckets = _fixed(prompt), _fixed(decode)
+        manager.prompt_buckets, manager.decode_buckets = _fixed_buckets(prompt), _fixed_buckets(decode)
         if seeds:
-            self._seeds = manager.seed_decode_buckets = _fixed(seeds)
+            self._seeds = manager.seed_decode_buckets = _fixed_buckets(seeds)
         return {}
 
     def _plan_vision(self, lost: list[str]) -> dict[str, object]:
-        unknown = losses(getattr(self._runner.get_model(), "vision_bucket_manager", None), VISION_BUCKETS)
-        vision = self._tower.planned() if self._tower and not unknown else []
+        unknown = find_degradations(getattr(self._runner.get_model(), "vision_bucket_manager", None), VISION_BUCKETS)
+        vision = self._tower.find_buckets() if self._tower and not unknown else []
         more = unknown or ([] if vision else [NO_VISION])
         return {"vision": [list(each) for each in vision], "degradations": [*lost, *more]}
 
-    def warm_vision(self, modality: str, width: int, height: int, items: int) -> Outcome:
+    def warm_vision(self, modality: str, width: int, height: int, items: int) -> BucketOutcome:
         """Run the vision tower once with `items` dummy inputs of this size."""
         assert self._tower is not None  # noqa: S101 - `plan` has returned its buckets
         run = partial(self._tower.run, VisionBucket(modality, width, height, items))
@@ -192,30 +192,30 @@ class HpuVerbs:
             else:
                 run()
         except Exception as error:
-            if not ran_out_of_memory(str(error)):
+            if not is_out_of_memory(str(error)):
                 # For some models the plugin cannot create the dummy input. These models can still serve, so the error
                 # is only reported.
                 log.exception("The vision tower cannot run %s %dx%dx%d", modality, width, height, items)
                 why = f"vllm-gaudi cannot run this bucket: {type(error).__name__}: {error}"
-                return Outcome(bytes=0, graph=False, out_of_memory=None, ran_as=why)
+                return BucketOutcome(bytes=0, graph=False, out_of_memory=None, ran_as=why)
             # Only the vision tower is out of memory. Its run leaves no dummy request behind, so later calls do not
             # fail.
             why = f"the device ran out of memory at vision bucket {modality} {width}x{height}x{items} ({error})"
             self._leave_note(why)
-            return _refused(why)
-        return Outcome(bytes=max(0, before - self.memory()["free"]), graph=False, out_of_memory=None)
+            return _out_of_memory_outcome(why)
+        return BucketOutcome(bytes=max(0, before - self.memory()["free"]), graph=False, out_of_memory=None)
 
-    def warm(self, phase: str, bucket: Sequence[int]) -> Outcome:
+    def warm(self, phase: str, bucket: Sequence[int]) -> BucketOutcome:
         """Compile one bucket by running a dummy batch of its shape, without capturing a graph."""
-        with self._timed("warm"):
-            return self._run(phase, bucket, self._compile)
+        with self._measure_compile_time("warm"):
+            return self._run_bucket(phase, bucket, self._compile)
 
-    def capture(self, phase: str, bucket: Sequence[int]) -> Outcome:
+    def capture(self, phase: str, bucket: Sequence[int]) -> BucketOutcome:
         """Run one bucket and capture its graph."""
         if not self._offered.captures_graphs:
             raise ValueError(f"execution mode {self._offered.mode} has no graphs to capture")
-        with self._timed("capture"):
-            outcome = self._run(phase, bucket, self._gate.capture if self._gate else _graphed)
+        with self._measure_compile_time("capture"):
+            outcome = self._run_bucket(phase, bucket, self._gate.capture if self._gate else _run_compiled)
         graphed = getattr(self._runner, "graphed_buckets", None)
         if outcome["graph"] and graphed is not None:
             graphed.add((*bucket, phase == BucketPhase.PROMPT))
@@ -223,32 +223,32 @@ class HpuVerbs:
 
     def sampler(self) -> dict[str, bool]:
         """Run the plugin's sampler warm-up for all batch sizes, and compile the step for a chunk of a prompt."""
-        with self._timed("sampler"):
-            done = self._optional(self._runner, "warmup_sampler")
+        with self._measure_compile_time("sampler"):
+            done = self._call_if_present(self._runner, "warmup_sampler")
         if not self._lost:
-            self._dummies.run_piece(drafts=bool(self._seeds))
+            self._dummies.run_prompt_chunk(drafts=bool(self._seeds))
             self._dummies.run_missing_sizes()
         return done
 
     def defragmenter(self) -> dict[str, bool]:
         """Run the plugin's block swaps of every size."""
         self._swaps_warm = True
-        with self._timed("defragmenter"):
-            return self._optional(getattr(self._runner, "defragmenter", None), "warmup")
+        with self._measure_compile_time("defragmenter"):
+            return self._call_if_present(getattr(self._runner, "defragmenter", None), "warmup")
 
     def start_serving(self) -> None:
         """End the warm-up: reset the defragmenter and start counting."""
         used = getattr(self._runner, "defragmenter", None)
         # Replace the defragmenter with a new one of the same class, because the swaps of warm-up changed the state of
         # the old one.
-        if used is not None and not losses(used, REMADE):
+        if used is not None and not find_degradations(used, REMADE):
             self._runner.defragmenter = type(used)(used.kv_caches, used.block_size)
             # The new defragmenter has no graphs. Without this warm-up, requests would wait while each graph is
             # captured.
             if self._swaps_warm and getattr(used, "graphed", False):
-                self._optional(self._runner.defragmenter, "warmup")
+                self._call_if_present(self._runner.defragmenter, "warmup")
         self._forwards.start_serving(refuses_cold=self._fail_on_cold_shapes and self._offered.captures_graphs)
-        self._met = MetShapes()
+        self._met = ObservedShapes()
         if self._tower:
             self._tower.start_serving()
 
@@ -263,56 +263,56 @@ class HpuVerbs:
             self._leave_note(str(refused))
             raise
         for batch in batches:
-            self._met.met(*batch)
+            self._met.count_batch(*batch)
         return answer
 
     def counters(self) -> dict[str, list[Row]]:
         """Return the counts of shapes and compiles since the last call."""
-        met = {"met": self._met.take() if self._met else []}
-        if times := self._times.take():
+        met = {"met": self._met.pop_rows() if self._met else []}
+        if times := self._times.pop_rows():
             met["compile_times"] = times
-        return {**met, "vision": self._tower.take()} if self._tower else met
+        return {**met, "vision": self._tower.pop_rows()} if self._tower else met
 
-    def _run(self, phase: str, bucket: Sequence[int], execute: Callable[[Forward], bool]) -> Outcome:
+    def _run_bucket(self, phase: str, bucket: Sequence[int], execute: Callable[[Forward], bool]) -> BucketOutcome:
         """Run one bucket as dummy batches. `execute` runs a forward and returns whether a graph was captured.
 
         Raises the plugin's errors, except out-of-memory errors, which are part of the outcome.
         """
         # After one dummy batch has run out of memory, this process runs no further dummy batches.
         if self._lost:
-            return _refused(self._lost)
+            return _out_of_memory_outcome(self._lost)
         shape = tuple(bucket)
-        forwards = self._dummies.of_bucket(phase, shape, self._seeds or ())
+        forwards = self._dummies.batches_for_bucket(phase, shape, self._seeds or ())
         if not forwards:
             # No request is ever padded to this bucket, so there is nothing to compile.
-            return Outcome(bytes=0, graph=self._offered.captures_graphs, out_of_memory=None)
+            return BucketOutcome(bytes=0, graph=self._offered.captures_graphs, out_of_memory=None)
         graphs: list[bool] = []
         ran_as: list[tuple[int, ...]] = []
         before = self.memory()["free"]
         try:
             for each in forwards:
                 graphs.append(execute(each))
-                ran_as += self._ran(shape)
+                ran_as += self._unexpected_shapes(shape)
         except RuntimeError as error:
             # Check the text of the error, because the bridge raises a plain RuntimeError for every fault.
-            if not ran_out_of_memory(str(error)):
+            if not is_out_of_memory(str(error)):
                 raise
             self._lost = f"the device ran out of memory at {phase} bucket {shape} ({error})"
-            self._dummies.forget()
+            self._dummies.remove_requests()
             self._leave_note(self._lost)
-            return _refused(self._lost)
+            return _out_of_memory_outcome(self._lost)
         if ran_as:
             # Skip the bucket and report it. One such bucket must not stop the start of the server.
-            return Outcome(bytes=0, graph=False, out_of_memory=None, ran_as=f"{RAN_AS} {ran_as[0]}. {REPORT}")
-        return Outcome(bytes=max(0, before - self.memory()["free"]), graph=all(graphs), out_of_memory=None)
+            return BucketOutcome(bytes=0, graph=False, out_of_memory=None, ran_as=f"{RAN_AS} {ran_as[0]}. {REPORT}")
+        return BucketOutcome(bytes=max(0, before - self.memory()["free"]), graph=all(graphs), out_of_memory=None)
 
-    def _ran(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    def _unexpected_shapes(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
         """Return a list with the shape that ran if it differs from `shape`; otherwise an empty list."""
-        ran = self._forwards.running
+        ran = self._forwards.current_shape
         return [tuple(ran.bucket)] if ran is not None and ran.bucket != shape else []
 
     @contextmanager
-    def _timed(self, stage: str) -> Iterator[None]:
+    def _measure_compile_time(self, stage: str) -> Iterator[None]:
         """Measure the compile time of the block, if the bridge has a metric for it."""
         before = self._bridge.compiled() if self._bridge.compiled else None
         yield
@@ -326,7 +326,7 @@ class HpuVerbs:
             forward()
         return False
 
-    def _optional(self, owner: object, verb: str) -> dict[str, bool]:
+    def _call_if_present(self, owner: object, verb: str) -> dict[str, bool]:
         run = getattr(owner, verb, None)
         if run is not None:
             run()
@@ -335,22 +335,22 @@ class HpuVerbs:
     def _margin(self) -> int:
         return int(getattr(self._runner, "mem_margin", None) or 0)
 
-    def _kv_cache(self) -> int:
+    def _kv_cache_bytes(self) -> int:
         """Return the bytes of the KV cache of all layers. Layers may share a storage, and each storage counts once."""
         storages = (each.untyped_storage() for each in _tensors(getattr(self._runner, "kv_caches", None) or ()))
         return sum({each.data_ptr(): int(each.nbytes()) for each in storages}.values())
 
 
-def _fixed(buckets: Sequence[Sequence[int]]) -> FixedBuckets:
+def _fixed_buckets(buckets: Sequence[Sequence[int]]) -> FixedBuckets:
     return FixedBuckets(sorted((b, q, n) for b, q, n in buckets))
 
 
-def _refused(reason: str) -> Outcome:
+def _out_of_memory_outcome(reason: str) -> BucketOutcome:
     """Return the outcome of a bucket that does not fit into the memory."""
-    return Outcome(bytes=0, graph=False, out_of_memory=reason)
+    return BucketOutcome(bytes=0, graph=False, out_of_memory=reason)
 
 
-def _graphed(forward: Forward) -> bool:
+def _run_compiled(forward: Forward) -> bool:
     """Run the forward a second time to measure its memory. With torch.compile, the compiled forward is the graph."""
     forward()
     return True

@@ -8,15 +8,15 @@ from vllm_gaudi import envs
 from vllm_gaudi.v1.worker.hpu_worker import HPUWorker
 
 from gaudi_runtime.contract.config import ExecutionMode
-from gaudi_runtime.engines.vllm.ranks import Note
-from gaudi_runtime.engines.vllm.start_errors import recorded
-from gaudi_runtime.engines.vllm.workers.capabilities import GUIDED, losses, open_bridge
+from gaudi_runtime.engines.vllm.ranks import ErrorNote
+from gaudi_runtime.engines.vllm.start_errors import record_errors
+from gaudi_runtime.engines.vllm.workers.capabilities import GUIDED, find_degradations, open_bridge
 from gaudi_runtime.engines.vllm.workers.driven_worker import DrivenWorker
 from gaudi_runtime.engines.vllm.workers.guided import GuidedSampling
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
-from gaudi_runtime.engines.vllm.workers.kv_cache import useful_bytes
-from gaudi_runtime.engines.vllm.workers.speculative import even_drafts
-from gaudi_runtime.units import size
+from gaudi_runtime.engines.vllm.workers.kv_cache import useful_cache_bytes
+from gaudi_runtime.engines.vllm.workers.speculative import equalize_drafts
+from gaudi_runtime.units import format_bytes
 
 log = logging.getLogger(__name__)
 
@@ -27,11 +27,15 @@ class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
     def determine_available_memory(self) -> int:
         """Return the KV cache size that the plugin calculates, limited to the useful size. The rest is for graphs."""
         available = int(super().determine_available_memory())
-        with recorded(self.gaudi_orders.failures, "memory was measured"):
-            useful = useful_bytes(self.vllm_config, self.get_kv_cache_spec())
+        with record_errors(self.gaudi_orders.failures, "memory was measured"):
+            useful = useful_cache_bytes(self.vllm_config, self.get_kv_cache_spec())
         if useful is None or useful >= available:
             return available
-        log.info("The KV cache gets %s of %s, because sequences cannot fill more", size(useful), size(available))
+        log.info(
+            "The KV cache gets %s of %s, because sequences cannot fill more",
+            format_bytes(useful),
+            format_bytes(available),
+        )
         return useful
 
     def sample_tokens(self, grammar_output: Any) -> Any:
@@ -43,20 +47,22 @@ class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
         """Return the plugin's drafts with the same number of drafts for every sequence."""
         drafts = super().take_draft_token_ids()
         if drafts is not None:
-            drafts.draft_token_ids = even_drafts(self.model_runner, drafts.draft_token_ids)
+            drafts.draft_token_ids = equalize_drafts(self.model_runner, drafts.draft_token_ids)
         return drafts
 
-    def gaudi_open_verbs(self) -> HpuVerbs:
+    def gaudi_create_verbs(self) -> HpuVerbs:
         """Return the calls that use the plugin's model runner."""
         orders = self.gaudi_orders
         mode = ExecutionMode(orders.execution_mode)
         # Number the ranks across all engine cores, as ranks.py does.
         ranks = self.vllm_config.parallel_config
-        leave_note = partial(Note(orders.runtime_pid).leave, ranks.data_parallel_index * ranks.world_size + self.rank)
+        leave_note = partial(
+            ErrorNote(orders.runtime_pid).write, ranks.data_parallel_index * ranks.world_size + self.rank
+        )
         # Use the plugin's setting. Release 0.26.0 does not have the setting, so the default is False.
         vision_for_real = bool(getattr(envs, "VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY", False))
         runner = self.model_runner
         verbs = HpuVerbs(runner, open_bridge(), mode, orders.fail_on_cold_shapes, leave_note, vision_for_real)
-        if not losses(runner, GUIDED):
+        if not find_degradations(runner, GUIDED):
             GuidedSampling(runner)
         return verbs

@@ -9,7 +9,7 @@ FULL_ATTENTION = frozenset({"FullAttentionSpec", "MLAAttentionSpec"})
 """vLLM's names for the specs of layers that keep the whole sequence."""
 
 
-def useful_bytes(vllm_config: Any, layers: Mapping[str, Any]) -> int | None:
+def useful_cache_bytes(vllm_config: Any, layers: Mapping[str, Any]) -> int | None:
     """Return the largest useful KV cache of a rank: the bytes that sequences can fill within vLLM's limits.
 
     `layers` maps the layer names of a rank to their KV cache specs. A worker reports the available bytes to vLLM. vLLM

@@ -26,11 +26,11 @@ def decode_forwards(runner: Any, shape: Shape, seeds: Iterable[Shape]) -> list[F
     rows, _, blocks = shape
     sizes = {size for size, _, _ in seeds}
     ways: list[Forward] = []
-    if rows <= max(sizes) and _finds(runner, shape, rows, blocks):
+    if rows <= max(sizes) and _is_padded_to(runner, shape, rows, blocks):
         ways.append(partial(runner._prepare_dummy_scenario, None, shape))
     tokens = 1 + draft_tokens(runner)
     if rows % tokens == 0 and rows // tokens in sizes:
-        ways += _verifying(runner, shape, rows // tokens, tokens)
+        ways += _verification_forwards(runner, shape, rows // tokens, tokens)
     return ways
 
 
@@ -38,7 +38,7 @@ NO_MATCH = 0
 """The draft where the text has no match: it is compared like any other token, and kept only if it is right."""
 
 
-def even_drafts(runner: Any, drafts: Iterable[Sequence[int]]) -> list[list[int]]:
+def equalize_drafts(runner: Any, drafts: Iterable[Sequence[int]]) -> list[list[int]]:
     """Return the same number of drafts for each sequence; no drafts if a sequence is close to the model's length."""
     # If a sequence has fewer drafts than the others, the plugin fills its rows with position 0, which overwrites the
     # first token of the sequence in the cache. The plugin may also draft token -1, which has no embedding.
@@ -50,7 +50,7 @@ def even_drafts(runner: Any, drafts: Iterable[Sequence[int]]) -> list[list[int]]
     return [[NO_MATCH if each < 0 else int(each) for each in (*some, *[-1] * tokens)][:tokens] for some in drafts]
 
 
-def _verifying(runner: Any, shape: Shape, size: int, tokens: int) -> Iterator[Forward]:
+def _verification_forwards(runner: Any, shape: Shape, size: int, tokens: int) -> Iterator[Forward]:
     """Yield a step of `size` sequences with this many tokens each, if the step is padded to `shape`."""
     rows, _, blocks = shape
     block, longest = int(runner.block_size), int(runner.max_model_len)
@@ -59,37 +59,37 @@ def _verifying(runner: Any, shape: Shape, size: int, tokens: int) -> Iterator[Fo
     total = min(blocks // tokens, size * ceil((longest - tokens + 1) / block))
     held = [total // size + (at < total % size) for at in range(size)]
     padded = runner.bucketing_manager.find_decode_bucket(size, total, True)
-    if min(held) and padded[0] == size and _finds(runner, shape, rows, total * tokens):
+    if min(held) and padded[0] == size and _is_padded_to(runner, shape, rows, total * tokens):
         # Fill the last block of each sequence as far as the tokens of this step allow.
         computed = [max(1, (each - 1) * block, min(each * block, longest) - tokens) for each in held]
-        yield partial(_verify, runner, computed, tokens)
+        yield partial(_run_verification, runner, computed, tokens)
 
 
-def _finds(runner: Any, shape: Shape, rows: int, blocks: int) -> bool:
+def _is_padded_to(runner: Any, shape: Shape, rows: int, blocks: int) -> bool:
     return tuple(runner.bucketing_manager.find_decode_bucket(rows, blocks)) == shape
 
 
-def _verify(runner: Any, computed: Sequence[int], tokens: int) -> None:
+def _run_verification(runner: Any, computed: Sequence[int], tokens: int) -> None:
     requests: list[Any] = []
     scheduled: dict[str, int] = {}
     for each in computed:
         runner._add_dummy_request(requests, scheduled, each, each, tokens, False)
-    with _drafted(runner, dict.fromkeys(scheduled, [0] * (tokens - 1))):
+    with _add_drafts(runner, dict.fromkeys(scheduled, [0] * (tokens - 1))):
         runner._execute_dummy_scenario(requests, scheduled)
 
 
 @contextmanager
-def _drafted(runner: Any, drafts: Mapping[str, list[int]]) -> Iterator[None]:
+def _add_drafts(runner: Any, drafts: Mapping[str, list[int]]) -> Iterator[None]:
     """Add these drafts to the plugin's dummy steps in the block. By default, the steps contain no drafts."""
     execute = runner.execute_model
 
-    def execute_drafted(step: Any, *rest: Any, **options: Any) -> Any:
+    def execute_with_drafts(step: Any, *rest: Any, **options: Any) -> Any:
         # Add drafts only to a step with tokens. The step that ends the requests has no tokens.
         if step.num_scheduled_tokens:
             step.scheduled_spec_decode_tokens.update(drafts)
         return execute(step, *rest, **options)
 
-    runner.execute_model = execute_drafted
+    runner.execute_model = execute_with_drafts
     try:
         yield
     finally:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from gaudi_runtime.contract.report import VisionBucket
-from gaudi_runtime.engines.vllm.workers.compile_times import NOTHING, Compiled, Compiles
+from gaudi_runtime.engines.vllm.workers.compile_times import NOTHING, Compiles, CompileTotals
 
 MOST_KNOWN = 8192
 """The most image sizes that are remembered, because requests choose the sizes, and a worker serves for weeks."""
@@ -42,7 +42,7 @@ class VisionTower:
         self._compiles: Counter[tuple[str, bool]] = Counter()
         runner.model.embed_multimodal = self._embed_multimodal
 
-    def planned(self) -> list[VisionBucket]:
+    def find_buckets(self) -> list[VisionBucket]:
         """Return the buckets of the plugin's own warm-up in its order, without duplicates."""
         found: list[VisionBucket] = []
         runner = self._runner
@@ -51,7 +51,7 @@ class VisionTower:
         if (divide := getattr(manager, "greedy_plan", None)) is not None:
             manager.greedy_plan = partial(self._greedy_plan, divide)
 
-        def write_down(modality: str, image_args: Any, width: int, height: int, count_override: Any = None) -> Any:
+        def record_bucket(modality: str, image_args: Any, width: int, height: int, count_override: Any = None) -> Any:
             items = count_override if image_args is None else image_args
             found.append(VisionBucket(modality, int(width), int(height), int(items)))
             return {}
@@ -60,8 +60,8 @@ class VisionTower:
             return [_EMBEDDING] * found[-1].items
 
         with (
-            _replaced(runner, _get_mm_dummy_batch=write_down, log_warmup_multimodal=lambda *_: None),
-            _replaced(runner.model, embed_multimodal=embed),
+            _replace_methods(runner, _get_mm_dummy_batch=record_bucket, log_warmup_multimodal=lambda *_: None),
+            _replace_methods(runner.model, embed_multimodal=embed),
         ):
             # `multimodal_buckets` is None if vision buckets are disabled. The plugin would call `len(None)`.
             runner.warmup_multimodal_graphs(manager.multimodal_buckets or [])
@@ -77,22 +77,22 @@ class VisionTower:
         batch = self._runner._get_mm_dummy_batch(bucket.modality, images[0], bucket.width, bucket.height, images[1])
         self._runner.model.embed_multimodal(**batch)
 
-    def compiled_without(self) -> Compiled:
+    def compiles_without_tower(self) -> CompileTotals:
         """Return the compiles of this process without the compiles of the vision tower."""
-        return self._read() - self._own
+        return self._read_compiles() - self._own
 
     def start_serving(self) -> None:
         """Start counting requests."""
         self._met = Counter()
 
-    def take(self) -> list[Row]:
+    def pop_rows(self) -> list[Row]:
         """Return rows [inputs, warm, runs, compiles] since the last call, and reset the counts."""
         rows = [[*key, runs, self._compiles[key]] for key, runs in (self._met or {}).items()]
         if self._met is not None:
             self._met, self._compiles = Counter(), Counter()
         return rows
 
-    def _read(self) -> Compiled:
+    def _read_compiles(self) -> CompileTotals:
         return self._compiled() if self._compiled else NOTHING
 
     def _greedy_plan(self, divide: Callable[..., list[int]], *sizes: Any) -> list[int]:
@@ -102,13 +102,13 @@ class VisionTower:
         return batches
 
     def _embed_multimodal(self, **inputs: Any) -> Any:
-        met, self._batches = layout(inputs), []
-        before = self._read()
+        met, self._batches = describe_inputs(inputs), []
+        before = self._read_compiles()
         embedded = self._embed(**inputs)
         ran = {f"batch of {each}" for each in self._batches} or {met}
         known = ran <= self._known
-        took = self._read() - before
-        compiles = int(took.counts) if self._compiled else int(not known)
+        took = self._read_compiles() - before
+        compiles = int(took.is_recompilation) if self._compiled else int(not known)
         self._own += took
         if len(self._known) < MOST_KNOWN:
             self._known |= ran
@@ -119,14 +119,14 @@ class VisionTower:
         return embedded
 
 
-def layout(inputs: Mapping[str, Any]) -> str:
+def describe_inputs(inputs: Mapping[str, Any]) -> str:
     """Return the properties that distinguish runs of the tower: tensor shapes, and integer values on the host."""
-    return ", ".join(f"{name} {_layout(each)}" for name, each in sorted(inputs.items()))
+    return ", ".join(f"{name} {_describe_value(each)}" for name, each in sorted(inputs.items()))
 
 
-def _layout(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_layout, value))}]"
+        return f"[{', '.join(map(_describe_value, value))}]"
     shape = getattr(value, "shape", None)
     if shape is None:
         return str(value)
@@ -138,7 +138,7 @@ def _layout(value: Any) -> str:
 
 
 @contextmanager
-def _replaced(owner: Any, **others: Any) -> Iterator[None]:
+def _replace_methods(owner: Any, **others: Any) -> Iterator[None]:
     """Replace these methods of `owner` while the block runs."""
     own = {name: getattr(owner, name) for name in others}
     for name, other in others.items():

@@ -5,7 +5,7 @@ from typing import Any
 from gaudi_operator.core.names import CONTAINER, RESTARTED_AT_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.resource import read_inference
 from gaudi_operator.core.rollout.controller_revision import failure_annotations, stored_revisions
-from gaudi_operator.core.rollout.inputs import revision_inputs, stored_form
+from gaudi_operator.core.rollout.inputs import revision_inputs, serialize_inputs
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.errors import Problem
 from tests.support.builders import Object
@@ -52,7 +52,7 @@ def revision(
     name: str, number: int, failure: Problem | None = None, restarted: str | None = None, **spec: Any
 ) -> Revision:
     """Return a kept revision of the default test resource with these changes."""
-    inputs = stored_form(revision_inputs(read_inference(resource(annotations=restarted_at(restarted), **spec))))
+    inputs = serialize_inputs(revision_inputs(read_inference(resource(annotations=restarted_at(restarted), **spec))))
     manifest = {
         "metadata": {
             "labels": {REVISION_LABEL: name},

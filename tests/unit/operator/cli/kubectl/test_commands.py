@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gaudi_operator.cli.kubectl.app import app, main
-from gaudi_operator.cli.kubectl.options import Refused, plain_name
+from gaudi_operator.cli.kubectl.options import CommandError, parse_resource_name
 
 
 def call(*arguments: str) -> Result:
@@ -50,9 +50,9 @@ def test_missing_kubernetes_client_is_reported(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("name", ["chat", "gi/chat", "GaudiInference/chat", "gaudiinferences.inference.gaudi.dev/chat"])
 def test_name_may_be_prefixed_with_its_kind(name: str) -> None:
-    assert plain_name(name) == "chat"
+    assert parse_resource_name(name) == "chat"
 
 
 def test_name_of_another_kind_is_refused() -> None:
-    with pytest.raises(Refused, match="deployment is not a GaudiInference"):
-        plain_name("deployment/chat")
+    with pytest.raises(CommandError, match="deployment is not a GaudiInference"):
+        parse_resource_name("deployment/chat")

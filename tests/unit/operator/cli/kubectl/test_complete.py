@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from gaudi_operator.cli.kubectl.app import app
-from gaudi_operator.cli.kubectl.complete import candidates, main, quietly
+from gaudi_operator.cli.kubectl.complete import completion_lines, main, suppress_errors
 from gaudi_runtime.errors import ConfigError
 
 COMMAND = typer.main.get_command(app)
@@ -24,7 +24,7 @@ def offered(line: str) -> list[str]:
         "to_revision": lambda given: ["1", "2"],
         "namespace": lambda given: NAMES,
     }
-    return [each.partition("\t")[0] for each in candidates(COMMAND, line.split(" "), ask)]
+    return [each.partition("\t")[0] for each in completion_lines(COMMAND, line.split(" "), ask)]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_completion_offers_valid_continuations(line: str, found: list[str] | Non
 
 
 def test_subcommand_is_offered_with_its_description() -> None:
-    (line, _) = candidates(COMMAND, ["why"], {})
+    (line, _) = completion_lines(COMMAND, ["why"], {})
     assert line.startswith("why\t")
 
 
@@ -63,7 +63,7 @@ def test_unreachable_cluster_offers_no_names() -> None:
     def silent(_: Mapping[str, str]) -> list[str]:
         raise ConfigError("no answer")
 
-    assert candidates(COMMAND, ["why", ""], {"name": quietly(silent)}) == [":4"]
+    assert completion_lines(COMMAND, ["why", ""], {"name": suppress_errors(silent)}) == [":4"]
 
 
 def test_completion_directive_is_the_last_printed_line(

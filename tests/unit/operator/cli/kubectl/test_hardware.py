@@ -8,10 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from gaudi_operator.cli.kubectl.app import app
-from gaudi_operator.cli.kubectl.hardware import about, read_report, trial_pod, waits_for
-from gaudi_operator.cli.kubectl.options import Refused
+from gaudi_operator.cli.kubectl.hardware import cluster_facts, read_report, trial_pod, why_not_started
+from gaudi_operator.cli.kubectl.options import CommandError
 from gaudi_operator.core.names import GROUP_SIZE_ANNOTATION, NAME_LABEL
-from gaudi_runtime.hardware.report import HardwareReport, Outcome, Proof
+from gaudi_runtime.hardware.report import HardwareReport, Proof, ProofOutcome
 from tests.unit.runtime.hardware.test_proofs import facts
 
 
@@ -64,12 +64,12 @@ def test_trial_copies_the_youngest_pod() -> None:
 
 
 def test_resource_without_a_pod_is_refused() -> None:
-    with pytest.raises(Refused, match="Set its replicas to 1 or more"):
+    with pytest.raises(CommandError, match="Set its replicas to 1 or more"):
         trial_pod("chat", [], 60)
 
 
 def test_group_of_pods_is_refused() -> None:
-    with pytest.raises(Refused, match="groups of pods"):
+    with pytest.raises(CommandError, match="groups of pods"):
         trial_pod("chat", [pod(annotations={GROUP_SIZE_ANNOTATION: "2"})], 60)
 
 
@@ -79,27 +79,27 @@ def test_report_is_read_from_the_last_line_that_parses() -> None:
 
 
 def test_missing_report_error_shows_the_end_of_the_log() -> None:
-    with pytest.raises(Refused, match="The end of its log: Killed"):
+    with pytest.raises(CommandError, match="The end of its log: Killed"):
         read_report("Starting\nKilled\n\n")
 
 
 def test_waiting_reason_of_an_unscheduled_pod_is_the_schedulers_message() -> None:
     unscheduled = {"type": "PodScheduled", "status": "False", "message": "Insufficient habana.ai/gaudi"}
-    assert waits_for({"status": {"conditions": [unscheduled]}}) == "Insufficient habana.ai/gaudi"
+    assert why_not_started({"status": {"conditions": [unscheduled]}}) == "Insufficient habana.ai/gaudi"
 
 
 def test_waiting_reason_of_a_container_is_shown_with_its_message() -> None:
     waiting = {"state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
-    assert waits_for({"status": {"containerStatuses": [waiting]}}) == "ErrImagePull: no such image"
+    assert why_not_started({"status": {"containerStatuses": [waiting]}}) == "ErrImagePull: no such image"
 
 
 def test_report_has_the_cards_and_kernel_of_the_node() -> None:
     node = {"status": {"allocatable": {"habana.ai/gaudi": "8", "cpu": "64"}, "nodeInfo": {"kernelVersion": "6.8"}}}
-    assert about(pod(), node) == {"image": "hpu:1", "kernelVersion": "6.8", "habana.ai/gaudi": "8"}
+    assert cluster_facts(pod(), node) == {"image": "hpu:1", "kernelVersion": "6.8", "habana.ai/gaudi": "8"}
 
 
 def test_report_has_only_the_image_if_nodes_are_unreadable() -> None:
-    assert about(pod(), {}) == {"image": "hpu:1"}
+    assert cluster_facts(pod(), {}) == {"image": "hpu:1"}
 
 
 class EndedTrial:
@@ -109,23 +109,23 @@ class EndedTrial:
         """Create a cluster without trial pods."""
         self.log, self.left = log, list[str]()
 
-    def pods(self, name: str) -> list[Any]:
+    def list_pods(self, name: str) -> list[Any]:
         return [pod()]
 
     def create_pod(self, name: str, pod: Any) -> str:
         self.left.append("trial")
         return "trial"
 
-    def pod(self, name: str, trial: str) -> Any:
+    def read_pod(self, name: str, trial: str) -> Any:
         return {**pod(), "status": {"phase": "Succeeded"}}
 
-    def pod_log(self, name: str, trial: str) -> str:
+    def read_pod_log(self, name: str, trial: str) -> str:
         return self.log
 
     def delete_pod(self, name: str, trial: str) -> None:
         self.left.remove(trial)
 
-    def node(self, name: str) -> Any:
+    def read_node(self, name: str) -> Any:
         return {}
 
 
@@ -142,15 +142,15 @@ def report_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str]
     return run
 
 
-def proofs(*outcomes: Outcome, ended: str | None = None) -> HardwareReport:
+def proofs(*outcomes: ProofOutcome, ended: str | None = None) -> HardwareReport:
     """Return a report whose proofs have these outcomes."""
     return facts(proofs=tuple(Proof(name="gate", outcome=each, evidence="") for each in outcomes), ended=ended)
 
 
 EXIT_CODES = [
-    (proofs(Outcome.PROVEN, Outcome.NOT_TRIED), 0),
-    (proofs(Outcome.PROVEN, Outcome.DISPROVEN), 1),
-    (proofs(Outcome.PROVEN, ended="Its process ended with 1."), 1),
+    (proofs(ProofOutcome.PROVEN, ProofOutcome.NOT_TRIED), 0),
+    (proofs(ProofOutcome.PROVEN, ProofOutcome.DISPROVEN), 1),
+    (proofs(ProofOutcome.PROVEN, ended="Its process ended with 1."), 1),
 ]
 
 

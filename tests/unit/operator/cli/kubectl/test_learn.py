@@ -2,8 +2,8 @@
 
 import pytest
 
-from gaudi_operator.cli.kubectl.learn import UNOBSERVED, ready_pods, why_unobserved
-from gaudi_operator.cli.plan.options import Form
+from gaudi_operator.cli.kubectl.learn import UNOBSERVED, observation_warnings, ready_pod_names
+from gaudi_operator.cli.plan.options import PatchForm
 from tests.support.builders import gaudi_inference
 
 
@@ -15,21 +15,21 @@ def test_traffic_is_read_only_from_ready_non_terminating_pods() -> None:
         {"metadata": {"name": "warms"}, "status": {"conditions": [{"type": "Ready", "status": "False"}]}},
         {"metadata": {"name": "new"}},
     ]
-    assert ready_pods(pods) == ["serves"]
+    assert ready_pod_names(pods) == ["serves"]
 
 
 @pytest.mark.parametrize(
     ("canary", "form", "warnings"),
     [
-        ({"observeSeconds": 0}, Form.OPTIMAL, [UNOBSERVED]),
-        ({"observeSeconds": 0}, Form.FILE, []),
-        ({"observeSeconds": 60}, Form.OPTIMAL, []),
-        ({}, Form.OPTIMAL, []),
+        ({"observeSeconds": 0}, PatchForm.OPTIMAL, [UNOBSERVED]),
+        ({"observeSeconds": 0}, PatchForm.FILE, []),
+        ({"observeSeconds": 60}, PatchForm.OPTIMAL, []),
+        ({}, PatchForm.OPTIMAL, []),
     ],
 )
 def test_learned_plan_without_canary_observation_causes_a_warning(
-    canary: dict[str, int], form: Form, warnings: list[str]
+    canary: dict[str, int], form: PatchForm, warnings: list[str]
 ) -> None:
     metadata = {"namespace": "default", "uid": "1", "generation": 1}
     resource = gaudi_inference(rollout={"canary": canary})
-    assert why_unobserved({**resource, "metadata": {**resource["metadata"], **metadata}}, form) == warnings
+    assert observation_warnings({**resource, "metadata": {**resource["metadata"], **metadata}}, form) == warnings

@@ -5,8 +5,14 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from gaudi_operator.cli.kubectl.options import Refused
-from gaudi_operator.cli.kubectl.rollout_status import Outcome, RolloutProgressBar, Verdict, judge_rollout, seconds
+from gaudi_operator.cli.kubectl.options import CommandError
+from gaudi_operator.cli.kubectl.rollout_status import (
+    RolloutOutcome,
+    RolloutProgressBar,
+    RolloutSummary,
+    evaluate_rollout,
+    parse_duration,
+)
 from tests.unit.operator.cli.kubectl.kept import FAILURE, revision, shown
 
 READY = ("Ready", True, "Serving", "All 2 replicas serve revision a.")
@@ -16,13 +22,13 @@ KEPT = (revision("a", 1),)
 
 
 def test_ready_resource_is_reported_as_successfully_rolled_out() -> None:
-    verdict = judge_rollout(shown(READY), KEPT)
-    assert (verdict.outcome, verdict.sentence) == (Outcome.DONE, 'gaudiinference "tiny" successfully rolled out')
+    verdict = evaluate_rollout(shown(READY), KEPT)
+    assert (verdict.outcome, verdict.sentence) == (RolloutOutcome.DONE, 'gaudiinference "tiny" successfully rolled out')
 
 
 def test_unfinished_rollout_reports_the_ready_condition_message() -> None:
-    verdict = judge_rollout(shown(ON_ITS_WAY), KEPT)
-    assert verdict.outcome is Outcome.WAITING
+    verdict = evaluate_rollout(shown(ON_ITS_WAY), KEPT)
+    assert verdict.outcome is RolloutOutcome.WAITING
     assert (
         verdict.sentence
         == 'Waiting for gaudiinference "tiny" rollout to finish: 1 of 2 replicas serve revision a; 1 left.'
@@ -30,64 +36,72 @@ def test_unfinished_rollout_reports_the_ready_condition_message() -> None:
 
 
 def test_stalled_rollout_fails_with_the_conditions_reason_and_message() -> None:
-    verdict = judge_rollout(shown(ON_ITS_WAY, STALLED), KEPT)
-    assert verdict.outcome is Outcome.FAILED
+    verdict = evaluate_rollout(shown(ON_ITS_WAY, STALLED), KEPT)
+    assert verdict.outcome is RolloutOutcome.FAILED
     assert verdict.sentence == f'gaudiinference "tiny" stopped (RolledBack): {STALLED[3]}'
 
 
 def test_rollback_message_omits_the_failure() -> None:
     back = ("Ready", False, "RollingBack", f"1 of 2 replicas serve revision a. {STALLED[3]} Revision a runs instead.")
-    verdict = judge_rollout(shown(back), KEPT)
-    assert verdict.outcome is Outcome.WAITING
+    verdict = evaluate_rollout(shown(back), KEPT)
+    assert verdict.outcome is RolloutOutcome.WAITING
     assert verdict.sentence == 'gaudiinference "tiny" is rolled back: 1 of 2 replicas serve revision a'
 
 
 def test_outdated_observed_generation_means_waiting() -> None:
-    verdict = judge_rollout(shown(READY, observedGeneration=1), KEPT)
-    assert verdict.outcome is Outcome.WAITING
+    verdict = evaluate_rollout(shown(READY, observedGeneration=1), KEPT)
+    assert verdict.outcome is RolloutOutcome.WAITING
     assert "to be observed" in verdict.sentence
 
 
 def test_resource_without_a_status_means_waiting() -> None:
     resource = shown()
     del resource["status"]
-    assert judge_rollout(resource, ()).outcome is Outcome.WAITING
+    assert evaluate_rollout(resource, ()).outcome is RolloutOutcome.WAITING
 
 
 def test_restart_without_a_revision_means_waiting() -> None:
-    assert judge_rollout(shown(READY, restarted="now"), KEPT).outcome is Outcome.WAITING
+    assert evaluate_rollout(shown(READY, restarted="now"), KEPT).outcome is RolloutOutcome.WAITING
 
 
 def test_restart_with_a_revision_missing_from_the_status_means_waiting() -> None:
     kept = (revision("c", 2, restarted="now"), *KEPT)
-    assert judge_rollout(shown(READY, restarted="now"), kept).outcome is Outcome.WAITING
+    assert evaluate_rollout(shown(READY, restarted="now"), kept).outcome is RolloutOutcome.WAITING
 
 
 def test_restart_is_rolled_out_once_its_revision_is_current() -> None:
     resource = shown(READY, restarted="now", revision={"current": "c"})
-    assert judge_rollout(resource, (revision("c", 2, restarted="now"), *KEPT)).outcome is Outcome.DONE
+    assert evaluate_rollout(resource, (revision("c", 2, restarted="now"), *KEPT)).outcome is RolloutOutcome.DONE
 
 
 def test_restart_that_was_rolled_back_has_failed() -> None:
     rows = [{"name": "c", "number": 2, "phase": "RolledBack"}, {"name": "a", "number": 3, "phase": "Serving"}]
     kept = (revision("a", 3), revision("c", 2, FAILURE, restarted="now"))
-    assert judge_rollout(shown(ON_ITS_WAY, STALLED, restarted="now", revisions=rows), kept).outcome is Outcome.FAILED
+    assert (
+        evaluate_rollout(shown(ON_ITS_WAY, STALLED, restarted="now", revisions=rows), kept).outcome
+        is RolloutOutcome.FAILED
+    )
 
 
 def test_rolled_back_revision_without_a_recorded_failure_means_waiting() -> None:
     rows = [{"name": "c", "number": 2, "phase": "RolledBack"}, {"name": "a", "number": 3, "phase": "Serving"}]
     kept = (revision("a", 3), revision("c", 2, restarted="now"))
-    assert judge_rollout(shown(ON_ITS_WAY, STALLED, restarted="now", revisions=rows), kept).outcome is Outcome.WAITING
+    assert (
+        evaluate_rollout(shown(ON_ITS_WAY, STALLED, restarted="now", revisions=rows), kept).outcome
+        is RolloutOutcome.WAITING
+    )
 
 
 def test_refused_spec_has_failed_without_a_revision() -> None:
     refused = ("PlanAccepted", False, "PlanImpossible", "no KV block fits")
     stalled = ("Stalled", True, "PlanImpossible", "no KV block fits")
-    assert judge_rollout(shown(refused, stalled, restarted="now"), KEPT).outcome is Outcome.FAILED
+    assert evaluate_rollout(shown(refused, stalled, restarted="now"), KEPT).outcome is RolloutOutcome.FAILED
 
 
 def test_bar_shows_the_warm_up_of_the_least_advanced_pod() -> None:
-    verdict = judge_rollout(shown(ON_ITS_WAY, warmup={"percent": 45, "phase": "Compiling"}, phase="RollingOut"), KEPT)
+    verdict = evaluate_rollout(
+        shown(ON_ITS_WAY, warmup={"percent": 45, "phase": "Compiling"}, phase="RollingOut"), KEPT
+    )
     assert (verdict.percent, verdict.phase, verdict.ready) == (45, "RollingOut", "1/2")
 
 
@@ -95,17 +109,17 @@ def test_bar_shows_the_warm_up_of_the_least_advanced_pod() -> None:
     ("text", "found"), [("0", 0), ("0s", 0), ("90s", 90), ("5m", 300), ("1h30m", 5400), ("1.5s", 1.5), ("200ms", 0.2)]
 )
 def test_duration_is_parsed(text: str, found: float) -> None:
-    assert seconds(text) == pytest.approx(found)
+    assert parse_duration(text) == pytest.approx(found)
 
 
 @pytest.mark.parametrize("text", ["", "5", "-5s", "5 m", "5m!", "soon"])
 def test_invalid_duration_is_refused(text: str) -> None:
-    with pytest.raises(Refused, match="is not a duration"):
-        seconds(text)
+    with pytest.raises(CommandError, match="is not a duration"):
+        parse_duration(text)
 
 
 def test_control_characters_in_messages_are_escaped() -> None:
-    verdict = judge_rollout(shown(ON_ITS_WAY, ("Stalled", True, "Failed", "\x1b]52;c;aGk=\x07")), KEPT)
+    verdict = evaluate_rollout(shown(ON_ITS_WAY, ("Stalled", True, "Failed", "\x1b]52;c;aGk=\x07")), KEPT)
     assert verdict.sentence == 'gaudiinference "tiny" stopped (Failed): \\x1b]52;c;aGk=\\x07'
 
 
@@ -113,13 +127,13 @@ def test_piped_output_has_complete_lines_without_repetition() -> None:
     out, sentence = StringIO(), "Waiting for " + 40 * "long [words] "
     with RolloutProgressBar(Console(file=out, width=80)) as progress:
         for percent in (1, 2):
-            progress.show(Verdict(Outcome.WAITING, sentence, "WarmingUp", percent, "0/1"))
+            progress.show(RolloutSummary(RolloutOutcome.WAITING, sentence, "WarmingUp", percent, "0/1"))
     assert out.getvalue() == sentence + "\n"
 
 
 def test_terminal_shows_a_progress_bar_of_the_warm_up() -> None:
     out = StringIO()
     with RolloutProgressBar(Console(file=out, width=160, force_terminal=True)) as progress:
-        progress.show(Verdict(Outcome.WAITING, "Waiting.", "WarmingUp", 45, "1/2"))
+        progress.show(RolloutSummary(RolloutOutcome.WAITING, "Waiting.", "WarmingUp", 45, "1/2"))
     assert "WarmingUp  ready 1/2" in out.getvalue()
     assert "45%" in out.getvalue()

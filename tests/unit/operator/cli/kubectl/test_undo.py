@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.cli.kubectl.options import Refused
+from gaudi_operator.cli.kubectl.options import CommandError
 from gaudi_operator.cli.kubectl.rollout import find_revision
 from gaudi_operator.cli.kubectl.undo import (
+    earlier_failure,
     guarded_undo_patch,
     previous_revision,
     undo_patch,
     undo_target,
-    why_not_back,
 )
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.resource import SpecUnreadable, read_inference
-from gaudi_operator.core.rollout.inputs import revision_inputs, revision_name, stored_form
+from gaudi_operator.core.rollout.inputs import revision_inputs, revision_name, serialize_inputs
 from gaudi_operator.core.rollout.revision import Revision
 from tests.support.builders import Object, patched
 from tests.unit.operator.cli.kubectl.kept import FAILURE, NEWER, revision, served_by
@@ -42,7 +42,7 @@ RESOURCES = {
 
 
 def inputs(manifest: Object) -> dict[str, Any]:
-    return stored_form(revision_inputs(read_inference(manifest)))
+    return serialize_inputs(revision_inputs(read_inference(manifest)))
 
 
 @pytest.mark.parametrize("to", RESOURCES)
@@ -150,13 +150,13 @@ def test_undo_skips_revisions_that_never_served() -> None:
 
 
 def test_undo_without_an_earlier_revision_is_refused() -> None:
-    with pytest.raises(Refused, match="no earlier revision"):
+    with pytest.raises(CommandError, match="no earlier revision"):
         previous_revision(NOW, (FIRST,))
 
 
 def test_undo_without_a_served_revision_names_the_others() -> None:
     failed = revision("b", 2, FAILURE, engine={"maxNumSeqs": 9})
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CommandError) as refused:
         previous_revision(NOW_NEWER, (revision("c", 3, **NEWER), failed, revision("w", 1)))
     assert str(refused.value) == (
         "no earlier revision served without a failure: revision 1 (w) is not recorded as served, revision 2 (b) "
@@ -165,14 +165,14 @@ def test_undo_without_a_served_revision_names_the_others() -> None:
 
 
 def test_warning_names_the_earlier_failure_of_a_revision() -> None:
-    assert why_not_back(revision("b", 2, FAILURE)) == (
+    assert earlier_failure(revision("b", 2, FAILURE)) == (
         "revision b failed before (WarmupStalled): No progress in pod tiny-b-x"
     )
-    assert why_not_back(FIRST) is None
+    assert earlier_failure(FIRST) is None
 
 
 def test_undo_of_a_paused_rollout_is_refused() -> None:
-    with pytest.raises(Refused, match="undo would have no effect"):
+    with pytest.raises(CommandError, match="undo would have no effect"):
         guarded_undo_patch(PAUSED, revision("b", 2, **NEWER))
 
 
@@ -196,13 +196,13 @@ def test_revision_name_has_precedence_over_a_number() -> None:
 
 
 def test_missing_revision_is_refused_with_a_list_of_kept_ones() -> None:
-    with pytest.raises(Refused, match=r"revision 9 is not kept: choose one of 1 \(a\), 2 \(b\)"):
+    with pytest.raises(CommandError, match=r"revision 9 is not kept: choose one of 1 \(a\), 2 \(b\)"):
         find_revision((SECOND, FIRST), "9")
 
 
 def test_former_number_is_refused_with_the_current_number() -> None:
     again = replace(FIRST, number=3, former_numbers=(1,))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CommandError) as refused:
         find_revision((again, SECOND), "1")
     assert str(refused.value) == (
         "revision 1 has run a second time and is now revision 3. Use 3, or the name a, which never changes"

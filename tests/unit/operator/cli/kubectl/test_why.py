@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from gaudi_operator.cli.kubectl.terminal import paragraphs
-from gaudi_operator.cli.kubectl.why import explain, lines
+from gaudi_operator.cli.kubectl.why import explain, explanation_lines
 from tests.support.builders import Object
 from tests.unit.operator.cli.kubectl.kept import shown
 
@@ -20,7 +20,7 @@ SERVING: Object = {"name": "tiny-a-y", "revision": "a", "phase": "Serving", "gat
 
 
 def text(resource: Object) -> list[str]:
-    return list(lines("tiny", explain(resource)))
+    return list(explanation_lines("tiny", explain(resource)))
 
 
 def test_ready_resource_has_only_a_heading() -> None:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from gaudi_operator.cli.plan.app import app
 from gaudi_operator.cli.plan.faults import SpecRefused
-from gaudi_operator.cli.plan.question import read_question
+from gaudi_operator.cli.plan.question import read_plan_document
 from tests.support.builders import merged
 from tests.unit.operator.cli.plan.asked import INFERENCE, answer, one_sentence
 
@@ -172,5 +172,5 @@ def test_forecast_omits_values_measured_with_an_older_spec(kubeconfig: Path, api
 def test_stored_resource_is_not_checked_against_admission_rules() -> None:
     published = merged(INFERENCE, {"spec": {"service": {"type": "NodePort"}}})
     with pytest.raises(SpecRefused):
-        read_question(published)
-    assert read_question(published, stored=True).manifest_warnings == ()
+        read_plan_document(published)
+    assert read_plan_document(published, stored=True).manifest_warnings == ()

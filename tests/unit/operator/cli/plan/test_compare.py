@@ -8,7 +8,7 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from gaudi_operator.cli.plan.comparison import signed
+from gaudi_operator.cli.plan.comparison import format_change
 from tests.unit.operator.cli.plan.asked import answer, plan
 
 LIMITS = {"max_model_len": 2048, "max_num_seqs": 8, "max_num_batched_tokens": 2048, "num_blocks": 200}
@@ -107,7 +107,12 @@ def test_padding_is_computed_from_the_traffic_of_the_policy() -> None:
 
 
 def test_signed_percentages_have_one_sign_and_no_negative_zero() -> None:
-    assert [signed(share) for share in (-0.0012, -0.0001, 0.0, 0.147)] == ["-0.1 %", "+0.0 %", "+0.0 %", "+14.7 %"]
+    assert [format_change(share) for share in (-0.0012, -0.0001, 0.0, 0.147)] == [
+        "-0.1 %",
+        "+0.0 %",
+        "+0.0 %",
+        "+14.7 %",
+    ]
 
 
 def test_csv_has_rows_for_half_and_twice_the_graphs() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.api.schema import Schema, structural
+from gaudi_operator.api.schema import Schema, structural_schema
 from gaudi_operator.api.v1alpha1.resource import GaudiInference
 from gaudi_operator.cli.plan.crd_rules import broken_rules, compile_rule
 from gaudi_operator.cli.plan.faults import SpecRefused
 from gaudi_operator.cli.plan.manifest import UNCHECKED
-from gaudi_operator.cli.plan.question import read_question
+from gaudi_operator.cli.plan.question import read_plan_document
 from gaudi_runtime.errors import ConfigError
 from tests.cluster.bad_object import Bad
 from tests.cluster.bad_objects import BAD_OBJECTS
@@ -20,7 +20,7 @@ from tests.support.builders import merged
 from tests.support.examples import manifests
 from tests.unit.operator.cli.plan.asked import INFERENCE, answer, plan, refusal
 
-SCHEMA = structural(GaudiInference)
+SCHEMA = structural_schema(GaudiInference)
 
 
 def changed(**sections: Any) -> dict[str, Any]:
@@ -49,7 +49,7 @@ MESSAGES = {rule["message"] for rule in rules(SCHEMA)}
 @pytest.mark.parametrize("bad", BAD_OBJECTS, ids=lambda bad: bad.case)
 def test_invalid_object_is_refused(bad: Bad) -> None:
     with pytest.raises(ConfigError) as refused:
-        read_question(bad.manifest())
+        read_plan_document(bad.manifest())
     if any(bad.message in message for message in MESSAGES):
         assert bad.message in str(refused.value)
         assert bad.path in str(refused.value)
@@ -91,7 +91,7 @@ def test_rules_are_not_evaluated_with_invalid_types_or_sizes(section: dict[str, 
 
 def test_rule_of_both_schema_and_models_is_reported_once() -> None:
     with pytest.raises(SpecRefused) as refused:
-        read_question(changed(model={"source": {"hostPath": {"path": "/a"}}}))
+        read_plan_document(changed(model={"source": {"hostPath": {"path": "/a"}}}))
     assert len(refused.value.sentences) == 1
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from gaudi_operator.cli.plan.app import app
 from gaudi_operator.cli.plan.diff import compare_plans
-from gaudi_operator.cli.plan.question import PlanDocument, read_question
+from gaudi_operator.cli.plan.question import PlanDocument, read_plan_document
 from gaudi_runtime.contract.report import BucketPhase
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, one_sentence
 
@@ -150,7 +150,9 @@ def test_invalid_document_is_refused_with_one_sentence(folder: Path) -> None:
 
 
 def question(seqs: int, tokens: int) -> PlanDocument:
-    return read_question(LIMITS | {"strategy": "exponential", "max_num_seqs": seqs, "max_num_batched_tokens": tokens})
+    return read_plan_document(
+        LIMITS | {"strategy": "exponential", "max_num_seqs": seqs, "max_num_batched_tokens": tokens}
+    )
 
 
 @settings(max_examples=30)

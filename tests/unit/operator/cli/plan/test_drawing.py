@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from gaudi_operator.cli.plan.drawing import BLACK, WHITE, colour, heat_table, ink, svg
+from gaudi_operator.cli.plan.drawing import BLACK, WHITE, draw_svg, heat_colour, heat_table, text_colour
 from gaudi_operator.cli.plan.heat import MISS, Cell, HeatMap
 
 MAP = HeatMap("two buckets", "what it means", [1, 2], [128, 256], {(1, 128): Cell("12%", 0.9), (2, 128): MISS}.get)
@@ -49,19 +49,19 @@ def test_very_narrow_terminal_shows_the_largest_batch_size() -> None:
 
 @given(st.floats(0, 1))
 def test_text_contrasts_with_every_heat_color(heat: float) -> None:
-    assert ink(colour(heat)) in (BLACK, WHITE)
-    assert sum(abs(a - b) for a, b in zip(ink(colour(heat)), colour(heat), strict=True)) > 250
+    assert text_colour(heat_colour(heat)) in (BLACK, WHITE)
+    assert sum(abs(a - b) for a, b in zip(text_colour(heat_colour(heat)), heat_colour(heat), strict=True)) > 250
 
 
 def test_svg_of_a_large_map_is_thinned() -> None:
     large = HeatMap("large", "", range(1, 200), range(1, 200), lambda _: Cell("1", 0.3))
-    assert "32&#160;of&#160;199&#160;batch&#160;sizes,&#160;64&#160;of&#160;199&#160;lengths" in svg([large])
+    assert "32&#160;of&#160;199&#160;batch&#160;sizes,&#160;64&#160;of&#160;199&#160;lengths" in draw_svg([large])
 
 
 def test_svg_wraps_a_long_caption() -> None:
-    assert "the&#160;end" in svg([HeatMap("long", "word " * 40 + "the end", [1], [128], {}.get)])
+    assert "the&#160;end" in draw_svg([HeatMap("long", "word " * 40 + "the end", [1], [128], {}.get)])
 
 
 def test_svg_replaces_unprintable_characters_with_question_marks() -> None:
-    picture = svg([HeatMap("odd", "requests of \x1b[2J\udcff.csv", [1], [128], {}.get)])
+    picture = draw_svg([HeatMap("odd", "requests of \x1b[2J\udcff.csv", [1], [128], {}.get)])
     assert "requests&#160;of&#160;?[2J?.csv" in picture

@@ -6,12 +6,12 @@ from operator import le
 
 import pytest
 
-from gaudi_operator.cli.plan.figures import Expected, expected_traffic, figures_of, worth_of_last_graphs
+from gaudi_operator.cli.plan.figures import ExpectedTraffic, expected_traffic, figures_of, increase_without_last_graphs
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.planning.optimal.cost import score, token_cost, typical_cost
+from gaudi_runtime.planning.optimal.cost import score_plan, token_cost, typical_cost
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.histogram import Traffic
 
@@ -30,13 +30,15 @@ LADDER = BucketPlan(
 """Four prompt buckets, of which the largest must stay."""
 
 
-def expected(prompts: dict[int, float], steps: dict[Bucket, float] | None = None) -> Expected:
+def expected(prompts: dict[int, float], steps: dict[Bucket, float] | None = None) -> ExpectedTraffic:
     prompt = {Bucket(1, query, 0): weight for query, weight in prompts.items()}
-    return Expected(Traffic(prompt, steps or {}), token_cost(128), "made up")
+    return ExpectedTraffic(Traffic(prompt, steps or {}), token_cost(128), "made up")
 
 
-def saving_of_last_graphs(plan: BucketPlan, traffic: Expected, count: int, limits: Limits = LIMITS) -> float | None:
-    return worth_of_last_graphs(plan, limits, traffic, count)
+def saving_of_last_graphs(
+    plan: BucketPlan, traffic: ExpectedTraffic, count: int, limits: Limits = LIMITS
+) -> float | None:
+    return increase_without_last_graphs(plan, limits, traffic, count)
 
 
 def test_unused_graph_saves_no_padding() -> None:
@@ -78,7 +80,7 @@ def test_removed_graph_is_the_one_with_the_smallest_saving(seed: int) -> None:
     plan, traffic = BucketPlan(prompt=(), decode=tuple(decode)), expected({}, steps)
 
     def padded(buckets: tuple[Bucket, ...]) -> float | None:
-        found = score(BucketPlan((), buckets), DECODE, traffic.traffic, traffic.cost)
+        found = score_plan(BucketPlan((), buckets), DECODE, traffic.traffic, traffic.cost)
         return found.padding if found.coverage == 1.0 else None
 
     whole = padded(plan.decode)
@@ -111,7 +113,7 @@ def test_plan_figures_combine_both_phases() -> None:
     assert found.graphs == len(plan.prompt) + len(plan.decode)
     assert found.padding == pytest.approx(sum(each.padding or 0 for each in found.scores.values()) / 2)
     assert found.coverage == {PROMPT: 1.0, DECODE: 1.0}
-    assert found.missing == 0
+    assert found.missing_count == 0
 
 
 def test_expected_traffic_is_the_traffic_of_the_policy() -> None:

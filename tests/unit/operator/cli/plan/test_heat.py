@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_operator.cli.plan.heat import MISS, Cell, HeatMap, byte_text, bytes_map, count_text, padding_map
+from gaudi_operator.cli.plan.heat import MISS, Cell, HeatMap, bytes_map, format_bytes, format_count, padding_map
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
@@ -114,7 +114,7 @@ def heat_map(batches: list[int], lengths: list[int]) -> HeatMap:
 def test_thinned_map_fits_and_keeps_the_largest(
     batches: list[int], lengths: list[int], columns: int, rows: int
 ) -> None:
-    thinned = heat_map(batches, lengths).thinned(columns, rows)
+    thinned = heat_map(batches, lengths).downsample(columns, rows)
     assert len(thinned.batches) == min(columns, len(batches))
     assert len(thinned.lengths) == min(rows, len(lengths))
     assert (thinned.batches[-1], thinned.lengths[-1]) == (batches[-1], lengths[-1])
@@ -122,13 +122,13 @@ def test_thinned_map_fits_and_keeps_the_largest(
 
 
 def test_title_of_a_thinned_map_has_the_shown_lengths() -> None:
-    thinned = heat_map([1, 2, 4], list(range(1, 101))).thinned(8, 10)
+    thinned = heat_map([1, 2, 4], list(range(1, 101))).downsample(8, 10)
     assert thinned.title == "title (shown: 10 of 100 lengths)"
 
 
 def test_map_that_fits_is_unchanged() -> None:
     small = heat_map([1, 2], [128])
-    assert small.thinned(2, 1) == small
+    assert small.downsample(2, 1) == small
 
 
 def test_rows_have_a_cell_for_every_batch_size() -> None:
@@ -140,14 +140,14 @@ def test_rows_have_a_cell_for_every_batch_size() -> None:
     [(0, "0B"), (1023, "1023B"), (1024, "1.0K"), (367 * 2**20, "367M"), (1.43 * 2**30, "1.4G"), (33 * 2**40, "33T")],
 )
 def test_bytes_are_formatted_in_powers_of_1024(amount: float, text: str) -> None:
-    assert byte_text(amount) == text
+    assert format_bytes(amount) == text
 
 
 @pytest.mark.parametrize(("amount", "text"), [(0, "0"), (999, "999"), (1200, "1.2k"), (19_366, "19k"), (3e6, "3.0m")])
 def test_counts_are_formatted_in_powers_of_1000(amount: float, text: str) -> None:
-    assert count_text(amount) == text
+    assert format_count(amount) == text
 
 
 @given(st.floats(0, 1e17))
 def test_formatted_bytes_fit_a_cell(amount: float) -> None:
-    assert len(byte_text(amount)) <= 5
+    assert len(format_bytes(amount)) <= 5

@@ -7,13 +7,13 @@ import pytest
 import yaml
 
 from gaudi_operator.api.v1alpha1.resource import GaudiInference
-from gaudi_operator.cli.plan.learn import learn
-from gaudi_operator.cli.plan.options import Form
-from gaudi_operator.cli.plan.question import read_question
-from gaudi_operator.cli.plan.strategy_scores import Budget
+from gaudi_operator.cli.plan.learn import learn_plan
+from gaudi_operator.cli.plan.options import PatchForm
+from gaudi_operator.cli.plan.question import read_plan_document
+from gaudi_operator.cli.plan.strategy_scores import OptimalBudget
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.traffic.histogram import read_traffic
+from gaudi_runtime.traffic.histogram import parse_traffic
 from tests.unit.operator.cli.plan.asked import INFERENCE, answer, plan, refusal
 
 SPEC: dict[str, object] = {
@@ -45,7 +45,7 @@ def test_patch_has_the_observed_traffic_and_strategy_optimal(met: Path) -> None:
     bucketing = patch(met, "--graphs", "3", "--decode-graphs", "9")
     assert (bucketing["strategy"], bucketing["file"]) == ("Optimal", None)
     assert (bucketing["optimal"]["promptGraphs"], bucketing["optimal"]["decodeGraphs"]) == (3, 9)
-    assert read_traffic(bucketing["optimal"]["traffic"]) == read_traffic(TEXT)
+    assert parse_traffic(bucketing["optimal"]["traffic"]) == parse_traffic(TEXT)
 
 
 def test_patch_has_no_budget_if_no_budget_is_given(met: Path) -> None:
@@ -99,7 +99,7 @@ def test_table_shows_both_plans(met: Path) -> None:
 
 def test_traffic_files_of_several_pods_are_added(met: Path) -> None:
     twice = patch(met, "--traffic", str(met))["optimal"]["traffic"]
-    assert read_traffic(twice).prompt[Bucket(1, 1101, 0)] == 2
+    assert parse_traffic(twice).prompt[Bucket(1, 1101, 0)] == 2
 
 
 def test_empty_traffic_is_refused(tmp_path: Path) -> None:
@@ -117,20 +117,22 @@ def test_invalid_traffic_line_is_named_with_its_file(tmp_path: Path) -> None:
 
 
 def test_plan_larger_than_a_bucket_file_is_refused() -> None:
-    question = read_question(inference())
-    asked = question, read_traffic(TEXT), Budget(prompt_graphs=1, decode_graphs=1), Form.FILE
-    assert len(learn(*asked, most_file_bytes=50).patch["spec"]["bucketing"]["file"]) <= 50
+    question = read_plan_document(inference())
+    asked = question, parse_traffic(TEXT), OptimalBudget(prompt_graphs=1, decode_graphs=1), PatchForm.FILE
+    assert len(learn_plan(*asked, most_file_bytes=50).patch["spec"]["bucketing"]["file"]) <= 50
     with pytest.raises(
         ConfigError, match=r"bytes as a file, but the limit is 20 bytes\. Choose --as optimal or fewer graphs"
     ):
-        learn(*asked, most_file_bytes=20)
+        learn_plan(*asked, most_file_bytes=20)
 
 
 def test_byte_budget_causes_a_warning_in_the_default_mode() -> None:
-    budget, rates = Budget(graph_bytes=60_000_000_000), "--graph-bytes is counted at the rates of HPU graphs"
+    budget, rates = OptimalBudget(graph_bytes=60_000_000_000), "--graph-bytes is counted at the rates of HPU graphs"
     engine = {"name": "vllm", "maxNumSeqs": 8}
     default, graphs = (
-        learn(read_question(inference(engine={**engine, "executionMode": mode})), read_traffic(TEXT), budget).warnings
+        learn_plan(
+            read_plan_document(inference(engine={**engine, "executionMode": mode})), parse_traffic(TEXT), budget
+        ).warnings
         for mode in (None, "HpuGraphs")
     )
     assert any(said.startswith(rates) for said in default)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from gaudi_operator.cli.plan.app import app
-from gaudi_operator.cli.plan.output import YAML_AT_ONCE, Output
+from gaudi_operator.cli.plan.output import YAML_AT_ONCE, OutputFormat
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, one_sentence, plan, refusal
 
 SMALL = BARE | {"max_model_len": 512, "max_num_batched_tokens": 1024}
@@ -149,8 +149,8 @@ def test_unified_plan_as_csv_has_four_columns() -> None:
     )
 
 
-@pytest.mark.parametrize("output", [output for output in Output if output is not Output.SVG])
-def test_unified_plan_has_every_text_format(output: Output) -> None:
+@pytest.mark.parametrize("output", [output for output in OutputFormat if output is not OutputFormat.SVG])
+def test_unified_plan_has_every_text_format(output: OutputFormat) -> None:
     assert plan(SMALL | {"strategy": "unified"}, "-o", output).exit_code == 0
 
 

@@ -5,7 +5,7 @@ from xml.etree.ElementTree import Element, fromstring
 
 import pytest
 
-from gaudi_operator.cli.plan.plot import HEIGHT, LETTER, LINE, WIDTH, PlotBox, PlotPoint, plot
+from gaudi_operator.cli.plan.plot import HEIGHT, LETTER, LINE, WIDTH, PlotBox, PlotPoint, plot_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 POINTS = {
@@ -25,7 +25,7 @@ CURVE = [
 
 
 def drawn(points: dict[str, PlotPoint], curve: list[PlotPoint]) -> Element:
-    return fromstring(plot(points, curve, "Optimal"))  # noqa: S314
+    return fromstring(plot_svg(points, curve, "Optimal"))  # noqa: S314
 
 
 def labels(picture: Element) -> dict[str, PlotBox]:

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.cli.plan.question import read_question
+from gaudi_operator.cli.plan.question import read_plan_document
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.knobs.check import wrong_setting
+from gaudi_runtime.knobs.check import setting_error
 from tests.support.builders import gaudi_inference
 from tests.unit.runtime.knobs.configs import vllm_config
 
@@ -24,17 +24,17 @@ def config(settings: dict[str, str]) -> dict[str, Any]:
 
 def test_wrong_setting_of_a_manifest_is_refused() -> None:
     with pytest.raises(ConfigError) as refused:
-        read_question(manifest(VLLM_USE_V1="1"))
+        read_plan_document(manifest(VLLM_USE_V1="1"))
     assert str(refused.value).startswith("spec.engine.settings: VLLM_USE_V1 ")
     assert not str(refused.value).endswith("."), "the command line ends the sentence"
 
 
 def test_wrong_setting_of_a_runtime_config_is_refused() -> None:
     with pytest.raises(ConfigError) as refused:
-        read_question(config({"LOG_LEVEL_ALL": "9"}))
-    assert str(refused.value) == f"engine.settings: {wrong_setting('LOG_LEVEL_ALL', '9')}"
+        read_plan_document(config({"LOG_LEVEL_ALL": "9"}))
+    assert str(refused.value) == f"engine.settings: {setting_error('LOG_LEVEL_ALL', '9')}"
 
 
 def test_setting_ignored_by_the_engine_causes_a_warning() -> None:
-    said = read_question(manifest(LOG_LEVEL_ALL="4")).warnings
+    said = read_plan_document(manifest(LOG_LEVEL_ALL="4")).warnings
     assert any(each.startswith("engine.settings LOG_LEVEL_ALL is ignored by the sim engine") for each in said)

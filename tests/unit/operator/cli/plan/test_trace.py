@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.traffic.histogram import read_traffic
+from gaudi_runtime.traffic.histogram import parse_traffic
 from tests.unit.operator.cli.plan.asked import INFERENCE, answer, plan, refusal
 
 LIMITS = {"max_model_len": 2048, "max_num_seqs": 8, "max_num_batched_tokens": 2048, "num_blocks": 200}
@@ -102,7 +102,7 @@ def test_complete_trace_is_evaluated_if_another_is_learned(trace: Path, tmp_path
 def test_saved_traffic_has_the_same_plan_in_a_policy(trace: Path, tmp_path: Path) -> None:
     saved = tmp_path / "traffic.txt"
     graphs = judged(trace, "--save-traffic", str(saved))["strategies"]["Optimal"]["prompt"]["graphs"]
-    assert read_traffic(saved.read_text()).shapes_of(BucketPhase.PROMPT)
+    assert parse_traffic(saved.read_text()).shapes_of(BucketPhase.PROMPT)
     engine = {"maxNumSeqs": 8, "maxNumBatchedTokens": 2048}
     model = INFERENCE["spec"]["model"] | {"maxModelLen": 2048}  # type: ignore[index]
     bucketing = {"strategy": "Optimal", "optimal": {"traffic": saved.read_text()}}

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.checks import first_violation, published_without_key
-from gaudi_operator.core.admission.kv_cache_bounds import most_kv_blocks
+from gaudi_operator.core.admission.checks import check_published_access, first_violation
+from gaudi_operator.core.admission.kv_cache_bounds import max_kv_blocks
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_runtime.buckets.bucket_plan import Rule
 from gaudi_runtime.errors import Problem
@@ -209,13 +209,13 @@ def test_simulation_is_refused_if_not_allowed() -> None:
     ],
 )
 def test_protected_service_may_be_published(guard: dict[str, Any]) -> None:
-    assert published_without_key(inference(**guard).spec) is None
+    assert check_published_access(inference(**guard).spec) is None
 
 
 @pytest.mark.parametrize("access", [{}, {"allowAllClients": True}, {"enabled": False, "clients": []}])
 @pytest.mark.parametrize("kind", ["NodePort", "LoadBalancer"])
 def test_unprotected_service_may_not_be_published(kind: str, access: dict[str, Any]) -> None:
-    assert published_without_key(inference(service={"type": kind}, networkAccess=access).spec) == Problem(
+    assert check_published_access(inference(service={"type": kind}, networkAccess=access).spec) == Problem(
         "PublishedWithoutKey",
         "spec.service.type other than ClusterIP publishes the model to everyone who can reach the Service: set "
         "server.apiKeySecretRef, list the clients in networkAccess.clients, or set service.insecure true.",
@@ -305,11 +305,11 @@ def test_thresholds_do_not_refuse_if_pods_serve_on_shortfall() -> None:
 @pytest.mark.parametrize(("memory", "percent", "blocks"), [("2273", 50, 31), ("2276", 50, 32), ("512Mi", 50, 64)])
 def test_kv_blocks_fit_next_to_graphs_and_hold_a_sequence(memory: str, percent: int, blocks: int) -> None:
     asked = inference(accelerator={"deviceMemory": memory}, warmup={"graphMemoryPercent": percent})
-    assert most_kv_blocks(asked.spec) == blocks
+    assert max_kv_blocks(asked.spec) == blocks
 
 
 def test_kv_blocks_are_limited_by_the_cards_memory() -> None:
     longest = {"model": {"maxModelLen": 2**24}, "engine": {"blockSize": 4, "maxNumSeqs": 2**16}}
     asked = inference(**merged(longest, {"accelerator": {"generation": "gaudi2"}})).spec
     asked = asked.model_copy(update={"accelerator": asked.accelerator.model_copy(update={"device_memory": None})})
-    assert most_kv_blocks(asked) <= min(2**31 - 1, 96 * 2**30)
+    assert max_kv_blocks(asked) <= min(2**31 - 1, 96 * 2**30)

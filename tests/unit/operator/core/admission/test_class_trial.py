@@ -8,7 +8,7 @@ from gaudi_operator.api.v1alpha1.inference_class import GaudiInferenceClass
 from gaudi_operator.core.admission.class_trial import trial_violations
 from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.admission.spec_limits import first_limit_violation
-from gaudi_operator.core.classes import Platform
+from gaudi_operator.core.classes import ResolvedClass
 from gaudi_operator.core.rollout.desired_revision import desired_revision
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.gaudi_classes import gaudi_class
@@ -18,15 +18,15 @@ from tests.unit.operator.core.resources import ANY_HOST_PATH, DEFAULTS, inferenc
 LIMITED = [each for each in BEYOND if "allowAllClients" not in each[0]]
 
 
-def platform(limits: dict[str, Any], *, trial: bool = True) -> Platform:
-    return Platform("gold", GaudiInferenceClass.model_validate(gaudi_class(limits=limits, trial=trial)).spec)
+def platform(limits: dict[str, Any], *, trial: bool = True) -> ResolvedClass:
+    return ResolvedClass("gold", GaudiInferenceClass.model_validate(gaudi_class(limits=limits, trial=trial)).spec)
 
 
 def refused(limits: dict[str, Any], **spec: Any) -> Problem | None:
     """Return the reason why a class in trial refuses a resource with `spec`, or None."""
     asked, found = inference(**spec), platform(limits)
     policy = PodPolicy("models", ANY_HOST_PATH, found, "tiny", asked.spec)
-    return policy.why_not(desired_revision(asked, (), DEFAULTS)) or first_limit_violation(asked.spec, found)
+    return policy.find_violation(desired_revision(asked, (), DEFAULTS)) or first_limit_violation(asked.spec, found)
 
 
 def reported(limits: dict[str, Any], *, trial: bool = True, **spec: Any) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.status.conditions import FALSE, TRUE, Verdict
 from gaudi_operator.core.status.spec_conditions import judge_settings_effective
 from gaudi_runtime.errors import Problem
-from gaudi_runtime.knobs.check import wrong_setting
+from gaudi_runtime.knobs.check import setting_error
 from tests.support.conformance import violations
 from tests.support.examples import EXAMPLES
 from tests.unit.operator.core.cluster import Cluster
@@ -33,7 +33,7 @@ def sim(settings: dict[str, Any], **sections: Any) -> Inference:
 def test_wrong_setting_is_refused_with_a_message() -> None:
     assert first_violation(sim(WRONG), DEFAULTS) == Problem(
         "SettingsWrong",
-        f"spec.engine.settings: {wrong_setting('VLLM_DEFRAG_TRESHOLD', '8')}.",
+        f"spec.engine.settings: {setting_error('VLLM_DEFRAG_TRESHOLD', '8')}.",
     )
 
 
@@ -44,8 +44,8 @@ def test_argument_or_variable_owned_by_a_field_is_refused() -> None:
         "env": [{"name": "VLLM_SKIP_WARMUP", "value": "true"}],
     }
     assert why_settings_are_wrong(inference(engine=engine)) == (
-        f"spec.engine.extraArgs: {wrong_setting('--max-num-seqs', '8')}; "
-        f"spec.engine.env: {wrong_setting('VLLM_SKIP_WARMUP', 'true')}."
+        f"spec.engine.extraArgs: {setting_error('--max-num-seqs', '8')}; "
+        f"spec.engine.env: {setting_error('VLLM_SKIP_WARMUP', 'true')}."
     )
 
 
@@ -128,7 +128,7 @@ def plan_hash_of(found: Revision) -> str:
 def test_changed_setting_is_a_new_revision_of_the_same_plan() -> None:
     before, after = revision(settings={"LOG_LEVEL_ALL": "4"}), revision(settings={"LOG_LEVEL_ALL": "5"})
     assert before.name != after.name
-    assert before.config_map != after.config_map
+    assert before.config_map_name != after.config_map_name
     assert plan_hash_of(before) == plan_hash_of(after)
 
 

@@ -6,7 +6,11 @@ from typing import Any
 import pytest
 
 from gaudi_operator.core.admission.estimate import MOST_TIME_SCALE, Estimate, GraphBounds, why_not_estimated
-from gaudi_operator.core.admission.forecast_checks import estimated_shortfall, estimated_violation, gate_outlook
+from gaudi_operator.core.admission.forecast_checks import (
+    describe_gate_opening,
+    estimated_shortfall,
+    estimated_violation,
+)
 from gaudi_operator.core.admission.spec_forecast import forecast_plan
 from gaudi_runtime.engines.sim.script import read_script
 from gaudi_runtime.errors import ConfigError, Problem
@@ -100,7 +104,7 @@ OUTLOOK = (
 
 
 def outlook(**changes: Any) -> str | None:
-    return gate_outlook(inference(**merged(from_the_hub(engine={"executionMode": None}), changes)))
+    return describe_gate_opening(inference(**merged(from_the_hub(engine={"executionMode": None}), changes)))
 
 
 def test_gate_outlook_exists_if_the_graph_count_is_unknown() -> None:

@@ -152,4 +152,4 @@ def test_unreadable_configuration_is_refused_under_a_class() -> None:
 
 def test_simulation_omitted_from_forged_inputs_is_detected() -> None:
     forged = replace(desired_revision(inference(engine={"name": "sim"}), (), DEFAULTS), inputs=HARMLESS)
-    assert forged.simulated
+    assert forged.is_simulated

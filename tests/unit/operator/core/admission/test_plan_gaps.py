@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.forecast_checks import plan_has_gaps
+from gaudi_operator.core.admission.forecast_checks import check_plan_gaps
 from gaudi_operator.core.admission.spec_forecast import forecast_question
 from gaudi_runtime.contract.bucketing import BucketPolicy
 from gaudi_runtime.errors import Problem
@@ -16,7 +16,7 @@ GAPS = "(1, 16, 0)\n(1, 128, 0)\n([1, 2, 4], 1, [8, 64])"
 
 
 def refused(file: str, **spec: Any) -> Problem | None:
-    return plan_has_gaps(inference(**merged({"bucketing": {"strategy": "File", "file": file}}, spec)))
+    return check_plan_gaps(inference(**merged({"bucketing": {"strategy": "File", "file": file}}, spec)))
 
 
 def test_batches_without_a_bucket_are_refused_with_an_example() -> None:

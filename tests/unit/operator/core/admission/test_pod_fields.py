@@ -173,9 +173,9 @@ CHANGES: dict[str, tuple[Change, str]] = {
 def test_template_with_unrendered_fields_is_refused(case: str) -> None:
     change, field = CHANGES[case]
     rendered = template(model=FOLDER, pod={"sidecars": [SIDE], "resources": {"memory": "64Gi"}})
-    assert POLICY.why_not(stored(rendered)) is None
+    assert POLICY.find_violation(stored(rendered)) is None
     change(rendered["spec"])
-    found = POLICY.why_not(stored(rendered))
+    found = POLICY.find_violation(stored(rendered))
     assert found is not None
     assert found.reason == "PodTemplateNotAllowed"
     assert found.message == (
@@ -208,7 +208,7 @@ ALLOWED: dict[str, Change] = {
 def test_renderable_template_is_allowed(case: str) -> None:
     rendered = template(model=FOLDER, pod={"sidecars": [SIDE]})
     ALLOWED[case](rendered["spec"])
-    assert POLICY.why_not(stored(rendered)) is None
+    assert POLICY.find_violation(stored(rendered)) is None
 
 
 def test_template_without_a_spec_is_refused() -> None:
@@ -231,7 +231,7 @@ BY_OTHER_RULES = {None, "NeedsClass"}
 
 
 def refusal(revision: Revision) -> str | None:
-    found = POLICY.why_not(revision)
+    found = POLICY.find_violation(revision)
     return found.reason if found else None
 
 
@@ -240,7 +240,7 @@ def test_every_example_renders_an_allowed_template(place: str) -> None:
     manifest = manifests()[place]
     metadata = {**manifest["metadata"], "namespace": "models", "uid": "u", "generation": 1}
     asked = read_inference({**manifest, "metadata": metadata})
-    assert POLICY.why_not(desired_revision(asked, (), DEFAULTS)) is None
+    assert POLICY.find_violation(desired_revision(asked, (), DEFAULTS)) is None
 
 
 @pytest.mark.parametrize("spec", [each[1] for each in (*BEYOND, *WITHIN)], ids=str)

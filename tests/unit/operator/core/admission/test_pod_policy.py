@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.pod_policy import PodPolicy, is_foreign, is_unsafe_variable
+from gaudi_operator.core.admission.pod_policy import PodPolicy, is_controlling_annotation, is_unsafe_variable
 from gaudi_operator.core.installation import AllowedHostPath
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.rendered_pod import stored, template
@@ -15,7 +15,7 @@ MODELS = {"source": {"persistentVolumeClaim": None, "hostPath": {"path": "/model
 
 def violation_of(*paths: AllowedHostPath, **spec: Any) -> Problem | None:
     """Return the policy violation of a small resource with `spec` in the namespace `models`."""
-    return PodPolicy("models", paths).why_not(stored(template(**spec)))
+    return PodPolicy("models", paths).find_violation(stored(template(**spec)))
 
 
 def reason(*paths: AllowedHostPath, **spec: Any) -> str | None:
@@ -149,7 +149,7 @@ def test_field_limited_to_the_namespace_is_allowed(spec: dict[str, Any]) -> None
     ],
 )
 def test_node_agent_annotations_are_listed(annotation: str, foreign: bool) -> None:
-    assert is_foreign(annotation) is foreign
+    assert is_controlling_annotation(annotation) is foreign
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_cluster_assigned_group_is_refused_with_its_reason() -> None:
 def test_group_of_a_stored_template_is_checked(field: str, value: object) -> None:
     rendered = template(model=MODELS)
     rendered["spec"]["securityContext"][field] = value
-    found = PodPolicy("models", (AllowedHostPath("/"),)).why_not(stored(rendered))
+    found = PodPolicy("models", (AllowedHostPath("/"),)).find_violation(stored(rendered))
     assert found is not None
     assert found.message.partition(" is not allowed in a pod")[0] in (
         "spec.pod: group 6",
@@ -237,7 +237,7 @@ def test_group_of_a_stored_template_is_checked(field: str, value: object) -> Non
 
 
 def test_unreadable_template_is_refused() -> None:
-    found = PodPolicy("models", ()).why_not(stored({"spec": {"containers": "all"}}))
+    found = PodPolicy("models", ()).find_violation(stored({"spec": {"containers": "all"}}))
     assert found == Problem(
         "PodTemplateNotAllowed",
         "its pod template was not written by this operator. Delete its ControllerRevision, so that the operator "

@@ -2,12 +2,12 @@
 
 import pytest
 
-from gaudi_operator.core.admission.pod_view import PodView, is_below
+from gaudi_operator.core.admission.pod_view import PodTemplateView, is_path_inside
 from tests.support.builders import Object
 
 
-def view(**spec: object) -> PodView:
-    return PodView.model_validate({"spec": spec})
+def view(**spec: object) -> PodTemplateView:
+    return PodTemplateView.model_validate({"spec": spec})
 
 
 CLAIM: Object = {"persistentVolumeClaim": {"claimName": "a"}}
@@ -18,7 +18,7 @@ IMAGE: Object = {"image": {"reference": "registry.test/a:1"}}
 def test_sources_are_only_those_of_model_and_adapters() -> None:
     names = {"model": CLAIM, "modes": FOLDER, "model-2": FOLDER, "mode": FOLDER, "adapter-1": IMAGE, "adapters": FOLDER}
     found = view(volumes=[{"name": name, **source} for name, source in names.items()], containers=[])
-    assert list(found.sources) == [("source", "persistentVolumeClaim"), ("adapters.source", "ociImage")]
+    assert list(found.model_sources) == [("source", "persistentVolumeClaim"), ("adapters.source", "ociImage")]
 
 
 def test_host_paths_of_all_volumes_are_found() -> None:
@@ -66,7 +66,7 @@ def test_cards_of_all_containers_are_counted() -> None:
         containers=[{"name": "a", "resources": {"limits": amounts, "requests": {"habana.ai/gaudi": 2}}}],
         initContainers=[{"name": "b", "resources": {"requests": {"habana.ai/gaudi": "4"}}}],
     )
-    assert found.cards == 7
+    assert found.card_count == 7
 
 
 def test_resource_claims_are_named() -> None:
@@ -76,8 +76,8 @@ def test_resource_claims_are_named() -> None:
 
 def test_annotations_of_the_operator_are_omitted() -> None:
     keys = ["inference.gaudi.dev/plan", "inference.gaudi.development/a", "team/a"]
-    found = PodView.model_validate({"metadata": {"annotations": dict.fromkeys(keys, "")}})
-    assert list(found.annotations) == ["inference.gaudi.development/a", "team/a"]
+    found = PodTemplateView.model_validate({"metadata": {"annotations": dict.fromkeys(keys, "")}})
+    assert list(found.user_annotations) == ["inference.gaudi.development/a", "team/a"]
 
 
 @pytest.mark.parametrize(
@@ -95,4 +95,4 @@ def test_annotations_of_the_operator_are_omitted() -> None:
     ],
 )
 def test_prefix_matches_complete_folder_names(path: str, prefix: str, below: bool) -> None:
-    assert is_below(path, prefix) is below
+    assert is_path_inside(path, prefix) is below

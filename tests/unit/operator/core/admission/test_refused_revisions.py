@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from gaudi_operator.api.v1alpha1.inference_class import GaudiInferenceClass
-from gaudi_operator.core.admission.checks import first_violation, groups_are_not_served, revision_is_not_allowed
+from gaudi_operator.core.admission.checks import check_groups_served, check_revision_allowed, first_violation
 from gaudi_operator.core.admission.pod_policy import PodPolicy
-from gaudi_operator.core.classes import NO_CLASS, Platform
+from gaudi_operator.core.classes import NO_CLASS, ResolvedClass
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.rollout.desired_revision import desired_revision
 from gaudi_runtime.errors import Problem
@@ -16,13 +16,13 @@ WITHOUT_SIMULATION = replace(DEFAULTS, allow_simulation=False)
 SIMULATED = inference(engine={"name": "sim"})
 
 
-def policy(platform: Platform) -> PodPolicy:
+def policy(platform: ResolvedClass) -> PodPolicy:
     return PodPolicy("models", ANY_HOST_PATH, platform, "tiny", SIMULATED.spec)
 
 
 def test_simulated_revision_is_refused_after_simulation_is_disallowed() -> None:
     revision = desired_revision(SIMULATED, (), DEFAULTS)
-    assert revision_is_not_allowed(revision, policy(NO_CLASS), WITHOUT_SIMULATION) == Problem(
+    assert check_revision_allowed(revision, policy(NO_CLASS), WITHOUT_SIMULATION) == Problem(
         "SimulationNotAllowed",
         f"Revision {revision.name} has the sim engine, which this installation does not allow. The operator creates "
         "no more pods of this revision. Change the spec (or spec.rollout.revision, if it is set), or install the "
@@ -32,8 +32,10 @@ def test_simulated_revision_is_refused_after_simulation_is_disallowed() -> None:
 
 def test_refusal_by_a_class_names_the_remedy() -> None:
     revision = desired_revision(SIMULATED, (), DEFAULTS)
-    gold = Platform("gold", GaudiInferenceClass.model_validate(gaudi_class(limits={"images": ["other.test/"]})).spec)
-    found, cause = revision_is_not_allowed(revision, policy(gold), DEFAULTS), policy(gold).why_not(revision)
+    gold = ResolvedClass(
+        "gold", GaudiInferenceClass.model_validate(gaudi_class(limits={"images": ["other.test/"]})).spec
+    )
+    found, cause = check_revision_allowed(revision, policy(gold), DEFAULTS), policy(gold).find_violation(revision)
     assert cause is not None
     assert found == Problem(
         cause.reason,
@@ -45,7 +47,7 @@ def test_refusal_by_a_class_names_the_remedy() -> None:
 def test_group_without_its_controller_names_the_missing_component() -> None:
     spec = {"parallelism": {"tensor": 8, "nodes": 2}}
     observed = Observed(resource(**spec), groups_served=False)
-    assert groups_are_not_served(inference(**spec), observed) == Problem(
+    assert check_groups_served(inference(**spec), observed) == Problem(
         "LeaderWorkerSetMissing",
         "spec.parallelism.nodes is 2, but this cluster has no LeaderWorkerSet API. Install the LeaderWorkerSet "
         "controller (lws.sigs.k8s.io), version 0.9 or newer. The operator detects the API within seconds.",
@@ -54,7 +56,7 @@ def test_group_without_its_controller_names_the_missing_component() -> None:
 
 def test_group_with_its_controller_is_accepted() -> None:
     spec = {"parallelism": {"tensor": 8, "nodes": 2}}
-    assert groups_are_not_served(inference(**spec), Observed(resource(**spec), groups_served=True)) is None
+    assert check_groups_served(inference(**spec), Observed(resource(**spec), groups_served=True)) is None
 
 
 def test_spec_is_checked_again_after_an_installation_change() -> None:

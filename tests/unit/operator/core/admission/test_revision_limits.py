@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.inference_class import GaudiInferenceClass
-from gaudi_operator.core.admission.revision_limits import most_replicas, starts_with
+from gaudi_operator.core.admission.revision_limits import has_image_prefix, max_allowed_replicas
 from gaudi_operator.core.rollout.desired_revision import desired_revision
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.gaudi_classes import gaudi_class, judged
@@ -199,7 +199,7 @@ def test_class_without_a_list_still_requires_permissions() -> None:
     ],
 )
 def test_image_prefix_matches_complete_path_parts(image: str, prefix: str, starts: bool) -> None:
-    assert starts_with(image, prefix) is starts
+    assert has_image_prefix(image, prefix) is starts
 
 
 def test_other_tolerations_do_not_allow_control_plane_nodes() -> None:
@@ -228,7 +228,7 @@ def test_no_class_allows_a_toleration_without_a_key() -> None:
 def test_maximum_of_replicas_depends_on_the_cards_per_pod(spec: dict[str, Any], most: int) -> None:
     limits = GaudiInferenceClass.model_validate(gaudi_class(limits={"maxReplicas": 9, "maxCards": 20})).spec.limits
     forged = replace(desired_revision(inference(**spec), (), DEFAULTS), inputs=HARMLESS)
-    assert most_replicas(forged, limits) == most
+    assert max_allowed_replicas(forged, limits) == most
 
 
 @pytest.mark.parametrize(
@@ -238,15 +238,15 @@ def test_maximum_of_replicas_depends_on_the_cards_per_pod(spec: dict[str, Any], 
 def test_lowest_limit_applies_to_the_replicas(limits: dict[str, Any], most: int | None) -> None:
     spec = {"engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 8}}
     says = GaudiInferenceClass.model_validate(gaudi_class(limits=limits)).spec
-    assert most_replicas(desired_revision(inference(**spec), (), DEFAULTS), says.limits) == most
+    assert max_allowed_replicas(desired_revision(inference(**spec), (), DEFAULTS), says.limits) == most
 
 
 def test_replicas_without_cards_are_not_limited_by_cards() -> None:
     says = GaudiInferenceClass.model_validate(gaudi_class(limits={"maxCards": 0})).spec
-    assert most_replicas(desired_revision(inference(), (), DEFAULTS), says.limits) is None
+    assert max_allowed_replicas(desired_revision(inference(), (), DEFAULTS), says.limits) is None
 
 
 def test_malformed_template_has_no_replicas() -> None:
     says = GaudiInferenceClass.model_validate(gaudi_class(limits={"maxCards": 8})).spec
     forged = replace(desired_revision(inference(), (), DEFAULTS), template={"spec": {"containers": "all"}})
-    assert most_replicas(forged, says.limits) == 0
+    assert max_allowed_replicas(forged, says.limits) == 0

@@ -11,7 +11,7 @@ from gaudi_operator.core.admission.spec_limits import (
     first_limit_violation,
     spec_limit_violations,
 )
-from gaudi_operator.core.classes import NO_CLASS, Platform
+from gaudi_operator.core.classes import NO_CLASS, ResolvedClass
 from gaudi_runtime.errors import Problem
 from tests.support.builders import Object
 from tests.unit.operator.core.resources import inference
@@ -122,12 +122,12 @@ def test_spec_within_all_limits_is_unchanged() -> None:
     assert clamp_to_limits(asked, read({"maxSurge": 1, "serviceTypes": ["LoadBalancer"]})) == (asked, frozenset())
 
 
-def refused(platform: Platform, **spec: Any) -> Problem | None:
+def refused(platform: ResolvedClass, **spec: Any) -> Problem | None:
     return first_limit_violation(inference(**spec).spec, platform)
 
 
 def test_message_names_the_class_that_forbids_a_field() -> None:
-    gold = Platform("gold", GaudiInferenceClassSpec(limits=read({"serviceTypes": []})))
+    gold = ResolvedClass("gold", GaudiInferenceClassSpec(limits=read({"serviceTypes": []})))
     assert refused(gold, **SPEC) == Problem(
         "ForbiddenByClass",
         "spec.service.type LoadBalancer is not an allowed value (limits.serviceTypes: none), a limit of class gold. "

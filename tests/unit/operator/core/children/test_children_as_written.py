@@ -14,10 +14,10 @@ from gaudi_operator.core.children.network import network_policy, service, servic
 from gaudi_operator.core.children.scaling import horizontal_pod_autoscaler, pod_disruption_budget
 from gaudi_operator.core.children.workloads import controller_revision, leader_worker_set, replica_set
 from gaudi_operator.core.rendering.pod_template import pod_template, worker_template
-from gaudi_operator.core.rendering.recipe_pvc import kept_revisions, recipe_pvc
-from gaudi_operator.core.rendering.runtime_config import config_map
+from gaudi_operator.core.rendering.recipe_pvc import kept_revisions_config_map, recipe_pvc
+from gaudi_operator.core.rendering.runtime_config import runtime_config_map
 from gaudi_operator.core.resource import read_inference
-from gaudi_operator.core.rollout.revision import Group, Revision
+from gaudi_operator.core.rollout.revision import PodGroup, Revision
 from tests.unit.operator.core.resources import DEFAULTS
 
 FOLDER = Path(__file__).parents[5] / "examples"
@@ -34,11 +34,11 @@ def children(example: str) -> dict[str, Any]:
         "account": service_account(owner),
         "network policy": network_policy(given, DEFAULTS),
         "budget": pod_disruption_budget(given, spec.replicas, 0),
-        "config": config_map(owner, "{}"),
+        "config": runtime_config_map(owner, "{}"),
         "revision": controller_revision(owner, Revision("r1", 1, {}, {}, "{}", kept={"config": "{}"})),
     }
     if spec.parallelism.nodes > 1:
-        group = Group(spec.parallelism.nodes, worker_template(template))
+        group = PodGroup(spec.parallelism.nodes, worker_template(template))
         found["workload"] = leader_worker_set(owner, Revision("r1", 1, {}, template, "{}", group=group), 2, {})
     else:
         found["workload"] = replica_set(owner, "r1", template, 2, {})
@@ -46,7 +46,7 @@ def children(example: str) -> dict[str, Any]:
         found["autoscaler"] = horizontal_pod_autoscaler(given, spec.autoscaling, 300)
     if spec.recipe_cache.enabled:
         found["recipes"] = recipe_pvc(owner, spec.recipe_cache, None)
-        found["kept revisions"] = kept_revisions(owner, ["r1"])
+        found["kept revisions"] = kept_revisions_config_map(owner, ["r1"])
     return found
 
 

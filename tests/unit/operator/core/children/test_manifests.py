@@ -4,9 +4,9 @@ import pytest
 
 from gaudi_operator.core.actions import Apply
 from gaudi_operator.core.children.desired import child_actions
-from gaudi_operator.core.children.network import endpoint, service
+from gaudi_operator.core.children.network import endpoint_url, service
 from gaudi_operator.core.children.scaling import pod_disruption_budget
-from gaudi_operator.core.rendering.runtime_config import config_map
+from gaudi_operator.core.rendering.runtime_config import runtime_config_map
 from gaudi_operator.core.rollout.replicas import PlannedReplicas
 from tests.unit.operator.core.resources import inference
 from tests.unit.operator.core.states import state_of
@@ -26,7 +26,7 @@ def test_child_has_a_controller_reference_that_does_not_block_deletion() -> None
 
 
 def test_config_map_is_immutable_and_named_by_its_content() -> None:
-    one, other = config_map(inference().identity, "{}"), config_map(inference().identity, '{"a":1}')
+    one, other = runtime_config_map(inference().identity, "{}"), runtime_config_map(inference().identity, '{"a":1}')
     assert one["immutable"] is True
     assert one["data"] == {"config.json": "{}"}
     assert one["metadata"]["name"] != other["metadata"]["name"]
@@ -44,13 +44,13 @@ def test_service_has_the_annotations_of_the_spec() -> None:
 
 
 def test_endpoint_is_the_address_of_the_api() -> None:
-    assert endpoint(inference()) == "http://tiny.models.svc:80/v1"
+    assert endpoint_url(inference()) == "http://tiny.models.svc:80/v1"
 
 
 def test_port_with_a_certificate_has_protocol_https() -> None:
     secured = inference(server={"tlsSecretName": "chat-tls"})
     assert [each["appProtocol"] for each in service(secured)["spec"]["ports"]] == ["https"]
-    assert endpoint(secured) == "https://tiny.models.svc:80/v1"
+    assert endpoint_url(secured) == "https://tiny.models.svc:80/v1"
 
 
 def test_service_account_is_created_only_for_pods_using_it() -> None:

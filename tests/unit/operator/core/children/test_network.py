@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.api.v1alpha1.network import Client
+from gaudi_operator.api.v1alpha1.network import NetworkClient
 from gaudi_operator.core.children.network import network_policy
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.core.resource import SpecUnreadable
@@ -30,7 +30,7 @@ def test_status_port_is_open_to_the_operator_only() -> None:
 
 
 def test_configured_monitoring_reaches_the_status_port() -> None:
-    prometheus = Client.model_validate({"namespaceSelector": {"matchLabels": {"team": "metrics"}}})
+    prometheus = NetworkClient.model_validate({"namespaceSelector": {"matchLabels": {"team": "metrics"}}})
     rules = network_policy(inference(), replace(DEFAULTS, monitoring_from=(prometheus,)))["spec"]["ingress"]
     (found,) = [rule for rule in rules if rule["ports"][0]["port"] == "status"]
     assert found["from"][1:] == [{"namespaceSelector": {"matchLabels": {"team": "metrics"}}}]
@@ -45,7 +45,7 @@ def test_gateways_of_the_installation_are_clients_by_default() -> None:
         "namespaceSelector": {"matchLabels": {"team": "edge"}},
         "podSelector": {"matchLabels": {"app": "gateway"}},
     }
-    defaults = replace(DEFAULTS, gateways_from=(Client.model_validate(gateway),))
+    defaults = replace(DEFAULTS, gateways_from=(NetworkClient.model_validate(gateway),))
     rules = network_policy(inference(), defaults)["spec"]["ingress"]
     assert rules[0]["from"] == [{"podSelector": {}}, gateway]
     own_list = network_policy(inference(networkAccess={"clients": [{"podSelector": {}}]}), defaults)["spec"]["ingress"]

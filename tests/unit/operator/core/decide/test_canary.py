@@ -8,8 +8,8 @@ import pytest
 from gaudi_operator.core.actions import Apply
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rollout.revision_choice import has_held_gate, is_on_trial
-from gaudi_runtime.contract.report import ColdShape, Phase, Requests
+from gaudi_operator.core.rollout.revision_choice import has_kept_gate_open, is_on_trial
+from gaudi_runtime.contract.report import ColdShape, Phase, RequestCounts
 from tests.unit.operator.core.cluster import Cluster, stamp
 from tests.unit.operator.core.pod_objects import condition as pod_condition
 from tests.unit.operator.core.pod_objects import gate_condition, view
@@ -140,7 +140,7 @@ def test_recompiles_of_an_observed_revision_cause_a_rollback() -> None:
 
 
 def test_failing_requests_of_an_observed_revision_cause_a_rollback() -> None:
-    met = {"phase": Phase.SERVING, "requests": Requests(answered=40, failed=7)}
+    met = {"phase": Phase.SERVING, "requests": RequestCounts(answered=40, failed=7)}
     cluster, _, bad = failing_upgrade(met, canary={"observeSeconds": 60})
     found = failure_of(cluster, bad)
     assert found is not None
@@ -184,6 +184,6 @@ def test_previously_rolled_out_revision_is_not_on_trial() -> None:
 
 
 def test_closed_gate_restarts_the_trial() -> None:
-    assert not has_held_gate(closed(), 5, Deadlines(NOW))
-    assert not has_held_gate(held(4), 5, Deadlines(NOW))
-    assert has_held_gate(held(5), 5, Deadlines(NOW))
+    assert not has_kept_gate_open(closed(), 5, Deadlines(NOW))
+    assert not has_kept_gate_open(held(4), 5, Deadlines(NOW))
+    assert has_kept_gate_open(held(5), 5, Deadlines(NOW))

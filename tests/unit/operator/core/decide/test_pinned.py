@@ -1,7 +1,7 @@
 """spec.rollout.revision: pods run the kept revision with this name, regardless of the spec's other fields."""
 
 from gaudi_operator.core.rollout.controller_revision import stored_revisions
-from gaudi_operator.core.rollout.desired_revision import missing_pin
+from gaudi_operator.core.rollout.desired_revision import describe_missing_pin
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import inference
 from tests.unit.operator.core.stories import condition, revisions, served, status
@@ -82,6 +82,6 @@ def test_last_serving_revision_is_never_deleted() -> None:
 
 
 def test_pin_without_kept_revisions_must_be_removed() -> None:
-    assert missing_pin(inference(rollout={"revision": "0123456789"}), ()) == (
+    assert describe_missing_pin(inference(rollout={"revision": "0123456789"}), ()) == (
         "spec.rollout.revision is 0123456789, but this revision is not kept: remove the field to run the spec."
     )

@@ -8,11 +8,11 @@ import pytest
 
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.rendering.execution_mode import execution_mode
-from gaudi_operator.core.rollout.desired_revision import desired_revision, with_stored_mode
+from gaudi_operator.core.rollout.desired_revision import desired_revision, use_stored_mode
 from gaudi_operator.core.rollout.inputs import (
     are_same_inputs,
     revision_name,
-    stored_form,
+    serialize_inputs,
 )
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.contract.config import ExecutionMode
@@ -155,15 +155,15 @@ def test_explicit_other_mode_creates_a_revision(kept: Revision) -> None:
 def test_next_revision_uses_the_current_default() -> None:
     changed = inference(accelerator=CARD, engine={"maxNumSeqs": 2})
     found = desired_revision(
-        with_stored_mode(changed, (revision_with_default_mode(),)), (revision_with_default_mode(),), DEFAULTS
+        use_stored_mode(changed, (revision_with_default_mode(),)), (revision_with_default_mode(),), DEFAULTS
     )
     assert json.loads(found.config)["engine"]["executionMode"] == "torchCompile"
 
 
 def test_running_revision_keeps_its_mode() -> None:
-    judged = with_stored_mode(inference(accelerator=CARD), (revision_with_default_mode(),))
+    judged = use_stored_mode(inference(accelerator=CARD), (revision_with_default_mode(),))
     assert execution_mode(judged) is ExecutionMode.HPU_GRAPHS
-    assert execution_mode(with_stored_mode(inference(accelerator=CARD), ())) is ExecutionMode.TORCH_COMPILE
+    assert execution_mode(use_stored_mode(inference(accelerator=CARD), ())) is ExecutionMode.TORCH_COMPILE
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_running_revision_keeps_its_mode() -> None:
     ids=str,
 )
 def test_change_of_the_pod_creates_a_revision(change: dict[str, Any]) -> None:
-    assert not are_same_inputs(stored_form(inputs()), inputs(**change))
+    assert not are_same_inputs(serialize_inputs(inputs()), inputs(**change))
     assert revision_name(inputs()) != revision_name(inputs(**change))
 
 
@@ -213,28 +213,30 @@ def test_change_of_the_pod_creates_a_revision(change: dict[str, Any]) -> None:
     ids=str,
 )
 def test_change_outside_the_pod_creates_no_revision(change: dict[str, Any]) -> None:
-    assert are_same_inputs(stored_form(inputs()), inputs(**change))
+    assert are_same_inputs(serialize_inputs(inputs()), inputs(**change))
     assert revision_name(inputs()) == revision_name(inputs(**change))
 
 
 def test_new_field_at_its_default_creates_no_revision() -> None:
-    stored = stored_form(inputs())
+    stored = serialize_inputs(inputs())
     del stored["engine"]["prefixCaching"], stored["warmup"], stored["pod"]["drainSeconds"]
     assert are_same_inputs(stored, inputs())
 
 
 def test_new_field_with_another_value_creates_a_revision() -> None:
-    stored = stored_form(inputs())
+    stored = serialize_inputs(inputs())
     del stored["engine"]["prefixCaching"]
     assert not are_same_inputs(stored, inputs(engine={"prefixCaching": True}))
 
 
 def test_removed_value_creates_a_revision() -> None:
-    assert not are_same_inputs(stored_form(inputs(accelerator={**CARD, "hugepages": "1Gi"})), inputs(accelerator=CARD))
+    assert not are_same_inputs(
+        serialize_inputs(inputs(accelerator={**CARD, "hugepages": "1Gi"})), inputs(accelerator=CARD)
+    )
 
 
 def test_additional_stored_label_creates_a_revision() -> None:
-    assert not are_same_inputs(stored_form(inputs(pod={"labels": {"team": "a"}})), inputs())
+    assert not are_same_inputs(serialize_inputs(inputs(pod={"labels": {"team": "a"}})), inputs())
 
 
 def test_old_revision_is_replaced_after_its_controller_revision_was_deleted() -> None:

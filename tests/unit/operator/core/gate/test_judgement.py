@@ -17,8 +17,8 @@ from gaudi_operator.core.gate.thresholds import first_skipped_buckets, shortfall
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.view import PodView, read_pods
-from gaudi_operator.core.text_formats import timestamp
-from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, RuntimeFailure, Skipped
+from gaudi_operator.core.text_formats import format_timestamp
+from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, RuntimeFailure, SkippedBucket
 from tests.support.builders import Object
 from tests.unit.operator.core.pod_objects import LONG_AGO, condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import PLAN, report
@@ -31,7 +31,7 @@ SHORT = report(prompt=PhaseProgress(planned=24, warmed=24, captured=15))
 SHORT_OF_BOTH = report(
     prompt=PhaseProgress(planned=24, warmed=24, captured=15),
     decode=PhaseProgress(planned=8, warmed=8, captured=7),
-    skipped=(Skipped(phase=BucketPhase.DECODE, bucket=(4, 1, 64), reason="no memory was left"),),
+    skipped=(SkippedBucket(phase=BucketPhase.DECODE, bucket=(4, 1, 64), reason="no memory was left"),),
 )
 RECORD = f"Container c1, instance first, plan {PLAN}."
 OPEN = gate_condition(True, f"8 of 8 prompt graphs captured and 8 of 8 decode graphs captured. {RECORD}")
@@ -75,7 +75,7 @@ def test_open_gate_without_a_record_gets_one() -> None:
 
 @pytest.mark.parametrize(("seconds", "opens"), [(REOPEN_SECONDS - 0.1, False), (REOPEN_SECONDS, True)])
 def test_recently_closed_gate_stays_closed_briefly(seconds: float, opens: bool) -> None:
-    closed = gate_condition(False, "not yet", since=timestamp(NOW))
+    closed = gate_condition(False, "not yet", since=format_timestamp(NOW))
     deadlines = Deadlines(NOW + timedelta(seconds=seconds))
     found = gates.judge_gate(view(pod(conditions=(closed,)), report()), STRICT, deadlines)
     assert (found is not None and found.open) is opens
@@ -220,13 +220,13 @@ def test_gate_opened_with_warning_names_all_shortfalls() -> None:
     assert "; ".join(shortfalls(SHORT_OF_BOTH, LENIENT)) in action.message
 
 
-@pytest.mark.parametrize(("was", "since"), [(True, LONG_AGO), (False, timestamp(NOW))])
+@pytest.mark.parametrize(("was", "since"), [(True, LONG_AGO), (False, format_timestamp(NOW))])
 def test_gate_keeps_its_transition_time_while_its_status_is_unchanged(was: bool, since: str) -> None:
     before = view(pod(conditions=(gate_condition(was, since=LONG_AGO),)))
     (after,) = pods_with_gates([before], [gate(True, "WarmedUp", RECORD)], NOW)
     found = after.conditions[GATE].since
     assert found
-    assert timestamp(found) == since
+    assert format_timestamp(found) == since
 
 
 @pytest.mark.parametrize("opens", [True, False])
@@ -239,7 +239,7 @@ def test_decided_gate_is_applied_to_pods_before_it_is_written(before: tuple[Obje
     conditions = [*other_conditions(manifest), gate_conditions.gate_condition(manifest, decided, observed.now)]
     written = {**manifest, "status": {**manifest["status"], "conditions": conditions}}
     assert read_pods(replace(observed, pods=(written,))) == expected
-    assert expected[0].gate_open is opens
+    assert expected[0].is_gate_open is opens
 
 
 def test_closed_gate_is_not_closed_again() -> None:

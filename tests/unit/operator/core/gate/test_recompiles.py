@@ -17,13 +17,13 @@ from gaudi_operator.core.gate.condition import pods_with_gates
 from gaudi_operator.core.gate.judgement import judge_gates
 from gaudi_operator.core.gate.recompiles import RECOMPILING
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.problems.criteria import Room
-from gaudi_operator.core.text_formats import timestamp
-from gaudi_runtime.contract.report import Phase, Requests
+from gaudi_operator.core.problems.criteria import ExpectedRoom
+from gaudi_operator.core.text_formats import format_timestamp
+from gaudi_runtime.contract.report import Phase, RequestCounts
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.report.serving_counters import CounterPublisher
-from gaudi_runtime.traffic.serving_histogram import Padded, ServingHistogram
+from gaudi_runtime.traffic.serving_histogram import PaddedShape, ServingHistogram
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import FULL, PLAN, report
@@ -66,15 +66,15 @@ async def reported(lazy: bool, *forwards: tuple[int, float]) -> dict[str, Any]:
     verbs = HpuVerbs(runner, bridge(card))
     verbs.plan([], [])
     verbs.start_serving()
-    histogram = ServingHistogram(lambda _, real: Padded(real, warm=False))
+    histogram = ServingHistogram(lambda _, real: PaddedShape(real, warm=False))
     for query, seconds in forwards:
         card.compiled.add((32, query, 0, True))
         card.compile(seconds)
         verbs.step(partial(serve, runner, ("prompt", (1, query, 0))))
     counters = json.loads(json.dumps(verbs.counters()))
-    histogram.absorb(counters["met"], compile_times=counters["compile_times"])
+    histogram.add_rows(counters["met"], compile_times=counters["compile_times"])
     board = ReportBoard(PLAN)
-    CounterPublisher(board).publish(histogram, Requests(), 0.0)
+    CounterPublisher(board).publish(histogram, RequestCounts(), 0.0)
     names = ("recent_recompiles", "recompiles_since_ready", "cold_shapes", "served")
     return {name: getattr(board.report(), name) for name in names}
 
@@ -88,7 +88,7 @@ async def test_recompilations_on_a_card_close_gates_and_fail_canaries(
     hot = replace(serving("b", 0), report=report(**met))
     assert gates(serving("a", 0), hot) == ({"b": False} if too_many else {})
     canary = {"observeSeconds": 1, "maxRecompiles": 3}
-    found = problem_of(hot, state_of(inference=inference(rollout={"canary": canary})), Room(to_come=False))
+    found = problem_of(hot, state_of(inference=inference(rollout={"canary": canary})), ExpectedRoom(to_come=False))
     assert (found.reason if found else None) == ("TooManyRecompiles" if too_many else None)
     assert met["served"].small_compiles == (0 if too_many else 4)
 
@@ -145,7 +145,7 @@ def test_closed_pod_with_fewest_recompiles_opens_below_the_minimum() -> None:
 
 
 def test_no_second_pod_opens_before_the_first_is_ready() -> None:
-    just_now = timestamp(NOW - timedelta(seconds=1))
+    just_now = format_timestamp(NOW - timedelta(seconds=1))
     opened = (gate_condition(True, RECORD, since=just_now), condition("Ready", False))
     coming = view(pod("b", conditions=opened), report(recent_recompiles=9))
     assert gates(serving("a", 0), coming, closed("c", 9), promised=2) == {}
@@ -187,8 +187,8 @@ def test_minimum_is_kept_and_a_second_decision_is_empty(pods: list[PodView], pro
     written = judge_gates(pods, CLOSING, promised, Deadlines(NOW))
     after = pods_with_gates(pods, written, NOW)
     kept = max(1, promised)
-    assert sum(each.ready for each in after) >= min(kept, sum(each.ready for each in pods))
-    assert sum(each.gate_open for each in after) >= min(kept, len(pods))
+    assert sum(each.is_ready for each in after) >= min(kept, sum(each.is_ready for each in pods))
+    assert sum(each.is_gate_open for each in after) >= min(kept, len(pods))
     assert judge_gates(after, CLOSING, promised, Deadlines(NOW)) == []
 
 

@@ -8,8 +8,8 @@ from gaudi_operator.core.gate.thresholds import captured_counts, first_skipped_b
 from gaudi_runtime.contract.report import (
     BucketPhase,
     PhaseProgress,
-    Skipped,
-    SkippedVision,
+    SkippedBucket,
+    SkippedVisionBucket,
     VisionBucket,
     VisionProgress,
 )
@@ -39,9 +39,9 @@ def test_shortfall_has_counts_percentage_and_threshold() -> None:
 def test_shortfall_names_the_first_skipped_bucket_of_its_phase() -> None:
     out = "no memory was left"
     skipped = (
-        Skipped(phase=BucketPhase.DECODE, bucket=(4, 1, 64), reason="no time was left"),
-        Skipped(phase=BucketPhase.PROMPT, bucket=(1, 512, 0), reason=out),
-        Skipped(phase=BucketPhase.PROMPT, bucket=(1, 256, 0), reason="no time was left"),
+        SkippedBucket(phase=BucketPhase.DECODE, bucket=(4, 1, 64), reason="no time was left"),
+        SkippedBucket(phase=BucketPhase.PROMPT, bucket=(1, 512, 0), reason=out),
+        SkippedBucket(phase=BucketPhase.PROMPT, bucket=(1, 256, 0), reason="no time was left"),
     )
     short = report(prompt=progress(24, 24, 15), decode=progress(48, 48, 47), skipped=skipped)
     assert first_skipped_buckets(short, thresholds(decode=90)) == (
@@ -70,7 +70,7 @@ def test_counts_describe_each_phase() -> None:
     assert captured_counts(mixed) == "15 of 24 prompt graphs captured and 4 of 4 decode buckets warmed"
 
 
-LEFT = SkippedVision(bucket=VisionBucket("image", 448, 224, 2), reason="the device ran out of memory.")
+LEFT = SkippedVisionBucket(bucket=VisionBucket("image", 448, 224, 2), reason="the device ran out of memory.")
 SEEN = VisionProgress(planned=4, warmed=3, skipped=(LEFT,))
 
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from gaudi_operator.cli.plan.forecast import forecast_deployment
-from gaudi_operator.cli.plan.question import read_question
+from gaudi_operator.cli.plan.question import read_plan_document
 from gaudi_operator.cli.plan.verdict import NAME_THE_MODEL, DeploymentForecast, Verdict
 from gaudi_operator.core.admission.checks import first_violation
 from gaudi_operator.core.admission.engine_settings import why_settings_are_ignored
@@ -17,7 +17,7 @@ from gaudi_operator.core.admission.plugin import plugin_violation
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.resource import Inference, read_inference
 from gaudi_runtime.forecast.advice import SERVE_ANYWAY
-from gaudi_runtime.knobs.render import Rendered, render_engine_options
+from gaudi_runtime.knobs.render import EngineOptions, render_engine_options
 from gaudi_runtime.planning.coverage import plan_coverage
 from tests.support.builders import merged
 from tests.support.examples import EXAMPLES, FOLDER, Manifest, completed, fragments, manifests
@@ -57,7 +57,7 @@ ANSWERS = {Verdict.FITS, Verdict.WARNINGS, Verdict.UNKNOWN}
 
 
 def forecast_of(manifest: Manifest) -> DeploymentForecast:
-    return forecast_deployment(read_question(manifest), card=None, model=None)
+    return forecast_deployment(read_plan_document(manifest), card=None, model=None)
 
 
 def test_manual_and_chart_show_valid_manifests() -> None:
@@ -67,15 +67,15 @@ def test_manual_and_chart_show_valid_manifests() -> None:
 
 @pytest.mark.parametrize("manifest", ALL)
 def test_every_shape_has_a_bucket_or_gaps_are_allowed(manifest: Manifest) -> None:
-    question = read_question(manifest)
-    gaps = plan_coverage(question.plan(), question.limits, question.blocks).sentence()
+    question = read_plan_document(manifest)
+    gaps = plan_coverage(question.plan(), question.limits, question.blocks).describe_gaps()
     assert gaps is None or manifest["spec"]["bucketing"]["allowGaps"]
 
 
 @pytest.mark.parametrize("manifest", ALL)
 def test_thresholds_are_reachable_if_known(manifest: Manifest) -> None:
     found = forecast_of(manifest)
-    assert found.verdict in ANSWERS, found.why
+    assert found.verdict in ANSWERS, found.reasons
     assert found.shortfalls == ()
 
 
@@ -84,7 +84,7 @@ def test_remedies_of_an_unknown_forecast_are_sufficient(manifest: Manifest) -> N
     found = forecast_of(manifest)
     if found.verdict is not Verdict.UNKNOWN:
         return
-    assert found.why
+    assert found.reasons
     assert found.remedies
     if found.forecast.model is None:
         assert found.remedies == (NAME_THE_MODEL,)
@@ -141,7 +141,7 @@ VARIABLES = {
 }
 
 
-def render_example(name: str) -> Rendered:
+def render_example(name: str) -> EngineOptions:
     return render_engine_options(runtime_config(example(FOLDER / "vllm" / f"{name}.yaml")))
 
 

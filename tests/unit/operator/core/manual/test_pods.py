@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_operator.api.v1alpha1.pods.containers import Amounts, ContainerResources
+from gaudi_operator.api.v1alpha1.pods.containers import ContainerResources, ResourceAmounts
 from gaudi_operator.api.v1alpha1.pods.pod import Pod
 from gaudi_operator.core.admission.checks import first_violation
 from gaudi_operator.core.admission.engine_settings import why_settings_are_ignored
@@ -38,5 +38,5 @@ def test_sections_with_fields_have_examples() -> None:
 def test_every_size_field_has_a_row() -> None:
     table = PAGE.partition("## Sizes")[2].partition("\n## ")[0]
     sizes = {str(field.alias) for name, field in Pod.model_fields.items() if name.endswith("_size")}
-    amounts = {f"resources.{kind}.{each.alias}" for kind in KINDS for each in Amounts.model_fields.values()}
+    amounts = {f"resources.{kind}.{each.alias}" for kind in KINDS for each in ResourceAmounts.model_fields.values()}
     assert amounts | sizes <= set(re.findall(r"`([\w.-]+)`", table))

@@ -12,7 +12,7 @@ from gaudi_operator.core.admission.engine_settings import why_settings_are_ignor
 from gaudi_operator.core.admission.plugin import plugin_violation
 from gaudi_operator.core.quantities import parse_bytes
 from gaudi_operator.core.rendering.runtime_config import runtime_config
-from gaudi_operator.core.rendering.volumes import shared_memory
+from gaudi_operator.core.rendering.volumes import shared_memory_size
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.knobs.render import render_engine_options
 from tests.support.builders import merged
@@ -63,4 +63,4 @@ def test_page_links_every_example() -> None:
 
 def test_shared_memory_holds_the_queues_of_eight_ranks() -> None:
     eight = variant_inference({"parallelism": {"tensor": 8}}).spec
-    assert parse_bytes(shared_memory(eight)) >= (160 + 8 * 240) * 2**20
+    assert parse_bytes(shared_memory_size(eight)) >= (160 + 8 * 240) * 2**20

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.pods.slow_bucket import slow_bucket
+from gaudi_operator.core.pods.slow_bucket import describe_slow_bucket
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.status.conditions import judge_warmed_up
 from gaudi_operator.core.status.pods import pod_states
@@ -30,20 +30,24 @@ def compiling(still: float, forecast: float | None = 20.0, phase: Phase = Phase.
     ("still", "forecast", "slow"), [(79.1, 20, True), (78.9, 20, False), (29.1, 1, True), (28.9, 1, False)]
 )
 def test_bucket_is_slow_at_four_times_forecast_and_thirty_seconds(still: float, forecast: float, slow: bool) -> None:
-    assert (slow_bucket(compiling(still, forecast), Deadlines(NOW)) is not None) is slow
+    assert (describe_slow_bucket(compiling(still, forecast), Deadlines(NOW)) is not None) is slow
 
 
 def test_bucket_without_a_forecast_is_never_slow() -> None:
-    assert slow_bucket(compiling(1e6, None), Deadlines(NOW)) is None
+    assert describe_slow_bucket(compiling(1e6, None), Deadlines(NOW)) is None
 
 
 def test_serving_pod_has_no_bucket_in_progress() -> None:
-    assert slow_bucket(compiling(1e6, phase=Phase.SERVING), Deadlines(NOW)) is None
+    assert describe_slow_bucket(compiling(1e6, phase=Phase.SERVING), Deadlines(NOW)) is None
 
 
 def test_message_names_the_bucket_and_is_independent_of_time() -> None:
     slow = compiling(90)
-    assert slow_bucket(slow, Deadlines(NOW)) == slow_bucket(slow, Deadlines(NOW + timedelta(hours=1))) == SENTENCE
+    assert (
+        describe_slow_bucket(slow, Deadlines(NOW))
+        == describe_slow_bucket(slow, Deadlines(NOW + timedelta(hours=1)))
+        == SENTENCE
+    )
 
 
 def test_slow_bucket_is_in_the_pod_status_and_condition() -> None:
@@ -54,7 +58,7 @@ def test_slow_bucket_is_in_the_pod_status_and_condition() -> None:
 
 def test_reconcile_is_scheduled_when_a_bucket_becomes_slow() -> None:
     early, late = Deadlines(NOW), Deadlines(NOW)
-    slow_bucket(compiling(50), early)
-    slow_bucket(compiling(90), late)
+    describe_slow_bucket(compiling(50), early)
+    describe_slow_bucket(compiling(90), late)
     assert early.requeue_after == pytest.approx(29.1)
     assert late.requeue_after is None

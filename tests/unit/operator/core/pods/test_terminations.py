@@ -6,7 +6,7 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, LastTermination, PodState
 from gaudi_operator.core.observed import PodReport
-from gaudi_operator.core.pods.terminations import pod_ends, terminations
+from gaudi_operator.core.pods.terminations import pod_ends, terminations_by_pod
 from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
 from tests.support.builders import Object
 from tests.unit.operator.core.pod_objects import pod, view
@@ -25,7 +25,7 @@ def found(manifest: Object, said_by: str | None = None, **row: Any) -> str | Non
     word = {} if said_by is None else {"uid-of-a": PodReport(said_by, NOW, COMPILING)}
     known = {"name": "a", "revision": "r1", "phase": "Pending", "gate": False, "ready": False, **row}
     before = GaudiInferenceStatus(pods=(PodState(**known),))
-    ended = terminations([view(manifest)], before, word).get("a")
+    ended = terminations_by_pod([view(manifest)], before, word).get("a")
     return ended.message if ended else None
 
 
@@ -43,7 +43,7 @@ def test_termination_phase_comes_from_the_last_report() -> None:
 def test_failure_reported_before_the_termination_is_included() -> None:
     lost = RuntimeFailure(reason="EngineLost", message="Worker 3 died.")
     word = {"uid-of-a": PodReport("c1", NOW, report(Phase.FAILED, failure=lost))}
-    known = terminations([view(pod(state=SEGFAULT))], GaudiInferenceStatus(), word)
+    known = terminations_by_pod([view(pod(state=SEGFAULT))], GaudiInferenceStatus(), word)
     assert known["a"].message.startswith("In phase Failed (EngineLost: Worker 3 died.): Error, exit code 139")
 
 
@@ -59,7 +59,7 @@ def test_recorded_phase_is_used_without_the_report() -> None:
 
 def test_recorded_termination_keeps_the_phase_of_the_status() -> None:
     row = PodState(name="a", revision="r1", phase="Capturing", gate=False, ready=False)
-    ended = terminations([view(pod(state=SEGFAULT))], GaudiInferenceStatus(pods=(row,)), {})["a"]
+    ended = terminations_by_pod([view(pod(state=SEGFAULT))], GaudiInferenceStatus(pods=(row,)), {})["a"]
     assert ended.phase == Phase.CAPTURING
 
 
@@ -67,14 +67,14 @@ def test_recorded_termination_has_its_time() -> None:
     at = "2026-08-01T11:30:00Z"
     container = {"terminated": {**SEGFAULT["terminated"], "finishedAt": at}}
     for each in (pod(state=container), evicted(startTime=at)):
-        assert terminations([view(each)], GaudiInferenceStatus(), {})["a"].time == at
+        assert terminations_by_pod([view(each)], GaudiInferenceStatus(), {})["a"].time == at
 
 
 def test_report_of_the_next_container_is_not_used() -> None:
     word = {"uid-of-a": PodReport("c2", NOW, COMPILING)}
     row = PodState(name="a", revision="r1", phase="Compiling", gate=False, ready=False)
     restarted = view(pod(container="c2", last_state=SEGFAULT))
-    ended = terminations([restarted], GaudiInferenceStatus(pods=(row,)), word)["a"]
+    ended = terminations_by_pod([restarted], GaudiInferenceStatus(pods=(row,)), word)["a"]
     assert ended == LastTermination(reason="Error", exit_code=139, message="Error, exit code 139: Segmentation fault")
 
 
@@ -87,12 +87,12 @@ def test_later_termination_replaces_the_recorded_one() -> None:
 
 @pytest.mark.parametrize(("said", "reason"), [({}, "Evicted"), ({"reason": None}, "Failed")])
 def test_recorded_termination_of_a_failed_pod_has_the_nodes_reason(said: dict[str, Any], reason: str) -> None:
-    ended = terminations([view(evicted(**said))], GaudiInferenceStatus(), {})["a"]
+    ended = terminations_by_pod([view(evicted(**said))], GaudiInferenceStatus(), {})["a"]
     assert (ended.reason, ended.exit_code) == (reason, None)
 
 
 def test_recorded_termination_without_a_known_time_has_no_time() -> None:
-    assert terminations([view(evicted(startTime=None))], GaudiInferenceStatus(), {})["a"].time is None
+    assert terminations_by_pod([view(evicted(startTime=None))], GaudiInferenceStatus(), {})["a"].time is None
 
 
 def test_termination_message_of_a_failed_pod_has_its_phase() -> None:
@@ -118,7 +118,7 @@ def test_first_container_has_no_termination() -> None:
 
 def test_recorded_termination_is_kept_after_an_operator_restart() -> None:
     word = {"uid-of-a": PodReport("c1", NOW, COMPILING)}
-    first = terminations([view(pod(state=SEGFAULT))], GaudiInferenceStatus(), word)["a"]
+    first = terminations_by_pod([view(pod(state=SEGFAULT))], GaudiInferenceStatus(), word)["a"]
     row = PodState(
         name="a",
         revision="r1",
@@ -127,7 +127,7 @@ def test_recorded_termination_is_kept_after_an_operator_restart() -> None:
         ready=False,
         last_termination=first,
     )
-    later = terminations([view(pod(state=SEGFAULT))], GaudiInferenceStatus(pods=(row,)), {})["a"]
+    later = terminations_by_pod([view(pod(state=SEGFAULT))], GaudiInferenceStatus(pods=(row,)), {})["a"]
     assert later == first
     assert (later.phase, later.bucket) == (Phase.COMPILING, "prompt bucket (1, 128, 0)")
     assert (later.reason, later.exit_code) == ("Error", 139)

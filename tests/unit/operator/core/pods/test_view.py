@@ -33,19 +33,19 @@ def group(leader: Object, *workers: Object) -> PodView:
 
 def test_pod_is_placed_when_it_is_scheduled() -> None:
     bound, waiting = (pod(container=None, phase="Pending", conditions=(each,)) for each in (SCHEDULED, UNSCHEDULABLE))
-    assert (view(bound).placed, view(waiting).placed) == (True, False)
+    assert (view(bound).is_scheduled, view(waiting).is_scheduled) == (True, False)
 
 
 def test_pod_without_a_scheduler_decision_is_not_placed() -> None:
-    assert not view(pod(container=None, phase="Pending")).placed
+    assert not view(pod(container=None, phase="Pending")).is_scheduled
 
 
 def test_group_is_placed_when_all_its_pods_are() -> None:
     leader = group_pod("a", SCHEDULED)
     whole = group(leader, group_pod("a-1", SCHEDULED))
-    assert (whole.placed, whole.ordinal, [each.name for each in whole.workers]) == (True, 3, ["a-1"])
-    assert not group(leader).placed
-    assert not group(leader, group_pod("a-1", UNSCHEDULABLE)).placed
+    assert (whole.is_scheduled, whole.ordinal, [each.name for each in whole.workers]) == (True, 3, ["a-1"])
+    assert not group(leader).is_scheduled
+    assert not group(leader, group_pod("a-1", UNSCHEDULABLE)).is_scheduled
 
 
 def test_group_has_the_scheduler_message_of_its_unplaced_pod() -> None:
@@ -60,13 +60,13 @@ def test_workers_of_a_group_are_sorted_by_name() -> None:
 
 def test_group_waits_for_a_pod_without_a_scheduler_decision() -> None:
     found = group(group_pod("a", SCHEDULED), group_pod("a-1"))
-    assert (found.placed, found.conditions["PodScheduled"].true) == (False, True)
+    assert (found.is_scheduled, found.conditions["PodScheduled"].true) == (False, True)
 
 
 def test_leader_of_a_group_of_unknown_size_needs_no_workers() -> None:
     leader = group_pod("a", SCHEDULED)
     del leader["metadata"]["annotations"][GROUP_SIZE_ANNOTATION]
-    assert group(leader).placed
+    assert group(leader).is_scheduled
 
 
 @pytest.mark.parametrize("label", [GROUP_NAME_LABEL, GROUP_INDEX_LABEL])
@@ -79,7 +79,7 @@ def test_pod_without_group_name_or_index_is_not_grouped(label: str) -> None:
 def test_pod_without_conditions_waits_for_its_kubelet() -> None:
     found = view({"metadata": {"name": "a", "uid": "uid-of-a"}}, report())
     assert (found.revision, found.phase, found.deletion_cost) == ("", "Pending", 0)
-    assert (found.report, found.active, found.ready) == (None, True, False)
+    assert (found.report, found.is_active, found.is_ready) == (None, True, False)
 
 
 def test_report_is_ignored_for_a_pod_without_plan_hash() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.observed import PodReport
-from gaudi_operator.core.pods.terminations import terminations
+from gaudi_operator.core.pods.terminations import terminations_by_pod
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.problems.criteria import Room
+from gaudi_operator.core.problems.criteria import ExpectedRoom
 from gaudi_runtime.contract.report import (
     Phase,
     PhaseProgress,
@@ -24,7 +24,7 @@ from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import NOW
 from tests.unit.operator.core.states import problem_of, state_of
 
-ROOM = Room(to_come=False)
+ROOM = ExpectedRoom(to_come=False)
 IMAGE = "Check the image's name and registry, its pull policy and spec.pod.imagePullSecrets."
 READ_LOG = "Read its log with `kubectl logs {}`."
 
@@ -82,7 +82,7 @@ def ended(reason: str, code: int, words: str, **fields: Any) -> PodView:
 
 def after_end(pod: PodView, reports: Mapping[str, PodReport] = MappingProxyType({})) -> Problem | None:
     """Return the problem of a pod whose container has ended, with `reports` by UID."""
-    return problem_of(pod, state_of(terminations=terminations([pod], GaudiInferenceStatus(), reports)), ROOM)
+    return problem_of(pod, state_of(terminations=terminations_by_pod([pod], GaudiInferenceStatus(), reports)), ROOM)
 
 
 def loop(reason: str, message: str) -> Problem:
@@ -231,4 +231,4 @@ def test_termination_of_a_sidecar_is_not_recorded_as_the_runtimes() -> None:
     failing = with_container({"terminated": exited(1, 1)}, restarts=5)
     assert failing.container is not None
     assert failing.container.last_exit is None
-    assert terminations([failing], GaudiInferenceStatus(), {}) == {}
+    assert terminations_by_pod([failing], GaudiInferenceStatus(), {}) == {}

@@ -5,7 +5,7 @@ from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import BackOff, RevisionTermination
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.problems.pod_problems import failed_in_a_row, failed_pods_problem
+from gaudi_operator.core.problems.pod_problems import consecutive_failed_pods, failed_pods_problem
 from gaudi_operator.core.rollout.backoff import FailureRecord, add_back_off
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.cluster import Cluster, stamp
@@ -55,17 +55,17 @@ def test_single_failure_is_not_reported() -> None:
 
 
 def test_pod_that_became_ready_resets_the_count() -> None:
-    assert failed_in_a_row([evicted("a", 10), evicted("b", 20), ready(30)], "new") == []
-    assert len(failed_in_a_row([evicted("a", 10), evicted("b", 20), ready(5)], "new")) == 2
+    assert consecutive_failed_pods([evicted("a", 10), evicted("b", 20), ready(30)], "new") == []
+    assert len(consecutive_failed_pods([evicted("a", 10), evicted("b", 20), ready(5)], "new")) == 2
 
 
 def test_failure_when_another_pod_became_ready_is_not_counted() -> None:
-    assert failed_in_a_row([evicted("a", 10), ready(10)], "new") == []
+    assert consecutive_failed_pods([evicted("a", 10), ready(10)], "new") == []
 
 
 def test_pods_that_served_or_of_other_revisions_are_not_counted() -> None:
-    assert failed_in_a_row([evicted("a", 10, served=True)], "new") == []
-    assert failed_in_a_row([evicted("a", 10)], "old") == []
+    assert consecutive_failed_pods([evicted("a", 10, served=True)], "new") == []
+    assert consecutive_failed_pods([evicted("a", 10)], "old") == []
 
 
 def test_reason_of_the_container_replaces_a_missing_pod_reason() -> None:
@@ -86,7 +86,9 @@ def problem_of_revision(
 ) -> Problem | None:
     """Return the problem of a revision that is in back-off and has two desired pods."""
     state = state_of(pods, failures={"new": FailureRecord(error, BackOff(failures=3, since=at(-5), until=at(15)))})
-    return add_back_off(problem, state.failures["new"], len(state.updated), state.desired, state.deadlines)
+    return add_back_off(
+        problem, state.failures["new"], len(state.updated_pods), state.desired_replicas, state.deadlines
+    )
 
 
 def test_problem_of_a_backing_off_revision_has_the_next_attempt() -> None:

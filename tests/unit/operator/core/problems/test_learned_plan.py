@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, Revisions
 from gaudi_operator.core.names import FAILURE_ANNOTATION
-from gaudi_operator.core.problems.criteria import Room
+from gaudi_operator.core.problems.criteria import ExpectedRoom
 from gaudi_operator.core.problems.learned_plan import why_forecast_missed
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
-from gaudi_runtime.contract.report import FEWEST_PROMPTS, Phase, Served, ServedPhase, WarmupReport
+from gaudi_runtime.contract.report import FEWEST_PROMPTS, Phase, ServedPhase, ServedTraffic, WarmupReport
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.pod_objects import view
@@ -23,7 +23,7 @@ from tests.unit.operator.core.resources import inference
 from tests.unit.operator.core.states import problem_of, state_of
 from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status
 
-ROOM = Room(to_come=False)
+ROOM = ExpectedRoom(to_come=False)
 TRAFFIC = "prompt 1 100 0 5\nprompt 1 200 0 2\ndecode 2 1 20 9"
 LEARNED = {"strategy": "Optimal", "optimal": {"traffic": TRAFFIC}}
 RATIOS = st.floats(1, 50)
@@ -36,7 +36,7 @@ def served_phase(
 
 
 def report_of(prompt: ServedPhase, decode: ServedPhase | None = None, **fields: Any) -> WarmupReport:
-    return report(served=Served(prompt=prompt, decode=decode or served_phase(1.1, 1.1)), **fields)
+    return report(served=ServedTraffic(prompt=prompt, decode=decode or served_phase(1.1, 1.1)), **fields)
 
 
 def rollout_state(plan: dict[str, Any] | None = LEARNED, stable: dict[str, Any] | None = None, **canary: Any) -> State:
@@ -152,7 +152,7 @@ def test_plan_for_other_traffic_is_rolled_back() -> None:
     cluster.operate()
     cluster.kubelet()
     cluster.report(
-        canary, phase=Phase.SERVING, served=Served(prompt=served_phase(1.5, 1.1), decode=served_phase(1.1, 1.1))
+        canary, phase=Phase.SERVING, served=ServedTraffic(prompt=served_phase(1.5, 1.1), decode=served_phase(1.1, 1.1))
     )
     for _ in range(20):
         cluster.operate()

@@ -4,7 +4,7 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.gate.thresholds import explain_shortfall
-from gaudi_operator.core.problems.criteria import Room
+from gaudi_operator.core.problems.criteria import ExpectedRoom
 from gaudi_operator.core.problems.pod_problems import is_caused_by_revision
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.contract.report import (
@@ -12,7 +12,7 @@ from gaudi_runtime.contract.report import (
     Phase,
     PhaseProgress,
     RuntimeFailure,
-    Skipped,
+    SkippedBucket,
 )
 from gaudi_runtime.errors import Problem
 from tests.support.builders import Object
@@ -20,7 +20,7 @@ from tests.unit.operator.core.pod_objects import pod, view
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.states import first_problem_of, problem_of, state_of
 
-ROOM = Room(to_come=False)
+ROOM = ExpectedRoom(to_come=False)
 READ_LOG = "Read its log with `kubectl logs a`."
 NO_PODS = "ReplicaSet tiny-1 cannot create pods: "
 
@@ -94,7 +94,7 @@ def test_warm_up_ending_below_a_threshold_is_a_problem() -> None:
 
 
 def test_graph_skipped_for_lack_of_memory_is_named() -> None:
-    out = Skipped(phase=BucketPhase.PROMPT, bucket=(1, 512, 0), reason="no memory was left")
+    out = SkippedBucket(phase=BucketPhase.PROMPT, bucket=(1, 512, 0), reason="no memory was left")
     found = problem_of(
         view(report=report(prompt=PhaseProgress(planned=2, captured=1), skipped=(out,))), state_of(), ROOM
     )
@@ -117,12 +117,12 @@ def test_replica_set_creating_its_pods_has_no_problem(kind: str, status: str) ->
 
 def test_quota_used_by_terminating_pods_is_not_a_problem() -> None:
     refused = replica_set(message="exceeded quota: cards")
-    assert first_problem_of([], [refused], state_of(), Room(to_come=True)) is None
+    assert first_problem_of([], [refused], state_of(), ExpectedRoom(to_come=True)) is None
 
 
 def test_quota_refusal_of_an_upgrade_is_a_problem() -> None:
     refused = replica_set(message="exceeded quota: cards")
-    assert first_problem_of([], [refused], state_of(), Room(to_come=False, unblock="Free cards.")) == Problem(
+    assert first_problem_of([], [refused], state_of(), ExpectedRoom(to_come=False, unblock="Free cards.")) == Problem(
         "UpgradeBlocked", f"{NO_PODS}exceeded quota: cards. Free cards."
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_operator.core.names import FAILURE_ANNOTATION
-from gaudi_operator.core.problems.criteria import Room
+from gaudi_operator.core.problems.criteria import ExpectedRoom
 from gaudi_operator.core.problems.pod_problems import is_caused_by_revision
 from gaudi_operator.core.problems.resolution import QUEUED, RESOLVED_BY_OTHERS, worst_problem
 from gaudi_runtime.contract.report import Phase, RuntimeFailure
@@ -137,7 +137,7 @@ def test_deadline_of_an_image_pull_starts_at_the_container_restart() -> None:
     ended = {"terminated": {"exitCode": 1, "finishedAt": stamp(NOW - timedelta(seconds=5))}}
     waiting = {"waiting": {"reason": "ImagePullBackOff"}}
     long_placed = pod(state=waiting, last_state=ended, conditions=(pod_condition("PodScheduled", True),))
-    found = problem_of(view(long_placed), state_of(), Room(to_come=False))
+    found = problem_of(view(long_placed), state_of(), ExpectedRoom(to_come=False))
     assert found
     assert found.since == NOW - timedelta(seconds=5)
 
@@ -241,7 +241,7 @@ def test_long_warm_up_after_a_refusal_is_not_a_stall() -> None:
 def test_unscheduled_pod_waits_since_the_schedulers_decision(message: str, reason: str) -> None:
     since = NOW - timedelta(seconds=40)
     scheduled = pod_condition("PodScheduled", False, "Unschedulable", message, stamp(since))
-    found = problem_of(view(pod(container=None, conditions=(scheduled,))), state_of(), Room(to_come=False))
+    found = problem_of(view(pod(container=None, conditions=(scheduled,))), state_of(), ExpectedRoom(to_come=False))
     assert found
     assert (found.reason, found.since) == (reason, since)
 
@@ -267,7 +267,7 @@ def test_deadline_does_not_run_while_replacement_in_place_is_pending() -> None:
     }
     later = NOW + timedelta(seconds=40)
     workload = {"metadata": {"name": "tiny-1"}, "status": {"conditions": [refused]}}
-    found = first_problem_of([], [workload], state_of(now=later), Room(to_come=False, in_place_after=90))
+    found = first_problem_of([], [workload], state_of(now=later), ExpectedRoom(to_come=False, in_place_after=90))
     assert found
     assert (found.reason, found.since) == ("PodsRefused", later)
     assert "If the ReplicaSet cannot create pods for 90 s (spec.rollout.surgeTimeoutSeconds)" in found.message
@@ -306,7 +306,7 @@ def test_refusal_after_a_different_reason_starts_a_new_deadline() -> None:
 )
 def test_failed_runtime_with_restart_stalls_at_the_deadline(reason: str, waited: bool) -> None:
     failed = view(report=report(Phase.FAILED, failure=RuntimeFailure(reason=reason, message="Gone.")))
-    found = problem_of(failed, state_of(), Room(to_come=False))
+    found = problem_of(failed, state_of(), ExpectedRoom(to_come=False))
     assert found
     assert (found.since is not None) is waited
 

@@ -7,9 +7,9 @@ import pytest
 
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.problems.criteria import Room
+from gaudi_operator.core.problems.criteria import ExpectedRoom
 from gaudi_operator.core.problems.spec_fields import claim_fields
-from gaudi_operator.core.rendering.volumes import volumes
+from gaudi_operator.core.rendering.volumes import pod_volumes
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.errors import Problem
@@ -19,7 +19,7 @@ from tests.unit.operator.core.pod_objects import condition, pod, view
 from tests.unit.operator.core.resources import NOW, inference, resource
 from tests.unit.operator.core.states import problem_of, state_of, unschedulable
 
-ROOM = Room(to_come=False)
+ROOM = ExpectedRoom(to_come=False)
 MODELS = "spec.model.source.persistentVolumeClaim.claimName"
 DATA = "spec.pod.volumes[data].persistentVolumeClaim.claimName"
 
@@ -122,7 +122,7 @@ def test_message_for_an_unknown_revision_names_no_claim() -> None:
 )
 def test_each_rendered_claim_is_mapped_to_its_field(spec: Object, claim: str, field: str) -> None:
     asked = inference(**spec)
-    assert claim_fields({"spec": {"volumes": volumes(asked, "config")}}, asked.identity.name)[claim] == field
+    assert claim_fields({"spec": {"volumes": pod_volumes(asked, "config")}}, asked.identity.name)[claim] == field
 
 
 def unprepared(seconds: int) -> PodView:

@@ -7,7 +7,7 @@ import pytest
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_runtime.contract.config import plan_hash
 from gaudi_runtime.knobs.render import SEVERAL_WORDS, render_engine_options
-from gaudi_runtime.knobs.table import ENGINE, Home, PlanEffect, knobs
+from gaudi_runtime.knobs.table import ENGINE, KnobHome, PlanEffect, knobs
 from tests.support.builders import merged
 from tests.unit.operator.core.resources import inference
 
@@ -76,7 +76,7 @@ WITHOUT_A_CARD = "TORCHDYNAMO_DISABLE"
 OWNED = [
     (knob.name, path)
     for knob in knobs().values()
-    if knob.home is Home.FIELD and knob.reader in ENGINE and knob.name not in (NEEDS_TWO_FIELDS, WITHOUT_A_CARD)
+    if knob.home is KnobHome.FIELD and knob.reader in ENGINE and knob.name not in (NEEDS_TWO_FIELDS, WITHOUT_A_CARD)
     for path in knob.use
     if path not in FIXED
 ]
@@ -128,7 +128,7 @@ def test_eager_mode_is_set_without_a_card() -> None:
 
 def test_fixed_fields_are_fields_of_engine_knobs() -> None:
     paths = {
-        path for knob in knobs().values() if knob.home is Home.FIELD and knob.reader in ENGINE for path in knob.use
+        path for knob in knobs().values() if knob.home is KnobHome.FIELD and knob.reader in ENGINE for path in knob.use
     }
     assert paths & FIXED.keys() == FIXED.keys()
 

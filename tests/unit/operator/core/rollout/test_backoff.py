@@ -18,7 +18,7 @@ from gaudi_operator.api.v1alpha1.status import (
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rollout.backoff import FailureRecord, failure_records, limit_to_back_off
+from gaudi_operator.core.rollout.backoff import FailureRecord, failure_records, limit_for_back_off
 from gaudi_runtime.contract.report import Phase, PhaseProgress
 from tests.support.builders import Object
 from tests.unit.operator.core.cluster import Cluster, stamp
@@ -202,7 +202,7 @@ def backed_off(until: int = 12) -> dict[str, FailureRecord]:
 
 
 def desired(pods: Iterable[PodView], seconds: int = 5) -> dict[str, int]:
-    return limit_to_back_off({"new": 3, "old": 2}, pods, backed_off(), Deadlines(NOW + timedelta(seconds=seconds)))
+    return limit_for_back_off({"new": 3, "old": 2}, pods, backed_off(), Deadlines(NOW + timedelta(seconds=seconds)))
 
 
 def test_no_new_pod_is_created_during_a_back_off() -> None:
@@ -237,9 +237,9 @@ def test_group_with_a_lower_index_is_created_again() -> None:
 
 def test_reconcile_is_scheduled_at_the_end_of_a_back_off() -> None:
     during, after = Deadlines(NOW + timedelta(seconds=5)), Deadlines(NOW + timedelta(seconds=12))
-    assert backed_off()["new"].pause(during)
+    assert backed_off()["new"].active_back_off(during)
     assert during.requeue_after == pytest.approx(7.1)
-    assert backed_off()["new"].pause(after) is None
+    assert backed_off()["new"].active_back_off(after) is None
     assert after.requeue_after is None
 
 

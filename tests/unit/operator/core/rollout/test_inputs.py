@@ -15,7 +15,7 @@ from gaudi_operator.core.rollout.inputs import (
     read_inputs,
     revision_inputs,
     revision_name,
-    stored_form,
+    serialize_inputs,
 )
 from tests.support.builders import Object
 from tests.unit.operator.core.resources import CARD, inputs
@@ -26,18 +26,18 @@ KINDS = ("ControllerRevision", "GaudiInference")
 
 
 DESIRED = inputs()
-KEPT = stored_form(DESIRED)
+KEPT = serialize_inputs(DESIRED)
 
 
 def test_inputs_stored_before_platform_fields_create_no_revision() -> None:
-    stored = stored_form(inputs())
+    stored = serialize_inputs(inputs())
     before = {"labels", "annotations", "nodeSelector", "tolerations", "imagePullSecrets", "runAsUser", "drainSeconds"}
     stored["pod"] = {name: value for name, value in stored["pod"].items() if name in before} | {"resources": {}}
     assert are_same_inputs(stored, inputs())
 
 
 def test_unknown_stored_field_creates_no_revision() -> None:
-    stored = stored_form(inputs())
+    stored = serialize_inputs(inputs())
     stored["engine"]["fromTheFuture"] = 7
     stored["speculation"] = {"draft": "tiny"}
     assert are_same_inputs(stored, inputs())
@@ -50,7 +50,7 @@ def test_stored_data_that_is_not_an_object_never_matches(stored: object) -> None
 
 def test_inputs_of_a_newer_format_are_read_by_their_fields() -> None:
     assert are_same_inputs(
-        {**stored_form(inputs()), "version": VERSION + 1, "speculation": {"draft": "tiny"}}, inputs()
+        {**serialize_inputs(inputs()), "version": VERSION + 1, "speculation": {"draft": "tiny"}}, inputs()
     )
 
 
@@ -71,7 +71,7 @@ def test_inputs_of_an_unknown_release_are_refused_with_a_message() -> None:
 
 def test_stored_inputs_round_trip() -> None:
     asked = inputs(bucketing={"strategy": "Linear"}, engine={"settings": {"OMP_NUM_THREADS": 2}}, accelerator=CARD)
-    kept = json.loads(json.dumps(stored_form(asked)))
+    kept = json.loads(json.dumps(serialize_inputs(asked)))
     assert (kept["bucketing"]["strategy"], kept["version"]) == ("Linear", VERSION)
     assert read_inputs(kept) == asked
 

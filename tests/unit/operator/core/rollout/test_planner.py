@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gaudi_operator.core.rollout.planner import (
-    RevisionPods,
+    RevisionPodCounts,
     RolloutPolicy,
     RolloutProgress,
     RolloutStep,
@@ -18,15 +18,15 @@ SURGE = RolloutPolicy(desired=2, max_surge=1, max_unavailable=0)
 IN_PLACE = RolloutPolicy(desired=2, max_surge=0, max_unavailable=1)
 
 
-def pods(name: str, replicas: int, ready: int = 0, served: int | None = None, number: int = 1) -> RevisionPods:
-    return RevisionPods(name, number, replicas, ready, ready if served is None else served)
+def pods(name: str, replicas: int, ready: int = 0, served: int | None = None, number: int = 1) -> RevisionPodCounts:
+    return RevisionPodCounts(name, number, replicas, ready, ready if served is None else served)
 
 
 def scales(step: RolloutStep) -> dict[str, int]:
     return {scale.revision: scale.replicas for scale in step.scales}
 
 
-def rollout(old: RevisionPods, policy: RolloutPolicy) -> list[tuple[int, int]]:
+def rollout(old: RevisionPodCounts, policy: RolloutPolicy) -> list[tuple[int, int]]:
     """Return the (old, new) replicas of every step, if every pod becomes ready before the next step."""
     new, seen = pods("new", 0, number=2), []
     while (step := next_rollout_step(new, [old], policy)).progress is RolloutProgress.MOVING:
@@ -152,18 +152,18 @@ def test_new_pod_with_surge_does_not_wait_for_terminating_ones() -> None:
 
 
 def test_unscheduled_pod_is_removed_with_the_surge() -> None:
-    new = RevisionPods("new", 2, replicas=1, unplaced=1)
+    new = RevisionPodCounts("new", 2, replicas=1, unplaced=1)
     assert scales(next_rollout_step(new, [pods("old", 2, 2)], IN_PLACE)) == {"new": 0, "old": 1}
 
 
 @pytest.mark.parametrize("ending", [0, 1])
 def test_unscheduled_pod_is_kept_within_the_maximum(ending: int) -> None:
-    new = RevisionPods("new", 2, replicas=1, unplaced=1)
+    new = RevisionPodCounts("new", 2, replicas=1, unplaced=1)
     assert next_rollout_step(new, [pods("old", 1, 1)], IN_PLACE, ending).progress is RolloutProgress.WAITING
 
 
 def test_terminating_old_pods_are_not_counted() -> None:
-    going = RevisionPods("old", 1, replicas=1, ready=2, served=2)
+    going = RevisionPodCounts("old", 1, replicas=1, ready=2, served=2)
     assert scales(next_rollout_step(pods("new", 1, number=2), [going], SURGE)) == {"new": 2}
 
 
@@ -254,7 +254,7 @@ class World:
 
     def step(self, oldest_first: bool = True) -> RolloutStep:
         counted = [
-            RevisionPods(
+            RevisionPodCounts(
                 str(number),
                 number,
                 self.desired.get(number, len(each)),
@@ -316,8 +316,8 @@ def run(world: World, choices: st.DataObject, limit: int = 200) -> None:
         world.apply(step)
         if step.progress is not RolloutProgress.MOVING or choices.draw(st.booleans(), label="the controller is quick"):
             world.settle()
-        assert world.ready() >= min(before, world.policy.floor)
-        assert world.total() <= max(total, world.policy.ceiling)
+        assert world.ready() >= min(before, world.policy.min_available_pods)
+        assert world.total() <= max(total, world.policy.max_pods)
         if step.progress is RolloutProgress.DONE:
             return
         if step.progress is RolloutProgress.WAITING and not world.warm_one(choices.draw(st.integers(0, 50))):
@@ -359,7 +359,7 @@ def test_revision_that_never_warms_up_keeps_the_minimum(world: World, choices: o
     for _ in range(20):
         world.apply(world.step())
         world.settle()
-    assert world.ready() >= min(before, world.policy.floor)
+    assert world.ready() >= min(before, world.policy.min_available_pods)
 
 
 @settings(max_examples=200)

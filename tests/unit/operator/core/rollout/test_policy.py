@@ -3,7 +3,7 @@
 import pytest
 
 from gaudi_operator.api.v1alpha1.scaling import Rollout
-from gaudi_operator.core.rollout.planner import RolloutPolicy, rollout_policy, scaled_amount
+from gaudi_operator.core.rollout.planner import RolloutPolicy, resolve_pod_count, rollout_policy
 
 
 @pytest.mark.parametrize(
@@ -11,11 +11,11 @@ from gaudi_operator.core.rollout.planner import RolloutPolicy, rollout_policy, s
     [(2, True, 2), ("25%", True, 2), ("25%", False, 1), ("100%", False, 5), ("0%", True, 0)],
 )
 def test_percentage_is_relative_to_the_replicas(amount: int | str, round_up: bool, pods: int) -> None:
-    assert scaled_amount(amount, 5, round_up=round_up) == pods
+    assert resolve_pod_count(amount, 5, round_up=round_up) == pods
 
 
 def test_fractional_pod_count_is_rounded_up() -> None:
-    assert scaled_amount("1%", 101, round_up=True) == 2
+    assert resolve_pod_count("1%", 101, round_up=True) == 2
 
 
 def test_default_policy_is_a_surge_of_one() -> None:

@@ -9,10 +9,10 @@ from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rollout.live_workloads import revision_of, with_workloads
-from gaudi_operator.core.rollout.planner import RevisionPods
-from gaudi_operator.core.rollout.replicas import count_pods, ending_pods, full_replicas, written_replicas
-from gaudi_operator.core.rollout.revision import Group, Revision
+from gaudi_operator.core.rollout.live_workloads import revision_of, revisions_with_workloads
+from gaudi_operator.core.rollout.planner import RevisionPodCounts
+from gaudi_operator.core.rollout.replicas import count_ending_pods, count_pods, full_replicas, full_replicas_by_revision
+from gaudi_operator.core.rollout.revision import PodGroup, Revision
 from tests.support.builders import Object
 from tests.unit.operator.core.pod_objects import condition, pod, view
 from tests.unit.operator.core.resources import NOW, resource
@@ -27,7 +27,7 @@ def replica_set(name: str, replicas: int) -> Object:
     return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": {"replicas": replicas}}
 
 
-def counted(*pods: PodView, new: int = 2, old: int = 4) -> tuple[RevisionPods, list[RevisionPods]]:
+def counted(*pods: PodView, new: int = 2, old: int = 4) -> tuple[RevisionPodCounts, list[RevisionPodCounts]]:
     workloads = (replica_set("new", new), replica_set("old", old))
     return count_pods(NEW, [NEW, OLD], Observed(resource(), replica_sets=workloads), pods)
 
@@ -114,22 +114,24 @@ def test_workload_regains_its_replicas_after_a_back_off(
 def test_terminating_workload_has_no_replicas() -> None:
     going = replica_set("old", 2)
     going["metadata"]["deletionTimestamp"] = "2026-08-01T11:00:00Z"
-    assert written_replicas(Observed(resource(), replica_sets=(going,))) == {}
+    assert full_replicas_by_revision(Observed(resource(), replica_sets=(going,))) == {}
 
 
 def test_pods_of_a_deleted_workload_are_terminating() -> None:
-    assert ending_pods([serving("a", "gone")], Observed(resource()), Deadlines(NOW)) == 1
+    assert count_ending_pods([serving("a", "gone")], Observed(resource()), Deadlines(NOW)) == 1
 
 
 def test_stored_revision_of_a_workload_is_used() -> None:
     observed = Observed(resource(), replica_sets=(replica_set("old", 2),))
-    assert with_workloads([NEW, OLD], observed) == [OLD]
+    assert revisions_with_workloads([NEW, OLD], observed) == [OLD]
 
 
 def test_deleted_revision_is_restored_from_its_replica_set() -> None:
     workload = replica_set("old", 2)
     workload["spec"]["template"] = PODS
-    assert with_workloads([], Observed(resource(), replica_sets=(workload,))) == [Revision("old", 0, {}, PODS, "")]
+    assert revisions_with_workloads([], Observed(resource(), replica_sets=(workload,))) == [
+        Revision("old", 0, {}, PODS, "")
+    ]
 
 
 @pytest.mark.parametrize(("said", "size"), [({"size": 2}, 2), ({}, 1)])
@@ -137,5 +139,5 @@ def test_deleted_revision_is_restored_from_its_groups(said: dict[str, int], size
     templates = {**said, "leaderTemplate": {"leader": True}, "workerTemplate": {"worker": True}}
     labels = {REVISION_LABEL: "old"}
     workload = {"metadata": {"name": "tiny-old", "labels": labels}, "spec": {"leaderWorkerTemplate": templates}}
-    found = with_workloads([], Observed(resource(), leader_worker_sets=(workload,)))
-    assert found == [Revision("old", 0, {}, {"leader": True}, "", group=Group(size, {"worker": True}))]
+    found = revisions_with_workloads([], Observed(resource(), leader_worker_sets=(workload,)))
+    assert found == [Revision("old", 0, {}, {"leader": True}, "", group=PodGroup(size, {"worker": True}))]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gaudi_operator.core.rollout.desired_revision import desired_revision
-from gaudi_operator.core.rollout.revision import Group, Revision
+from gaudi_operator.core.rollout.revision import PodGroup, Revision
 from gaudi_operator.core.text_formats import canonical_json
 from tests.unit.operator.core.resources import DEFAULTS, inference
 
@@ -16,13 +16,13 @@ def template(path: str) -> dict[str, Any]:
 
 
 def test_templates_of_a_group_are_those_of_the_revision() -> None:
-    revision = Revision("r", 1, {}, template("/leader"), "", group=Group(2, template("/worker")))
+    revision = Revision("r", 1, {}, template("/leader"), "", group=PodGroup(2, template("/worker")))
     assert revision.templates == (template("/leader"), template("/worker"))
 
 
 @pytest.mark.parametrize("rendered", [{}, {"spec": {}}, template("/models")], ids=["no spec", "no volumes", "others"])
 def test_template_without_a_config_map_mount_has_no_config_map(rendered: dict[str, Any]) -> None:
-    assert Revision("r", 1, {}, rendered, "").config_map is None
+    assert Revision("r", 1, {}, rendered, "").config_map_name is None
 
 
 def test_configuration_omits_unset_fields() -> None:

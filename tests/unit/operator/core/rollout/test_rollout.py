@@ -10,7 +10,7 @@ from gaudi_operator.core.names import REVISION_LABEL
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_operator.core.rollout.rollout import roll_out
+from gaudi_operator.core.rollout.rollout import plan_rollout
 from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.errors import Problem
 from tests.support.builders import Object, copied
@@ -56,7 +56,7 @@ def rolled_out(
     pods: list[PodView], rollout: dict[str, Any] | None = None, new: Object | None = None, **fields: Any
 ) -> State:
     """Roll out two replicas of `new`. Each revision has one replica for each of its pods that is not terminating."""
-    counts = {name: sum(each.active and each.revision == name for each in pods) for name in ("new", "old")}
+    counts = {name: sum(each.is_active and each.revision == name for each in pods) for name in ("new", "old")}
     sets = (new or replica_set("new", counts["new"]), replica_set("old", counts["old"]))
     given = {
         "inference": inference(replicas=2, rollout=rollout or {}),
@@ -65,7 +65,7 @@ def rolled_out(
         "stored": (NEW, OLD),
         **fields,
     }
-    return roll_out(state_of(pods, **given), NEW)
+    return plan_rollout(state_of(pods, **given), NEW)
 
 
 def reason(state: State) -> str | None:

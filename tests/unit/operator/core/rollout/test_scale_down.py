@@ -12,12 +12,12 @@ from gaudi_operator.core.actions import SetDeletionCost
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, GATE, REMOVED_FIRST
 from gaudi_operator.core.pods.view import PodCondition, PodView
 from gaudi_operator.core.rollout.scale_down import (
+    count_pending_removals,
     defer_scale_down,
     deletion_costs,
-    pending_removals,
     removal_candidates,
 )
-from gaudi_runtime.contract.report import Phase, PhaseProgress, Requests
+from gaudi_runtime.contract.report import Phase, PhaseProgress, RequestCounts
 from tests.support.builders import Object
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.reports import FULL, report
@@ -28,7 +28,7 @@ from tests.unit.operator.core.stories import condition, served, status
 
 def busy(name: str, running: int, captured: int = 8, since: int = 0, **fields: Any) -> PodView:
     """Return a pod with `running` requests and `captured` prompt graphs that has been ready for `since` seconds."""
-    said = report(requests=Requests(running=running), prompt=PhaseProgress(planned=8, warmed=8, captured=captured))
+    said = report(requests=RequestCounts(running=running), prompt=PhaseProgress(planned=8, warmed=8, captured=captured))
     pod = serving(name, said=said)
     ready = PodCondition(True, "", "", NOW - timedelta(seconds=since))
     return replace(pod, conditions={**pod.conditions, "Ready": ready}, **fields)
@@ -142,26 +142,26 @@ def test_no_pod_is_added_while_costs_are_pending() -> None:
 
 
 def test_ready_pods_above_the_desired_replicas_await_removal() -> None:
-    assert pending_removals([busy("a", 9), busy("b", 0)], {"new": 1}) == 1
-    assert pending_removals([busy("a", 9), busy("b", 0)], {"new": 2}) == 0
+    assert count_pending_removals([busy("a", 9), busy("b", 0)], {"new": 1}) == 1
+    assert count_pending_removals([busy("a", 9), busy("b", 0)], {"new": 2}) == 0
 
 
 def test_unready_pods_are_removed_before_ready_ones() -> None:
-    assert pending_removals([busy("a", 9), warming("b")], {"new": 1}) == 0
-    assert pending_removals([busy("a", 9), marked(closed("b"))], {"new": 1}) == 0
+    assert count_pending_removals([busy("a", 9), warming("b")], {"new": 1}) == 0
+    assert count_pending_removals([busy("a", 9), marked(closed("b"))], {"new": 1}) == 0
 
 
 def test_pod_with_a_just_closed_gate_needs_no_cost() -> None:
-    assert pending_removals([busy("a", 9), closed("b")], {"new": 1}) == 1
+    assert count_pending_removals([busy("a", 9), closed("b")], {"new": 1}) == 1
 
 
 def test_all_pods_of_a_deleted_workload_may_be_removed() -> None:
-    assert pending_removals([busy("a", 9), warming("b")], {}) == 1
+    assert count_pending_removals([busy("a", 9), warming("b")], {}) == 1
 
 
 def test_groups_with_the_highest_index_await_removal() -> None:
     pods = [busy("a", 9, ordinal=0), warming("b"), busy("c", 0, ordinal=2)]
-    assert pending_removals(pods, {"new": 2}) == 1
+    assert count_pending_removals(pods, {"new": 2}) == 1
 
 
 PODS = st.lists(
@@ -186,7 +186,9 @@ def test_second_decision_changes_no_costs_despite_new_requests(
     names = chosen(deletion_costs(pods, {"new": desired}))
     after = [
         replace(
-            pod, report=report(requests=Requests(running=running)), deletion_cost=pod.name in names and REMOVED_FIRST
+            pod,
+            report=report(requests=RequestCounts(running=running)),
+            deletion_cost=pod.name in names and REMOVED_FIRST,
         )
         for pod, running in zip(pods, later, strict=False)
     ]
@@ -199,7 +201,7 @@ def load(pod: PodView) -> int:
 
 
 def report_running_requests(cluster: Cluster, name: str, running: int) -> None:
-    cluster.report(name, Phase.SERVING, prompt=FULL, requests=Requests(running=running))
+    cluster.report(name, Phase.SERVING, prompt=FULL, requests=RequestCounts(running=running))
 
 
 def costs(cluster: Cluster) -> list[str]:

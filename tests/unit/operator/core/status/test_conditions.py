@@ -10,8 +10,8 @@ from gaudi_operator.core.admission.spec_forecast import forecast_plan
 from gaudi_operator.core.gate.recompiles import ADD_SIZES
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.condition_table import CONDITIONS, judge_conditions
-from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict, conditions_from
-from gaudi_runtime.contract.report import BucketPhase, ColdShape, Served, ServedVision, WarmupReport
+from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict, build_conditions
+from gaudi_runtime.contract.report import BucketPhase, ColdShape, ServedTraffic, ServedVision, WarmupReport
 from gaudi_runtime.errors import Problem
 from tests.support.conformance import violations
 from tests.unit.operator.core.pod_objects import pod, view
@@ -72,7 +72,7 @@ def driven(release: str) -> WarmupReport:
 def missing() -> str:
     found = forecast_plan(GAPS)
     assert found is not None
-    return found.uncovered.sentence() or ""
+    return found.uncovered.describe_gaps() or ""
 
 
 TABLE: list[tuple[str, State, Verdict]] = [
@@ -346,7 +346,7 @@ def test_cold_shape_without_a_compile_is_reported() -> None:
 
 
 def test_cold_image_sizes_cause_the_advice_to_add_sizes() -> None:
-    seen = report(recompiles_since_ready=1, served=Served(vision=ServedVision(misses=1, recompiles=1)))
+    seen = report(recompiles_since_ready=1, served=ServedTraffic(vision=ServedVision(misses=1, recompiles=1)))
     assert verdict("BucketCoverage", state_of([serving(said=seen)])).message.endswith(ADD_SIZES)
 
 
@@ -362,7 +362,7 @@ def old_condition(status: ConditionStatus) -> Condition:
 
 
 def ready(before: ConditionStatus) -> Condition:
-    (found,) = conditions_from([("Ready", Verdict(TRUE, "Now", "Now."))], [old_condition(before)], 2, NOW)
+    (found,) = build_conditions([("Ready", Verdict(TRUE, "Now", "Now."))], [old_condition(before)], 2, NOW)
     return found
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gaudi_operator.core.problems.criteria import Room
-from gaudi_operator.core.rendering.model_files import fetching
+from gaudi_operator.core.problems.criteria import ExpectedRoom
+from gaudi_operator.core.rendering.model_files import describe_fetch_progress
 from gaudi_operator.core.status.status import make_status
 from gaudi_runtime.contract.report import FetchProgress, Phase, RuntimeFailure
 from tests.unit.operator.core.pod_objects import pod, view
@@ -27,7 +27,7 @@ GIB = 1024**3
     ids=["beginning", "under_way", "done", "waiting"],
 )
 def test_fetch_progress_is_formatted_as_a_message(progress: FetchProgress, sentence: str) -> None:
-    assert fetching(progress) == sentence
+    assert describe_fetch_progress(progress) == sentence
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_fetch_progress_is_formatted_as_a_message(progress: FetchProgress, sente
 def test_failed_fetch_is_in_the_conditions_and_the_pod_status(reason: str, message: str) -> None:
     failure = RuntimeFailure(reason=reason, message=message)
     failed = view(pod(revision="new"), report(Phase.FAILED, failure=failure))
-    problem = problem_of(failed, state_of(), Room(to_come=False))
+    problem = problem_of(failed, state_of(), ExpectedRoom(to_come=False))
     status = make_status(state_of([failed], problem=problem))
     conditions = {each.type: (each.status, each.reason, each.message) for each in status.conditions}
     assert conditions["Stalled"] == ("True", reason, f"Pod a cannot start: {message}")
@@ -53,4 +53,4 @@ def test_pod_waiting_for_another_fetch_has_a_message() -> None:
     waiting = FetchProgress(done_bytes=5 * GIB, waiting=True)
     waits = report(Phase.FETCHING, fetch=waiting)
     (row,) = make_status(state_of([view(pod(revision="new"), waits)])).pods
-    assert (row.phase, row.message) == ("Fetching", fetching(waiting))
+    assert (row.phase, row.message) == ("Fetching", describe_fetch_progress(waiting))

@@ -5,7 +5,7 @@ import pytest
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, GaudiInferenceStatus, PlanBasis, PlanState, Revisions
 from gaudi_operator.core.admission.spec_forecast import forecast_plan
 from gaudi_operator.core.rollout.state import State
-from gaudi_operator.core.status.plan import current_forecast, plan_sentence, plan_state
+from gaudi_operator.core.status.plan import current_forecast, describe_plan, plan_state
 from gaudi_operator.core.status.spec_conditions import judge_plan_accepted
 from gaudi_runtime.contract.report import MemorySplit, Phase, PhaseProgress, WarmupReport
 from gaudi_runtime.errors import Problem
@@ -133,7 +133,7 @@ def test_plan_of_a_known_card_and_model_is_estimated() -> None:
     found = state(state_of([], inference=inference(**seed())))
     assert found.basis is PlanBasis.ESTIMATED
     assert found.captured_percent == CapturedPercent(prompt=62, decode=100)
-    assert plan_sentence(found) == (
+    assert describe_plan(found) == (
         "24 prompt and 48 decode graphs (62 % of prompt graphs fit), about 14.1 GiB, about 50 s of warm-up: "
         "an estimate from the description of card gaudi2 and the model meta-llama/Llama-3.1-8B "
         "(as measured with this model)."
@@ -144,7 +144,7 @@ def test_torch_compile_plan_has_seconds_and_no_graph_bytes() -> None:
     found = state(state_of([], inference=inference(**from_the_hub(engine={"executionMode": None}))))
     assert (found.basis, found.graph_bytes) == (PlanBasis.ESTIMATED, None)
     assert found.captured_percent == CapturedPercent()
-    assert plan_sentence(found).startswith("24 prompt and 48 decode buckets, about 55 s of warm-up: an estimate from ")
+    assert describe_plan(found).startswith("24 prompt and 48 decode buckets, about 55 s of warm-up: an estimate from ")
 
 
 def test_accepted_torch_compile_plan_reports_when_the_gate_opens() -> None:
@@ -158,7 +158,7 @@ def test_accepted_torch_compile_plan_reports_when_the_gate_opens() -> None:
 
 def test_buckets_without_graphs_are_not_called_graphs() -> None:
     found = state(state_of([], inference=inference(**seed(engine={"executionMode": "Eager"}))))
-    assert plan_sentence(found).startswith("24 prompt and 48 decode buckets, about 29 s of warm-up: an estimate from ")
+    assert describe_plan(found).startswith("24 prompt and 48 decode buckets, about 29 s of warm-up: an estimate from ")
 
 
 def test_first_warmed_up_pod_replaces_an_estimate() -> None:
@@ -195,4 +195,4 @@ def test_impossible_plan_has_no_state() -> None:
     ],
 )
 def test_message_names_the_source_of_the_values(shown: PlanState, sentence: str) -> None:
-    assert plan_sentence(shown) == sentence
+    assert describe_plan(shown) == sentence

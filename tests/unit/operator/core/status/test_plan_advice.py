@@ -7,7 +7,7 @@ from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.status.plan import plan_state
 from gaudi_operator.core.status.plan_advice import plan_advice
-from gaudi_runtime.contract.report import Phase, PlanAdvice, PlanCost, Served, ServedPhase
+from gaudi_runtime.contract.report import Phase, PlanAdvice, PlanCost, ServedPhase, ServedTraffic
 from tests.unit.operator.core.reports import FULL, report
 from tests.unit.operator.core.states import serving, state_of, warming
 from tests.unit.operator.core.stories import pod_names, served, status
@@ -19,7 +19,7 @@ def advice(graphs: int = 24, seconds: float = 240.2) -> PlanAdvice:
 
 
 def busy(name: str, batches: int, found: PlanAdvice | None = None, revision: str = "new", **fields: Any) -> PodView:
-    met = Served(prompt=ServedPhase(hits=batches // 2), decode=ServedPhase(misses=batches // 2))
+    met = ServedTraffic(prompt=ServedPhase(hits=batches // 2), decode=ServedPhase(misses=batches // 2))
     return serving(name, revision, said=report(advice=found, served=met, **fields))
 
 
@@ -105,7 +105,7 @@ def test_status_changes_only_when_the_advice_changes() -> None:
 
     def poll(batches: tuple[int, int], graphs: int) -> str:
         for name, count in zip((first, second), batches, strict=True):
-            met = Served(prompt=ServedPhase(hits=count))
+            met = ServedTraffic(prompt=ServedPhase(hits=count))
             cluster.report(name, Phase.SERVING, served=met, advice=advice(graphs))
         cluster.operate()
         return json.dumps(status(cluster)["plan"]["advice"])

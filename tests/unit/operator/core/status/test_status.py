@@ -40,8 +40,8 @@ from gaudi_runtime.contract.report import (
     Phase,
     PhaseProgress,
     RuntimeFailure,
-    Served,
     ServedPhase,
+    ServedTraffic,
     ServedVision,
     VisionProgress,
     WarmupReport,
@@ -113,7 +113,7 @@ def test_memory_comes_from_the_pod_with_the_fewest_blocks() -> None:
 
 
 def test_recompiles_are_reported_by_phase_and_shape() -> None:
-    served = Served(prompt=ServedPhase(recompiles=3), decode=ServedPhase(recompiles=1))
+    served = ServedTraffic(prompt=ServedPhase(recompiles=3), decode=ServedPhase(recompiles=1))
     shape = ColdShape(phase=BucketPhase.PROMPT, shape=(1, 300, 0), count=9, compiles=3)
     said = captured(24, recompiles_since_ready=4, recent_recompiles=2, served=served, cold_shapes=(shape,))
     found = status([serving("a", said=said), serving("b", said=said)]).recompiles
@@ -371,7 +371,7 @@ def test_status_without_a_revision_has_no_endpoint() -> None:
 
 def test_vision_counts_are_in_buckets_recompiles_and_plan() -> None:
     seen = VisionProgress(planned=4, warmed=3)
-    served = Served(vision=ServedVision(misses=2, recompiles=2))
+    served = ServedTraffic(vision=ServedVision(misses=2, recompiles=2))
     found = status([serving("a", said=captured(24, vision=seen, served=served, recompiles_since_ready=2))])
     assert found.buckets is not None
     assert found.buckets.vision == VisionCounts(planned=4, warmed=3)

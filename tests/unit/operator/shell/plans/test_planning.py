@@ -11,7 +11,13 @@ import pytest
 
 from gaudi_operator.core.admission.plan_figures import AdmissionFigures, AdmissionFiguresQuestion
 from gaudi_operator.core.admission.spec_forecast import ForecastQuestion, forecast_question
-from gaudi_operator.core.plan_answers import AnyPlanQuestion, PlanQuestion, PlanTooExpensive, Unanswered, compute_answer
+from gaudi_operator.core.plan_answers import (
+    AnswerNotComputed,
+    AnyPlanQuestion,
+    PlanQuestion,
+    PlanTooExpensive,
+    compute_answer,
+)
 from gaudi_operator.core.status.cold_shapes import ColdShape, CoveredShapesQuestion
 from gaudi_operator.shell.plans.planning import PendingQuestion, Planner, QuestionQueue
 from gaudi_operator.shell.watching.store import Key
@@ -152,7 +158,7 @@ async def test_known_answer_is_returned_during_another_question(planner: Planner
     await answer_of(planner, FIGURES)
     planner.ask(Key("others", "endless"), Endless(), lambda _: None)
     assert isinstance(planner.answers.get(FIGURES), AdmissionFigures)
-    with pytest.raises(Unanswered):
+    with pytest.raises(AnswerNotComputed):
         planner.answers.get(Endless())
 
 

@@ -6,13 +6,13 @@ import pytest
 
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Apply
-from gaudi_operator.errors import Forbidden, Stalled, Transient
+from gaudi_operator.errors import ForbiddenError, StalledError, TransientError
 from gaudi_operator.shell.reconciling.refusals import Refusals
 
-REFUSED = Stalled("ApiRefused", "the field is wrong")
+REFUSED = StalledError("ApiRefused", "the field is wrong")
 
 
-FORBIDDEN = Forbidden("ApiForbidden", "no rights")
+FORBIDDEN = ForbiddenError("ApiForbidden", "no rights")
 
 
 @dataclass
@@ -74,14 +74,14 @@ def test_accepted_action_clears_its_refusal() -> None:
 
 def test_missing_permission_is_retried_before_its_deadline() -> None:
     refusals = Refusals()
-    with pytest.raises(Transient):
+    with pytest.raises(TransientError):
         refusals.add(apply(1), FORBIDDEN)
 
 
 def test_missing_permission_is_a_refusal_after_its_deadline() -> None:
     time = Time()
     refusals = time.refusals()
-    with pytest.raises(Transient):
+    with pytest.raises(TransientError):
         refusals.add(apply(1), FORBIDDEN)
     time.seconds += 10
     refusals.add(apply(1), FORBIDDEN)

@@ -9,7 +9,7 @@ from gaudi_operator.api.v1alpha1.status import Condition, GaudiInferenceStatus, 
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Apply, Delete, SetDeletionCost, SetGate
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FIELD_MANAGER, GATE, REMOVED_FIRST
-from gaudi_operator.errors import Stalled, Transient, Waiting
+from gaudi_operator.errors import StalledError, TransientError, WaitingError
 from gaudi_operator.shell.client import ApiResponse
 from gaudi_operator.shell.kinds import POD, SERVICE
 from gaudi_operator.shell.writing.apply import DELETION_COST_MANAGER, GATE_MANAGER, GONE_SECONDS, Writer
@@ -82,7 +82,7 @@ async def test_missing_object_is_removed_from_the_store(memory: Memory, writer: 
 
 async def test_deletion_keeps_a_new_object_with_the_same_name(memory: Memory, writer: Writer, service: Object) -> None:
     successor = memory.replace(service)
-    with pytest.raises(Transient):
+    with pytest.raises(TransientError):
         await writer.perform(KEY, deletion(service))
     assert memory.api.get("Service", "tiny") == successor
 
@@ -119,7 +119,7 @@ async def test_gate_is_written_as_a_pod_condition(memory: Memory, writer: Writer
 
 async def test_gate_of_a_successor_is_unchanged(memory: Memory, writer: Writer, pod: Object) -> None:
     successor = memory.replace(pod)
-    with pytest.raises(Transient):
+    with pytest.raises(TransientError):
         await writer.perform(KEY, gate(pod))
     assert memory.api.get("Pod", "a") == successor
 
@@ -159,7 +159,7 @@ async def test_deletion_cost_is_set_and_removed(memory: Memory, writer: Writer, 
 
 async def test_deletion_cost_is_not_set_on_a_successor(memory: Memory, writer: Writer, pod: Object) -> None:
     successor = memory.replace(pod)
-    with pytest.raises(Transient):
+    with pytest.raises(TransientError):
         await writer.perform(KEY, cost(pod, removed_first=True))
     assert memory.api.get("Pod", "a") == successor
 
@@ -214,7 +214,7 @@ async def test_foreign_fields_are_kept(memory: Memory, writer: Writer, service: 
 async def test_foreign_object_with_the_name_is_not_adopted(memory: Memory, writer: Writer, seen: bool) -> None:
     memory.resource()
     foreign = memory.exists(manifest(SERVICE, "tiny", spec={"port": 9}), seen=seen)
-    with pytest.raises(Stalled) as refused:
+    with pytest.raises(StalledError) as refused:
         await writer.perform(KEY, apply_port(1))
     assert refused.value.reason == "NameTaken"
     assert memory.api.get("Service", "tiny") == foreign
@@ -222,7 +222,7 @@ async def test_foreign_object_with_the_name_is_not_adopted(memory: Memory, write
 
 async def test_successor_of_an_own_object_is_not_adopted(memory: Memory, writer: Writer, service: Object) -> None:
     successor = memory.replace(service, spec={"port": 9})
-    with pytest.raises(Transient):
+    with pytest.raises(TransientError):
         await writer.perform(KEY, apply_port(2))
     assert memory.api.get("Service", "tiny") == successor
 
@@ -256,7 +256,7 @@ async def test_new_object_is_created_with_one_request(memory: Memory, writer: Wr
 async def test_create_is_retried_when_the_name_is_free_again(memory: Memory, writer: Writer) -> None:
     memory.resource()
     memory.answers = [ApiResponse(409, b'{"reason": "Conflict"}')]
-    with pytest.raises(Transient):
+    with pytest.raises(TransientError):
         await writer.perform(KEY, apply_port(1))
     assert memory.api.get("Service", "tiny") is None
 
@@ -264,7 +264,7 @@ async def test_create_is_retried_when_the_name_is_free_again(memory: Memory, wri
 async def test_other_create_error_does_not_read_the_owner(memory: Memory, writer: Writer) -> None:
     memory.resource()
     memory.answers = [ApiResponse(503, b"{}")]
-    with pytest.raises(Transient):
+    with pytest.raises(TransientError):
         await writer.perform(KEY, apply_port(1))
     assert [method for method, _ in memory.requests] == ["PATCH"]
 
@@ -277,7 +277,7 @@ async def test_no_child_is_created_for_a_deleted_resource(memory: Memory, writer
         memory.replace(resource)
     else:
         memory.api.remove(resource["kind"], "tiny")
-    with pytest.raises(Waiting) as waiting:
+    with pytest.raises(WaitingError) as waiting:
         await writer.check_still_exists(KEY, [apply_port(1)])
     assert waiting.value.reason == "ResourceGone"
     assert waiting.value.seconds == GONE_SECONDS
@@ -286,7 +286,7 @@ async def test_no_child_is_created_for_a_deleted_resource(memory: Memory, writer
 
 async def test_no_child_is_created_after_an_unobserved_deletion(memory: Memory, writer: Writer) -> None:
     memory.store.remove(memory.resource())
-    with pytest.raises(Waiting):
+    with pytest.raises(WaitingError):
         await writer.check_still_exists(KEY, [apply_port(1)])
 
 
@@ -355,7 +355,7 @@ async def test_status_with_foreign_fields_is_written_once(memory: Memory, writer
 async def test_status_of_a_successor_is_unchanged(memory: Memory, writer: Writer) -> None:
     resource = memory.resource()
     successor = memory.replace(resource)
-    with pytest.raises(Transient):
+    with pytest.raises(TransientError):
         await writer.show(resource, GaudiInferenceStatus(replicas=1))
     assert memory.api.get("GaudiInference", "tiny") == successor
 
@@ -370,7 +370,7 @@ async def test_status_of_a_deleted_resource_is_not_written(memory: Memory, write
 async def test_refused_status_is_an_error(memory: Memory, writer: Writer) -> None:
     resource = memory.resource()
     memory.answers = [ApiResponse(422, b"{}")]
-    with pytest.raises(Stalled):
+    with pytest.raises(StalledError):
         await writer.show(resource, GaudiInferenceStatus(replicas=1))
 
 

@@ -71,7 +71,7 @@ async def test_report_shows_the_fetch_in_bytes(site: Site, board: Board) -> None
 
 async def test_every_piece_resets_the_stall_clock(site: Site, board: Board) -> None:
     moved: list[None] = []
-    board.touch = lambda: moved.append(None)  # type: ignore[method-assign]
+    board.restart_stall_clock = lambda: moved.append(None)  # type: ignore[method-assign]
     hub = HubRepository(repo=REPO, revision=COMMIT)
     fetched(hub, site.root, None, board, threading.Event())
     assert len(moved) >= len(FILES)

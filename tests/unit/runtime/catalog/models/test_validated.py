@@ -3,8 +3,13 @@
 import pytest
 
 from gaudi_runtime.catalog.cards import CARDS
-from gaudi_runtime.catalog.models.validated import Validated, last_release_of, validated_by_card, validated_models
-from gaudi_runtime.knobs.check import wrong_settings
+from gaudi_runtime.catalog.models.validated import (
+    ValidatedModel,
+    last_supporting_release,
+    validated_models,
+    validations_by_card,
+)
+from gaudi_runtime.knobs.check import setting_errors
 
 
 def test_each_model_is_listed_once_per_card() -> None:
@@ -13,44 +18,44 @@ def test_each_model_is_listed_once_per_card() -> None:
 
 
 @pytest.mark.parametrize("row", validated_models(), ids=lambda row: f"{row.model}-{row.card}")
-def test_row_has_only_known_cards_datatypes_sources_and_settings(row: Validated) -> None:
+def test_row_has_only_known_cards_datatypes_sources_and_settings(row: ValidatedModel) -> None:
     assert row.card in CARDS
     assert set(row.tensor) <= {1, 2, 4, 8}
     assert row.tensor
     assert set(row.datatypes) <= {"bf16", "fp16", "fp8", "int4"}
     assert set(row.sources) <= {"plugin", "002", "003"}
     assert row.sources
-    assert list(wrong_settings(row.settings)) == []
+    assert list(setting_errors(row.settings)) == []
 
 
 @pytest.mark.parametrize(
     "name", ["meta-llama/Llama-3.1-8B", "meta-llama/Meta-Llama-3.1-8B", "llama-3.1-8b", "mirror/LLAMA-3.1-8B"]
 )
 def test_model_is_found_by_any_of_its_names(name: str) -> None:
-    assert set(validated_by_card(name)) == {"gaudi2", "gaudi3"}
-    assert validated_by_card(name)["gaudi2"].model == "meta-llama/Llama-3.1-8B"
+    assert set(validations_by_card(name)) == {"gaudi2", "gaudi3"}
+    assert validations_by_card(name)["gaudi2"].model == "meta-llama/Llama-3.1-8B"
 
 
 @pytest.mark.parametrize("name", ["meta-llama/Llama-3.1", "", "acme/own-model"])
 def test_unlisted_model_has_no_row(name: str) -> None:
-    assert validated_by_card(name) == {}
+    assert validations_by_card(name) == {}
 
 
 def test_list_of_the_plugin_replaces_older_lists() -> None:
     """Earlier lists state four cards and Gaudi 2 for this model."""
-    (row,) = validated_by_card("Qwen/Qwen2.5-VL-7B-Instruct").values()
-    assert (row.card, row.tensor, row.by_plugin) == ("gaudi3", (1,), True)
+    (row,) = validations_by_card("Qwen/Qwen2.5-VL-7B-Instruct").values()
+    assert (row.card, row.tensor, row.is_in_plugin_list) == ("gaudi3", (1,), True)
 
 
 @pytest.mark.parametrize(
     "model", ["openai/gpt-oss-20b", "Qwen/Qwen3-VL-32B-Instruct", "google/gemma-4-31B-it", "MiniMaxAI/MiniMax-M3"]
 )
 def test_model_in_the_list_of_the_plugin_is_validated(model: str) -> None:
-    assert validated_by_card(model)["gaudi3"].by_plugin
+    assert validations_by_card(model)["gaudi3"].is_in_plugin_list
 
 
 @pytest.mark.parametrize("model", ["meta-llama/Llama-3.2-11B-Vision", "meta-llama/Llama-3.2-90B-Vision-Instruct"])
 def test_model_that_no_supported_release_can_start_has_no_rows(model: str) -> None:
-    assert validated_by_card(model) == {}
-    assert last_release_of(model) == "0.10.2"
-    assert last_release_of("meta-llama/Llama-3.2-1B") is None
+    assert validations_by_card(model) == {}
+    assert last_supporting_release(model) == "0.10.2"
+    assert last_supporting_release("meta-llama/Llama-3.2-1B") is None

@@ -85,7 +85,7 @@ async def test_script_can_make_every_second_request_recompile() -> None:
     for _ in range(4):
         await text(engine, "abc", SamplingParams(max_tokens=2))
     assert engine.counters.recompiles == 2
-    assert engine.counters.cold == {(BucketPhase.PROMPT, Bucket(1, 128, 0)): 2}
+    assert engine.counters.cold_batches == {(BucketPhase.PROMPT, Bucket(1, 128, 0)): 2}
 
 
 async def test_cold_shape_fails_with_fail_on_cold_shapes() -> None:
@@ -107,11 +107,11 @@ async def test_batch_references_the_blocks_of_all_its_sequences() -> None:
     streams = [engine.generate(engine.tokenizer.encode("x" * 200), SamplingParams(max_tokens=50)) for _ in range(4)]
     for stream in streams:
         await anext(stream)
-    assert engine.load_now().running == 4
-    assert engine.load_now().used_blocks == 4 * 2
+    assert engine.current_load().running == 4
+    assert engine.current_load().used_blocks == 4 * 2
     for stream in streams:
         await stream.aclose()
-    assert engine.load_now().used_blocks == 0
+    assert engine.current_load().used_blocks == 0
 
 
 def test_sizes_of_card_and_model_come_from_the_catalog() -> None:

@@ -1,12 +1,12 @@
 """The combination of the answers of all ranks."""
 
 from gaudi_runtime.engine_protocol.engine import DeviceMemory
-from gaudi_runtime.engines.sim.group import least_memory, most
+from gaudi_runtime.engines.sim.group import largest_value, smallest_memory
 
 
 def test_memory_of_a_group_is_the_minimum_over_ranks() -> None:
-    assert least_memory(DeviceMemory(50, 100), [(40, 120), (60, 90)]) == DeviceMemory(40, 90)
+    assert smallest_memory(DeviceMemory(50, 100), [(40, 120), (60, 90)]) == DeviceMemory(40, 90)
 
 
 def test_graph_bytes_of_a_group_are_the_maximum_over_ranks() -> None:
-    assert most(5, [7, 6]) == 7
+    assert largest_value(5, [7, 6]) == 7

@@ -46,7 +46,7 @@ def engine(warm_engine: TorchEngine) -> Iterator[TorchEngine]:
     """The warm engine with all counters at zero. Each test must free all blocks that it uses."""
     warm_engine.start_serving()
     yield warm_engine
-    assert warm_engine.load_now().used_blocks == 0
+    assert warm_engine.current_load().used_blocks == 0
 
 
 def reference_of(folder: Path) -> Reference:

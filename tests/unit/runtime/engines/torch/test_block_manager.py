@@ -19,7 +19,7 @@ class Ownership(RuleBasedStateMachine):
 
     @rule(count=st.integers(0, BLOCKS))
     def allocate(self, count: int) -> None:
-        if count <= self.manager.free:
+        if count <= self.manager.free_count:
             self.owned.append(self.manager.allocate(count))
 
     @precondition(lambda self: self.owned)
@@ -38,10 +38,10 @@ class Ownership(RuleBasedStateMachine):
     @invariant()
     def every_block_has_one_owner_or_none(self) -> None:
         owned = [block for blocks in self.owned for block in blocks]
-        assert len(owned) == len(set(owned)) == self.manager.used
-        assert self.manager.used + self.manager.free == self.manager.total == BLOCKS - 1
+        assert len(owned) == len(set(owned)) == self.manager.used_count
+        assert self.manager.used_count + self.manager.free_count == self.manager.total == BLOCKS - 1
         assert BLOCKS - 1 not in owned
-        assert self.manager.highest_used == max(owned, default=-1)
+        assert self.manager.highest_used_block == max(owned, default=-1)
 
 
 TestOwnership = Ownership.TestCase

@@ -3,7 +3,7 @@
 import pytest
 
 from gaudi_runtime.contract.config import EngineConfig, EngineName
-from gaudi_runtime.engines.host_cpu import threads
+from gaudi_runtime.engines.host_cpu import thread_count
 from gaudi_runtime.engines.torch.devices import CpuDevice
 from gaudi_runtime.errors import DeviceOutOfMemory
 
@@ -36,4 +36,4 @@ def test_reservation_above_the_free_bytes_is_refused() -> None:
 
 @pytest.mark.parametrize(("mebibytes", "expected"), [(2, 1), (31, 1), (32, 2), (100, 4), (16_000, 8)])
 def test_thread_count_grows_with_model_size_up_to_the_cores(mebibytes: int, expected: int) -> None:
-    assert threads(mebibytes * 1024**2, cores=8) == expected
+    assert thread_count(mebibytes * 1024**2, cores=8) == expected

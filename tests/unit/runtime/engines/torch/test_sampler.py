@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from gaudi_runtime.engine_protocol.engine import SamplingParams
-from gaudi_runtime.engines.torch.sampler import choice, choose, draw
+from gaudi_runtime.engines.torch.sampler import batch_settings, choose_tokens, random_number
 
 CPU = torch.device("cpu")
 LOGITS = torch.randn(1, 40, generator=torch.Generator().manual_seed(0)) * 3
 
 
 def sample(params: SamplingParams, number: float) -> int:
-    return int(choose(LOGITS, choice([(params, number)], 1, CPU)))
+    return int(choose_tokens(LOGITS, batch_settings([(params, number)], 1, CPU)))
 
 
 def reachable(params: SamplingParams) -> set[int]:
@@ -43,8 +43,8 @@ def test_filters_keep_the_same_tokens_as_transformers() -> None:
 
 def test_frequencies_follow_the_probabilities() -> None:
     logits = torch.tensor([[0.0, 1.0, 2.0]])
-    rows = [(SamplingParams(), draw(seed, 0)) for seed in range(4000)]
-    tokens = choose(logits.expand(4000, 3), choice(rows, 4000, CPU))
+    rows = [(SamplingParams(), random_number(seed, 0)) for seed in range(4000)]
+    tokens = choose_tokens(logits.expand(4000, 3), batch_settings(rows, 4000, CPU))
     shares = tokens.bincount(minlength=3) / 4000
     assert torch.allclose(shares, logits[0].softmax(-1), atol=0.03)
 
@@ -53,24 +53,24 @@ def test_frequencies_follow_the_probabilities() -> None:
 def test_token_is_always_among_the_top_k(temperature: float, top_p: float, top_k: int, number: int, seed: int) -> None:
     logits = torch.randn(1, 40, generator=torch.Generator().manual_seed(seed)) * 20
     params = SamplingParams(temperature=temperature, top_p=top_p, top_k=top_k)
-    token = int(choose(logits, choice([(params, number / 2**24)], 1, CPU)))
+    token = int(choose_tokens(logits, batch_settings([(params, number / 2**24)], 1, CPU)))
     rank = int((logits > logits[0, token]).sum())
     assert rank < (top_k or 40)
 
 
 def test_padding_rows_do_not_change_the_token() -> None:
     row = (SamplingParams(seed=1), 0.7)
-    alone = choose(LOGITS, choice([row], 1, CPU))
-    padded = choose(LOGITS.expand(4, 40), choice([row], 4, CPU))
+    alone = choose_tokens(LOGITS, batch_settings([row], 1, CPU))
+    padded = choose_tokens(LOGITS.expand(4, 40), batch_settings([row], 4, CPU))
     assert alone[0] == padded[0]
 
 
 def test_sampling_tensors_of_a_greedy_batch_are_none() -> None:
-    assert choice([(SamplingParams(temperature=0), 0.5)] * 3, 4, CPU) is None
+    assert batch_settings([(SamplingParams(temperature=0), 0.5)] * 3, 4, CPU) is None
 
 
 def test_draw_depends_on_seed_and_position() -> None:
-    draws = {draw(seed, index) for seed in range(30) for index in range(30)}
+    draws = {random_number(seed, index) for seed in range(30) for index in range(30)}
     assert len(draws) == 900
     assert all(0 <= number < 1 for number in draws)
-    assert draw(3, 4) == draw(3, 4)
+    assert random_number(3, 4) == random_number(3, 4)

@@ -35,7 +35,7 @@ def finish(scheduler: Scheduler, batch: Batch) -> None:
         work.sequence.computed = work.start + len(work.tokens)
         if work.samples:
             work.sequence.tokens.append(7)
-        if work.sequence.generated == work.sequence.sampling.max_tokens:
+        if work.sequence.generated_count == work.sequence.sampling.max_tokens:
             scheduler.remove(work.sequence)
 
 
@@ -76,8 +76,8 @@ def test_all_sequences_finish_in_batches_within_the_limits(sizes: list[tuple[int
     for batch in run(scheduler):
         check(batch, limits)
         scheduler.compact(threshold=2, most=4)
-    assert [one.generated for one in sequences] == [answer for _, answer in sizes]
-    assert scheduler.blocks.used == 0
+    assert [one.generated_count for one in sequences] == [answer for _, answer in sizes]
+    assert scheduler.blocks.used_count == 0
 
 
 @given(
@@ -92,7 +92,7 @@ def test_cancelled_sequences_leave_no_block(sizes: list[tuple[int, int]], cancel
     for step, _ in enumerate(run(scheduler)):
         if step < len(cancelled):
             scheduler.remove(sequences[cancelled[step] % len(sequences)])
-    assert (scheduler.blocks.used, scheduler.running, list(scheduler.waiting)) == (0, [], [])
+    assert (scheduler.blocks.used_count, scheduler.running, list(scheduler.waiting)) == (0, [], [])
 
 
 def test_prompts_share_a_batch_within_the_token_budget() -> None:
@@ -123,10 +123,10 @@ def test_youngest_sequence_is_preempted() -> None:
     old, young = sequence(8, answer=16), sequence(8, answer=16)
     scheduler.add(old)
     scheduler.add(young)
-    preempted = [batch for batch in run(scheduler) if young in scheduler.waiting and young.generated]
+    preempted = [batch for batch in run(scheduler) if young in scheduler.waiting and young.generated_count]
     assert preempted
     assert all(work.sequence is old for batch in preempted for work in batch.works)
-    assert (old.generated, young.generated) == (16, 16)
+    assert (old.generated_count, young.generated_count) == (16, 16)
 
 
 def test_decode_shape_without_contiguous_attention_counts_used_blocks() -> None:

@@ -29,7 +29,7 @@ from tests.unit.runtime.engines.torch.engines import (
 async def test_planned_shapes_never_recompile(engine: TorchEngine) -> None:
     for count in (1, 2, 3, 4, 7):
         await answers(engine, [prompt_of(10 + 7 * seed, seed) for seed in range(count)], greedy(30))
-    assert (engine.counters.recompiles, engine.counters.cold) == (0, {})
+    assert (engine.counters.recompiles, engine.counters.cold_batches) == (0, {})
     assert engine.counters.hits > 100
 
 
@@ -37,25 +37,25 @@ async def test_shape_outside_the_plan_is_counted_as_cold(engine: TorchEngine) ->
     """A prompt of 100 tokens exceeds maxNumBatchedTokens (64), so its second part needs a context of 8 blocks."""
     await collect(engine, prompt_of(100), greedy(1))
     await collect(engine, prompt_of(100), greedy(1))
-    assert engine.counters.cold == {(BucketPhase.PROMPT, Bucket(1, 64, 16)): 2}
+    assert engine.counters.cold_batches == {(BucketPhase.PROMPT, Bucket(1, 64, 16)): 2}
     assert engine.counters.recompiles == engine.counters.tallies[BucketPhase.PROMPT, Bucket(1, 64, 16)].compiles == 1
 
 
 async def test_cancelled_request_frees_its_blocks(engine: TorchEngine) -> None:
     stream = engine.generate(prompt_of(40), greedy(80))
     await anext(stream)
-    assert engine.load_now().used_blocks == 6
+    assert engine.current_load().used_blocks == 6
     await stream.aclose()
-    assert engine.load_now().used_blocks == 0
+    assert engine.current_load().used_blocks == 0
 
 
 async def test_cancelled_asyncio_task_frees_its_blocks(engine: TorchEngine) -> None:
     task = asyncio.ensure_future(collect(engine, prompt_of(40), greedy(80)))
-    await until(lambda: engine.load_now().running == 1)
+    await until(lambda: engine.current_load().running == 1)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert engine.load_now().used_blocks == 0
+    assert engine.current_load().used_blocks == 0
 
 
 async def test_cancelled_request_does_not_change_others(engine: TorchEngine) -> None:
@@ -70,11 +70,11 @@ async def test_cancelled_request_does_not_change_others(engine: TorchEngine) -> 
 
 async def test_load_has_the_running_and_waiting_sequences(engine: TorchEngine) -> None:
     tasks = [asyncio.ensure_future(collect(engine, prompt_of(8, seed), greedy(40))) for seed in range(6)]
-    await until(lambda: engine.load_now().running == 4)
-    load = engine.load_now()
+    await until(lambda: engine.current_load().running == 4)
+    load = engine.current_load()
     assert (load.running, load.waiting, load.total_blocks) == (4, 2, 64)
     await asyncio.gather(*tasks)
-    assert engine.load_now().running == 0
+    assert engine.current_load().running == 0
 
 
 @pytest.mark.parametrize("seed", [0, 11])
@@ -134,7 +134,7 @@ async def test_end_of_sequence_token_ends_the_answer_with_reason_stop(
 
 
 async def test_inadmissible_request_is_refused_with_a_message(engine: TorchEngine) -> None:
-    assert engine.admissible(64, 64) is None
+    assert engine.why_not_admissible(64, 64) is None
     with pytest.raises(ValueError, match="The sum of 129 exceeds the model's maximum length of 128"):
         engine.generate(prompt_of(65), greedy(64))
     with pytest.raises(ValueError, match="at least one token"):
@@ -177,6 +177,6 @@ async def test_failing_step_ends_its_request_and_not_the_engine(checkpoint: Path
     engine.start_serving()
     with pytest.raises(ValueError, match="empty"):
         await collect(engine, prompt_of(5), greedy(2))
-    assert engine.load_now().used_blocks == 0
+    assert engine.current_load().used_blocks == 0
     assert (await collect(engine, prompt_of(5), greedy(1)))[2] == "length"
     await engine.close()

@@ -31,7 +31,7 @@ def pieces(tokens: list[int], *stop: str) -> list[str]:
     shown = []
     for token in tokens:
         shown.append(detokenizer.push(token))
-        if detokenizer.stopped:
+        if detokenizer.is_stopped:
             return shown
     return [*shown, detokenizer.flush()]
 

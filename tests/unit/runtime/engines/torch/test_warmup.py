@@ -17,7 +17,7 @@ from gaudi_runtime.engines.torch.runner import ModelRunner
 from gaudi_runtime.errors import DeviceOutOfMemory
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
-from gaudi_runtime.warmup.schedule import warmup_swaps
+from gaudi_runtime.warmup.schedule import warmup_swap_sizes
 from tests.unit.runtime.engines.torch.conftest import Reference
 from tests.unit.runtime.engines.torch.engines import EAGER, answers, collect, greedy, prompt_of, start, torch_config
 
@@ -90,14 +90,14 @@ async def test_bucket_without_a_graph_is_served_cold(checkpoint: Path, reference
     engine.start_serving()
     assert await answers(engine, [prompt_of(20)], greedy(8)) == [reference(prompt_of(20), 8)]
     assert (engine.counters.hits, engine.counters.recompiles) == (0, 0)
-    assert sum(engine.counters.cold.values()) == 8
+    assert sum(engine.counters.cold_batches.values()) == 8
     await engine.close()
 
 
 async def test_without_warm_up_every_shape_compiles_once(checkpoint: Path, reference: Reference) -> None:
     engine = start(torch_config(checkpoint), warm=False)
     assert await answers(engine, [prompt_of(20)], greedy(8)) == [reference(prompt_of(20), 8)]
-    assert engine.counters.recompiles == len(engine.counters.cold) == 2
+    assert engine.counters.recompiles == len(engine.counters.cold_batches) == 2
     await engine.close()
 
 
@@ -116,7 +116,7 @@ async def test_inductor_returns_the_answers_of_generate(checkpoint: Path, refere
     engine.capture(BucketPhase.DECODE, Bucket(2, 1, 16))
     engine.start_serving()
     assert await answers(engine, [prompt_of(20)], greedy(20)) == [reference(prompt_of(20), 20)]
-    assert (engine.counters.recompiles, engine.counters.hits, engine.counters.cold) == (0, 20, {})
+    assert (engine.counters.recompiles, engine.counters.hits, engine.counters.cold_batches) == (0, 20, {})
     await engine.close()
 
 
@@ -146,7 +146,7 @@ def test_sampler_runs_twelve_times_per_batch_size(checkpoint: Path, batch_size: 
 def test_defragmenter_warm_up_runs_every_swap_size(checkpoint: Path) -> None:
     runs: list[None] = []
     loaded(checkpoint).warm_defragmenter(lambda: runs.append(None))
-    assert len(runs) == len(warmup_swaps()) == 8
+    assert len(runs) == len(warmup_swap_sizes()) == 8
 
 
 @pytest.mark.parametrize("prefix_caching", [False, True])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.engines.vllm.ranks import died, died_here
+from gaudi_runtime.engines.vllm.ranks import dead_engine_error, dead_ranks_error
 
 
 def ended(**codes: int) -> Any:
@@ -32,21 +32,21 @@ DIED = "A process of vLLM died"
     ],
 )
 def test_exit_code_is_reported_with_a_remedy(code: int, expected: str) -> None:
-    assert str(died(ended(Core=code), "while it served")) == f"{DIED} while it served: {expected}"
+    assert str(dead_engine_error(ended(Core=code), "while it served")) == f"{DIED} while it served: {expected}"
 
 
 def test_cores_with_the_same_exit_code_are_reported_together() -> None:
-    message = str(died(ended(Core_0=-9, Core_1=-9, Core_2=1), "while it served"))
+    message = str(dead_engine_error(ended(Core_0=-9, Core_1=-9, Core_2=1), "while it served"))
     assert "Core_0 and Core_1 were ended by SIGKILL" in message
 
 
 def test_missing_process_attributes_are_no_error() -> None:
-    assert str(died(SimpleNamespace(), "at once")) == f"{DIED} at once: the log has the reason."
+    assert str(dead_engine_error(SimpleNamespace(), "at once")) == f"{DIED} at once: the log has the reason."
 
 
 def test_dead_worker_is_reported_by_its_own_pod() -> None:
     process = SimpleNamespace(name="VllmWorker-1", exitcode=-7)
-    found = str(died_here(SimpleNamespace(workers=[SimpleNamespace(proc=process)])))
+    found = str(dead_ranks_error(SimpleNamespace(workers=[SimpleNamespace(proc=process)])))
     assert found == (
         f"{DIED} in this pod: VllmWorker-1 was ended by SIGBUS, most often because shared memory ran out: "
         "raise pod.sharedMemorySize."

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.catalog.release_pairs import PAIRS, Pair
+from gaudi_runtime.catalog.release_pairs import PAIRS, ReleasePair
 from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, WarmupReport
 from gaudi_runtime.engines.vllm import engine as adapter
@@ -36,9 +36,9 @@ DECODES = {"batchSize": {"min": 2, "step": 2, "max": 4}, "blocks": {"min": 8, "s
 
 
 @pytest.fixture(params=PAIRS, ids=lambda pair: pair.vllm, autouse=True)
-def pair(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pair:
+def pair(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReleasePair:
     """A fixture that pretends that a pair of releases is installed, for each pair."""
-    pair: Pair = request.param
+    pair: ReleasePair = request.param
     pretend_installed(monkeypatch, tmp_path, vllm=pair.vllm, vllm_gaudi=pair.plugin)
     return pair
 
@@ -120,7 +120,9 @@ async def test_graph_bytes_are_the_maximum_over_ranks(monkeypatch: pytest.Monkey
     assert report.prompt.graph_bytes == 2 * MIB * (128 + 256 + 384 + 512)
 
 
-async def test_report_has_the_description_of_the_installed_pair(monkeypatch: pytest.MonkeyPatch, pair: Pair) -> None:
+async def test_report_has_the_description_of_the_installed_pair(
+    monkeypatch: pytest.MonkeyPatch, pair: ReleasePair
+) -> None:
     _, report = await start_engine_on(Cluster([Card(), Card()]), monkeypatch)
     assert str(report.releases).startswith(f"The card is driven by {pair.description}: ")
 
@@ -193,7 +195,7 @@ async def test_plan_uses_the_block_size_of_the_plugin(monkeypatch: pytest.Monkey
     )
 
 
-async def test_bucket_that_results_in_nan_ends_the_start(monkeypatch: pytest.MonkeyPatch, pair: Pair) -> None:
+async def test_bucket_that_results_in_nan_ends_the_start(monkeypatch: pytest.MonkeyPatch, pair: ReleasePair) -> None:
     """The operator accepts the setting, because the operator does not know which release the image has."""
     cluster = Cluster([Card(), Card()])
     config = vllm_config(
@@ -252,8 +254,8 @@ async def test_serving_counts_hits_misses_and_recompiles(monkeypatch: pytest.Mon
         cluster.serve(("prompt", (1, 200, 0)))
         cluster.serve(("decode", (2, 1, 5)))
         cluster.serve(("decode", (8, 1, 32)))
-        assert "died" in str(await asyncio.wait_for(engine.until_lost(), 60))
-    assert (engine.counters.hits, sum(engine.counters.cold.values()), engine.counters.recompiles) == (2, 1, 1)
+        assert "died" in str(await asyncio.wait_for(engine.wait_until_lost(), 60))
+    assert (engine.counters.hits, sum(engine.counters.cold_batches.values()), engine.counters.recompiles) == (2, 1, 1)
     assert engine.counters.tallies[BucketPhase.PROMPT, Bucket(1, 256, 0)].tokens == 200
 
 
@@ -298,5 +300,5 @@ async def test_hits_and_cold_shapes_of_all_cores_are_added(monkeypatch: pytest.M
     async with engine.application():
         cluster.serve(("prompt", (1, 200, 0)))
         cluster.serve(("decode", (8, 1, 32)), core=1)
-        assert "died" in str(await asyncio.wait_for(engine.until_lost(), 60))
-    assert (engine.counters.hits, sum(engine.counters.cold.values()), engine.counters.recompiles) == (1, 1, 1)
+        assert "died" in str(await asyncio.wait_for(engine.wait_until_lost(), 60))
+    assert (engine.counters.hits, sum(engine.counters.cold_batches.values()), engine.counters.recompiles) == (1, 1, 1)

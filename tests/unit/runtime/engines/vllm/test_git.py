@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.engines.vllm.launch import stand_in_for_git
+from gaudi_runtime.engines.vllm.launch import create_git_stub
 
 
 @pytest.fixture
@@ -20,16 +20,16 @@ def programs(tmp_path: Path) -> Path:
 
 
 def test_missing_git_is_replaced_by_a_failing_program(programs: Path, tmp_path: Path) -> None:
-    environment = stand_in_for_git(tmp_path, {"PATH": str(programs)})
+    environment = create_git_stub(tmp_path, {"PATH": str(programs)})
     done = subprocess.run(["git", "rev-parse", "HEAD"], env=environment, check=False)
     assert done.returncode == 1
 
 
 def test_installed_git_is_used(programs: Path, tmp_path: Path) -> None:
     (programs / "git").symlink_to(programs / "false")
-    assert stand_in_for_git(tmp_path, {"PATH": str(programs)}) == {}
+    assert create_git_stub(tmp_path, {"PATH": str(programs)}) == {}
 
 
 def test_replacement_for_git_is_the_last_folder_in_path(programs: Path, tmp_path: Path) -> None:
-    path = stand_in_for_git(tmp_path, {"PATH": str(programs)})["PATH"]
+    path = create_git_stub(tmp_path, {"PATH": str(programs)})["PATH"]
     assert path.split(os.pathsep) == [str(programs), str(tmp_path)]

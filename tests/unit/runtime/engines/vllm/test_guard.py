@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gaudi_runtime.http.metrics import RequestMetrics
-from gaudi_runtime.http.openai_api.guard import guarded
+from gaudi_runtime.http.openai_api.guard import add_guard
 from gaudi_runtime.http.openai_api.paths import GENERATING, PAGES
 from tests.unit.runtime.knobs.configs import vllm_config
 
@@ -69,7 +69,7 @@ def guarded_app(held: HoldingApp, closing: bool = False) -> ASGIApp:
     """Return the guarded application, which accepts one running and one queued request."""
     limits = {"maxNumSeqs": 1, "maxNumBatchedTokens": 4096}
     config = vllm_config(limits=limits, serving={"maxQueuedRequests": 1})
-    return guarded(held, config, RequestMetrics(CollectorRegistry()), lambda: closing)
+    return add_guard(held, config, RequestMetrics(CollectorRegistry()), lambda: closing)
 
 
 async def test_full_server_answers_429_with_retry_after() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_runtime.catalog.release_pairs import PAIRS
-from gaudi_runtime.engines.vllm.moved_modules import FROM_0_29, TO_0_28, Layout, layout_of
+from gaudi_runtime.engines.vllm.moved_modules import FROM_0_29, TO_0_28, Layout, choose_layout
 from gaudi_runtime.engines.vllm.versions import installed_release
 from tests.unit.runtime.engines.vllm.vllm_names import CALLED, MOVED, Names, imported_names, names_in
 
@@ -35,7 +35,7 @@ PASSED = {
 
 def recorded_layout(names: Names) -> Layout:
     """Return the layout of a release with these modules."""
-    return layout_of(lambda package: any(module.startswith(f"{package}.") for module in names))
+    return choose_layout(lambda package: any(module.startswith(f"{package}.") for module in names))
 
 
 def required_names(layout: Layout) -> set[tuple[str, str]]:

@@ -9,12 +9,12 @@ SLEEPER = "sleep 1000 & echo $!; echo $$; wait"
 """A shell with a child process that prints both process ids."""
 ENDS = """
 import subprocess, sys
-from gaudi_runtime.process.children import children, end_children, measure_activity
+from gaudi_runtime.process.children import descendants, end_children, measure_activity
 subprocess.Popen(["sh", "-c", sys.argv[1]], stdout=subprocess.PIPE).stdout.readline()
 print(measure_activity()[0], flush=True)
-print(*(child.pid for child in children()), sep="\\n", flush=True)
+print(*(child.pid for child in descendants()), sep="\\n", flush=True)
 end_children()
-print(len(children()), flush=True)
+print(len(descendants()), flush=True)
 sys.stdin.readline()
 """
 LEAVES = """
@@ -25,7 +25,7 @@ from gaudi_runtime.errors import EngineLost
 exit.TERMINATION_LOG = Path(sys.argv[1])
 print(subprocess.Popen(["sleep", "1000"]).pid, flush=True)
 if sys.argv[2] == "broken":
-    exit.exit_broken(EngineLost("A process of vLLM died."))
+    exit.exit_with_error(EngineLost("A process of vLLM died."))
 exit.exit_at_once()
 """
 RUNTIME = """

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.engines.vllm.ranks import Note, Ranks, describe_call
+from gaudi_runtime.engines.vllm.ranks import ErrorNote, Ranks, describe_call
 from gaudi_runtime.errors import EngineLost, EngineUnsupported, RankFailed
 from tests.unit.runtime.engines.vllm.fake_vllm import Answers, EngineDeadError, FakeVllm, echo, never
 
@@ -32,7 +32,7 @@ async def test_verb_is_sent_to_all_ranks_with_its_arguments() -> None:
 
 
 async def test_verb_can_be_called_on_the_event_loop() -> None:
-    assert await call_verb(FakeVllm(echo)).ask("memory", deadline=LONG) == [["memory"], ["memory"]]
+    assert await call_verb(FakeVllm(echo)).call_async("memory", deadline=LONG) == [["memory"], ["memory"]]
 
 
 async def test_missed_deadline_raises_engine_lost_with_the_bucket() -> None:
@@ -41,20 +41,20 @@ async def test_missed_deadline_raises_engine_lost_with_the_bucket() -> None:
 
 
 async def test_missed_deadline_names_the_rank_that_left_a_note(tmp_path: Path) -> None:
-    loop, note = asyncio.get_running_loop(), Note(1, str(tmp_path))
-    note.leave(1, "the device ran out of memory at prompt bucket (1, 128, 0)")
+    loop, note = asyncio.get_running_loop(), ErrorNote(1, str(tmp_path))
+    note.write(1, "the device ran out of memory at prompt bucket (1, 128, 0)")
     message = (
         r"^vLLM did not answer the call warm prompt \(1, 128, 0\) within 0 s: rank 1 reported that the device ran out "
         r"of memory at prompt bucket \(1, 128, 0\)\. The other ranks wait for this rank\.$"
     )
     with pytest.raises(EngineLost, match=message):
-        await Ranks(FakeVllm(never), loop, note=note).ask("warm", "prompt", [1, 128, 0], deadline=0.02)
+        await Ranks(FakeVllm(never), loop, note=note).call_async("warm", "prompt", [1, 128, 0], deadline=0.02)
 
 
 async def test_note_is_discarded_after_all_ranks_answered(tmp_path: Path) -> None:
-    note = Note(1, str(tmp_path))
-    note.leave(1, "it ran out of memory")
-    await Ranks(FakeVllm(echo), asyncio.get_running_loop(), note=note).ask("memory", deadline=LONG)
+    note = ErrorNote(1, str(tmp_path))
+    note.write(1, "it ran out of memory")
+    await Ranks(FakeVllm(echo), asyncio.get_running_loop(), note=note).call_async("memory", deadline=LONG)
     assert note.read() is None
 
 
@@ -123,7 +123,7 @@ async def test_end_of_the_event_loop_ends_the_call() -> None:
     engine = FakeVllm(never)
     calling = asyncio.create_task(from_thread(engine, "plan"))
     await engine.asked.wait()
-    [task] = [each for each in asyncio.all_tasks() if "Ranks.ask" in repr(each.get_coro())]
+    [task] = [each for each in asyncio.all_tasks() if "Ranks.call_async" in repr(each.get_coro())]
     task.cancel()
     with pytest.raises(EngineLost, match="The event loop ended during the call plan"):
         await calling
@@ -154,17 +154,17 @@ async def test_verb_is_sent_to_all_cores_concurrently() -> None:
         return [{"answer": number}]
 
     engine = FakeVllm(partial(answer_after_both_calls, 0), partial(answer_after_both_calls, 1))
-    assert await ranks_over_cores(engine).ask("describe", deadline=LONG) == [0, 1]
+    assert await ranks_over_cores(engine).call_async("describe", deadline=LONG) == [0, 1]
 
 
 async def test_answers_are_grouped_by_core() -> None:
-    answers = await ranks_over_cores(FakeVllm(echo, echo)).ask_cores("memory", deadline=LONG)
+    answers = await ranks_over_cores(FakeVllm(echo, echo)).call_cores("memory", deadline=LONG)
     assert answers == [[["memory"], ["memory"]]] * 2
 
 
 async def test_unresponsive_core_raises_engine_lost_with_its_number() -> None:
     with pytest.raises(EngineLost, match=r"^Engine core 1 of vLLM did not answer the call memory within 0 s\.$"):
-        await ranks_over_cores(FakeVllm(echo, never)).ask("memory", deadline=0.02)
+        await ranks_over_cores(FakeVllm(echo, never)).call_async("memory", deadline=0.02)
 
 
 async def test_ranks_are_numbered_over_all_cores() -> None:
@@ -172,7 +172,7 @@ async def test_ranks_are_numbered_over_all_cores() -> None:
         return [{"answer": 1}, {"reason": "ConfigInvalid", "message": "no buckets."}]
 
     with pytest.raises(RankFailed, match=r"^Rank 3 failed during the call memory: no buckets\.$"):
-        await ranks_over_cores(FakeVllm(echo, reply)).ask("memory", deadline=LONG)
+        await ranks_over_cores(FakeVllm(echo, reply)).call_async("memory", deadline=LONG)
 
 
 async def test_failed_call_to_a_core_does_not_wait_for_others() -> None:
@@ -180,7 +180,7 @@ async def test_failed_call_to_a_core_does_not_wait_for_others() -> None:
         raise OSError("the socket is closed")
 
     with pytest.raises(EngineLost, match=r"^The call memory to vLLM failed: OSError: the socket is closed$"):
-        await ranks_over_cores(FakeVllm(never, reply)).ask("memory", deadline=LONG)
+        await ranks_over_cores(FakeVllm(never, reply)).call_async("memory", deadline=LONG)
 
 
 @pytest.mark.parametrize("name", ["core_engines", "_call_utility_async"])

@@ -7,13 +7,13 @@ from unittest import mock
 
 import pytest
 
-from gaudi_runtime.engine_protocol.group import Meeting
+from gaudi_runtime.engine_protocol.group import LeaderEndpoint
 from gaudi_runtime.engines.vllm import launch as launching
-from gaudi_runtime.engines.vllm.launch import HOST_VARIABLE, launch, meeting_arguments, set_own_address
+from gaudi_runtime.engines.vllm.launch import HOST_VARIABLE, launch, node_arguments, set_host_ip
 from gaudi_runtime.errors import RankFailed
 from tests.unit.runtime.knobs.configs import vllm_config
 
-LOOPBACK = Meeting("127.0.0.2", 4567)
+LOOPBACK = LeaderEndpoint("127.0.0.2", 4567)
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def own_environment() -> Iterator[None]:
 
 
 def test_every_pod_gets_its_leader_and_its_rank() -> None:
-    assert meeting_arguments(Meeting("10.0.0.7", 4567), nodes=4, rank=3) == (
+    assert node_arguments(LeaderEndpoint("10.0.0.7", 4567), nodes=4, rank=3) == (
         "--nnodes=4",
         "--node-rank=3",
         "--master-addr=10.0.0.7",
@@ -35,13 +35,13 @@ def test_every_pod_gets_its_leader_and_its_rank() -> None:
 
 @pytest.mark.parametrize(("leader", "expected"), [("127.0.0.2", "127.0.0.1"), ("::1", "::1")])
 def test_own_address_is_the_source_address_towards_the_leader(leader: str, expected: str) -> None:
-    set_own_address(Meeting(leader, 4567))
+    set_host_ip(LeaderEndpoint(leader, 4567))
     assert os.environ[HOST_VARIABLE] == expected
 
 
 def test_configured_address_is_kept() -> None:
     os.environ[HOST_VARIABLE] = "10.9.9.9"
-    set_own_address(LOOPBACK)
+    set_host_ip(LOOPBACK)
     assert os.environ[HOST_VARIABLE] == "10.9.9.9"
 
 

@@ -12,9 +12,9 @@ from gaudi_runtime.engines.vllm.start_errors import (
     MOST_CHARACTERS,
     MOST_KEPT_CHARACTERS,
     StartFailure,
+    explain_start_error,
     read_failure,
-    recorded,
-    why_not_started,
+    record_errors,
 )
 from gaudi_runtime.errors import (
     ConfigError,
@@ -115,7 +115,7 @@ WORDS = {
 
 def error_of(kind: str, message: str) -> RuntimeStartError:
     """Return our error for a failure that a worker has recorded in the file."""
-    return why_not_started(RuntimeError("Engine core initialization failed. See root cause above."),
+    return explain_start_error(RuntimeError("Engine core initialization failed. See root cause above."),
                            StartFailure(step="the model was loaded", kind=kind, message=message))  # fmt: skip
 
 
@@ -155,7 +155,7 @@ def test_out_of_memory_is_reported_with_known_figures() -> None:
         kind="RuntimeError",
         message="[Rank:0] FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::2048 MB",
     )
-    error = why_not_started(RuntimeError("failed"), failure, lambda: "the weight files have 140 GiB for 1 rank")
+    error = explain_start_error(RuntimeError("failed"), failure, lambda: "the weight files have 140 GiB for 1 rank")
     assert type(error) is PlanImpossible
     assert str(error) == (
         "vLLM cannot start (error while the model was loaded): RuntimeError: [Rank:0] FATAL ERROR :: MODULE:PT_DEVMEM "
@@ -165,18 +165,18 @@ def test_out_of_memory_is_reported_with_known_figures() -> None:
 
 
 def test_memory_figures_are_reported_only_for_out_of_memory() -> None:
-    assert "140 GiB" not in str(why_not_started(ValueError(SAID[0][1]), None, lambda: "140 GiB"))
+    assert "140 GiB" not in str(explain_start_error(ValueError(SAID[0][1]), None, lambda: "140 GiB"))
 
 
 def test_arguments_and_lists_of_validation_errors_are_removed() -> None:
-    assert str(why_not_started(ValueError(SAID[0][1]), None)) == (
+    assert str(explain_start_error(ValueError(SAID[0][1]), None)) == (
         "vLLM cannot start: ValueError: Model architectures ['FooForCausalLM'] are not supported for now (vLLM does "
         "not support this architecture: choose another model or another release of vLLM)."
     )
 
 
 def test_unknown_message_is_reported_verbatim() -> None:
-    error = why_not_started(RuntimeError("Engine core initialization failed. See root cause above."), None)
+    error = explain_start_error(RuntimeError("Engine core initialization failed. See root cause above."), None)
     assert error.reason == "StartFailed"
     assert str(error) == (
         "vLLM cannot start: RuntimeError: Engine core initialization failed. See root cause above. "
@@ -186,7 +186,7 @@ def test_unknown_message_is_reported_verbatim() -> None:
 
 def test_error_of_the_runtime_is_unchanged() -> None:
     ours = ConfigError("engine.settings: wrong.")
-    assert why_not_started(ours, StartFailure(step="", kind="MemoryError", message="")) is ours
+    assert explain_start_error(ours, StartFailure(step="", kind="MemoryError", message="")) is ours
 
 
 def test_very_long_message_is_cut() -> None:
@@ -195,21 +195,21 @@ def test_very_long_message_is_cut() -> None:
 
 RANK = """
 import sys
-from gaudi_runtime.engines.vllm.start_errors import recorded
+from gaudi_runtime.engines.vllm.start_errors import record_errors
 sys.stdin.readline()
-with recorded(sys.argv[1], "the model was loaded"):
+with record_errors(sys.argv[1], "the model was loaded"):
     raise ValueError(sys.argv[2])
 """
 
 
 def record_failure(file: Path, step: str, error: BaseException) -> None:
-    with pytest.raises(type(error)), recorded(str(file), step):
+    with pytest.raises(type(error)), record_errors(str(file), step):
         raise error
 
 
 def test_no_file_is_written_without_a_failure(tmp_path: Path) -> None:
     file = tmp_path / "failure.json"
-    with recorded(str(file), "the device was opened"):
+    with record_errors(str(file), "the device was opened"):
         pass
     assert read_failure(file) is None
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.catalog.release_pairs import CPU_RELEASE, PAIRS, Pair
-from gaudi_runtime.engines.vllm.versions import ANY_RELEASE, Installed, check_release, installed
+from gaudi_runtime.catalog.release_pairs import CPU_RELEASE, PAIRS, ReleasePair
+from gaudi_runtime.engines.vllm.versions import ANY_RELEASE, InstalledReleases, check_release, read_installed_releases
 from gaudi_runtime.errors import EngineUnsupported
 from tests.unit.runtime.engines.vllm.installed import pretend_installed
 
@@ -19,22 +19,22 @@ OR_TRY = "or set GAUDI_RUNTIME_ANY_VLLM=1 to try the installed releases."
 EVERY_PAIR = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.vllm)
 
 
-def installed_on_card(vllm: str, plugin: str) -> Installed:
-    return Installed(vllm, plugin, cards=True)
+def installed_on_card(vllm: str, plugin: str) -> InstalledReleases:
+    return InstalledReleases(vllm, plugin, cards=True)
 
 
-def installed_on_cpu(vllm: str) -> Installed:
-    return Installed(vllm, "", cards=False)
+def installed_on_cpu(vllm: str) -> InstalledReleases:
+    return InstalledReleases(vllm, "", cards=False)
 
 
-def refusal_of(found: Installed) -> str:
+def refusal_of(found: InstalledReleases) -> str:
     with pytest.raises(EngineUnsupported) as refused:
         check_release(found, {})
     return str(refused.value)
 
 
 @EVERY_PAIR
-def test_released_pair_is_supported_on_a_card(pair: Pair) -> None:
+def test_released_pair_is_supported_on_a_card(pair: ReleasePair) -> None:
     check_release(installed_on_card(pair.vllm, pair.plugin), {})
 
 
@@ -46,8 +46,8 @@ def test_build_of_a_supported_release_is_accepted(built: str) -> None:
 
 def test_pair_is_found_by_its_package_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_installed(monkeypatch, tmp_path, vllm="0.30.0+empty", vllm_gaudi="0.30.0")
-    assert installed(cards=True) == installed_on_card("0.30.0+empty", "0.30.0")
-    check_release(installed(cards=True), {})
+    assert read_installed_releases(cards=True) == installed_on_card("0.30.0+empty", "0.30.0")
+    check_release(read_installed_releases(cards=True), {})
 
 
 @pytest.mark.parametrize(
@@ -99,18 +99,21 @@ def test_missing_vllm_is_refused_with_the_package_to_install() -> None:
 @pytest.mark.parametrize(
     "found", [installed_on_cpu("0.31.0"), installed_on_card("0.28.0", "0.28.0"), installed_on_card("0.30.0", "0.26.0")]
 )
-def test_override_accepts_other_releases_with_a_warning(found: Installed, caplog: pytest.LogCaptureFixture) -> None:
+def test_override_accepts_other_releases_with_a_warning(
+    found: InstalledReleases, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING):
         check_release(found, {ANY_RELEASE: "1"})
     assert caplog.messages == [
-        f"{found.found}, but this runtime supports {found.driven}. vLLM starts anyway, because {ANY_RELEASE} is set"
+        f"{found.description}, but this runtime supports {found.supported_releases}. vLLM starts anyway, because "
+        f"{ANY_RELEASE} is set"
     ]
 
 
 @pytest.mark.parametrize(
     "found", [installed_on_cpu(""), installed_on_card("", "0.26.0"), installed_on_card("0.26.0", "")]
 )
-def test_override_does_not_accept_missing_packages(found: Installed) -> None:
+def test_override_does_not_accept_missing_packages(found: InstalledReleases) -> None:
     with pytest.raises(EngineUnsupported):
         check_release(found, {ANY_RELEASE: "1"})
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from gaudi_runtime.engines.vllm.ranks import Note, Ranks, died
+from gaudi_runtime.engines.vllm.ranks import ErrorNote, Ranks, dead_engine_error
 from gaudi_runtime.engines.vllm.watch import Pace, Watch
 from tests.unit.runtime.engines.vllm.fake_vllm import Answers, EngineDeadError, FakeVllm, never
 
 LONG = 60.0
-DIED = str(died(SimpleNamespace(), "while it served"))
+DIED = str(dead_engine_error(SimpleNamespace(), "while it served"))
 HANGS = "vLLM hangs: it neither answered nor worked for"
 MET = {"met": [["decode", [1, 1, 1], None, 5, 0]]}
 
@@ -29,12 +29,12 @@ async def watch_until_lost(
     *,
     pulses: Iterator[int],
     moves: Callable[[], int] = never_moves,
-    note: Note | None = None,
+    note: ErrorNote | None = None,
 ) -> str:
     """Watch an engine until it is lost, and return the message. The test fails if the watch never ends."""
     ranks, pace = Ranks(engine, asyncio.get_running_loop(), note=note), Pace(ask=0.01, look=0.01, hang=0.1)
     watching = Watch(engine, ranks, absorb, longest, moves, pace, lambda: next(pulses))
-    return str(await asyncio.wait_for(watching.until_lost(), LONG))
+    return str(await asyncio.wait_for(watching.wait_until_lost(), LONG))
 
 
 async def test_death_between_two_polls_is_detected() -> None:
@@ -60,10 +60,10 @@ async def test_death_during_a_poll_is_detected() -> None:
 
 
 async def test_death_is_reported_with_the_note_of_a_rank(tmp_path: Path) -> None:
-    note = Note(os.getpid(), str(tmp_path))
+    note = ErrorNote(os.getpid(), str(tmp_path))
 
     async def reply(verb: str) -> Answers:
-        note.leave(1, "prompt shape (1, 512, 4) was not warmed up")
+        note.write(1, "prompt shape (1, 512, 4) was not warmed up")
         engine.errored = True
         return await never()
 

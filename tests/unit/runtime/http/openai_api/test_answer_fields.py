@@ -81,4 +81,4 @@ async def test_health_is_ok(api: Served) -> None:
 
 
 def test_last_chunk_of_chat_without_text_has_empty_delta() -> None:
-    assert ChatFormat().delta(0, "", "stop")["delta"] == {}
+    assert ChatFormat().delta_choice(0, "", "stop")["delta"] == {}

@@ -12,8 +12,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from gaudi_runtime.errors import ApiKeyBlank
 from gaudi_runtime.http.metrics import RequestMetrics
-from gaudi_runtime.http.openai_api.api_key import KeyRequired, asked_key
-from gaudi_runtime.http.openai_api.guard import guarded
+from gaudi_runtime.http.openai_api.api_key import ApiKeyMiddleware, read_api_key
+from gaudi_runtime.http.openai_api.guard import add_guard
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.serving import Served, served
 
@@ -102,7 +102,7 @@ async def test_websocket_without_the_key_is_closed_before_it_opens() -> None:
     async def never(scope: Scope, receive: Receive, send: Send) -> None:
         raise AssertionError("nothing may reach the application")
 
-    await KeyRequired(never, KEY)({"type": "websocket", "path": "/v1/realtime", "headers": []}, nothing, keep)
+    await ApiKeyMiddleware(never, KEY)({"type": "websocket", "path": "/v1/realtime", "headers": []}, nothing, keep)
     assert said == [{"type": "websocket.close", "code": 1008}]
 
 
@@ -118,7 +118,7 @@ async def test_lifespan_events_require_no_key() -> None:
     async def engine_app(scope: Scope, receive: Receive, send: Send) -> None:
         begun.append(scope["type"])
 
-    await KeyRequired(engine_app, KEY)({"type": "lifespan"}, nothing, keep)
+    await ApiKeyMiddleware(engine_app, KEY)({"type": "lifespan"}, nothing, keep)
     assert begun == ["lifespan"]
 
 
@@ -127,7 +127,7 @@ async def test_key_also_protects_the_application_of_an_engine(monkeypatch: pytes
         await PlainTextResponse("theirs")(scope, receive, send)
 
     monkeypatch.setenv("VLLM_API_KEY", KEY)
-    app = guarded(engine_app, sim_config(), RequestMetrics(CollectorRegistry()), lambda: False)
+    app = add_guard(engine_app, sim_config(), RequestMetrics(CollectorRegistry()), lambda: False)
     async with AsyncClient(transport=ASGITransport(app=app), base_url="http://pod") as client:
         assert (await client.post("/v1/embeddings", json={})).status_code == 401
         key = {"authorization": f"Bearer {KEY}"}
@@ -135,18 +135,18 @@ async def test_key_also_protects_the_application_of_an_engine(monkeypatch: pytes
 
 
 def test_key_is_read_without_its_newline() -> None:
-    assert asked_key({"VLLM_API_KEY": "sk-a\n"}) == "sk-a"
+    assert read_api_key({"VLLM_API_KEY": "sk-a\n"}) == "sk-a"
 
 
 @pytest.mark.parametrize("value", ["", " \n", "\t"])
 def test_blank_key_is_refused(value: str) -> None:
     wrong = r"^The API key from spec\.server\.apiKeySecretRef \(VLLM_API_KEY\) is blank, .* remove apiKeySecretRef\.$"
     with pytest.raises(ApiKeyBlank, match=wrong):
-        asked_key({"VLLM_API_KEY": value})
+        read_api_key({"VLLM_API_KEY": value})
 
 
 def test_no_key_is_required_if_none_is_configured() -> None:
-    assert asked_key({}) is None
+    assert read_api_key({}) is None
 
 
 async def test_path_with_the_prefix_of_a_probe_needs_the_key(protected: Served) -> None:

@@ -95,7 +95,7 @@ async def test_images_are_refused(api: Served) -> None:
 async def test_answer_without_a_token_limit_is_limited_by_the_cache() -> None:
     small = {"deviceMemoryBytes": 2**30, "weightBytes": 0, "blockBytes": 2**28, "graphBytesPerToken": 1}
     async with served(sim_config(small)) as api:
-        assert api.engine.load_now().total_blocks == 3
+        assert api.engine.current_load().total_blocks == 3
         answer = await api.openai.chat.completions.create(model="echo", messages=HELLO, extra_body={"ignore_eos": True})
     assert answer.usage is not None
     assert answer.usage.total_tokens == 3 * 128
@@ -110,4 +110,4 @@ async def test_max_completion_tokens_has_precedence_over_max_tokens(api: Served)
 
 def test_each_choice_has_the_next_seed() -> None:
     body = CompletionRequest(model="echo", prompt="hi", n=3, seed=7)
-    assert [body.sampling(choice, 4).seed for choice in range(3)] == [7, 8, 9]
+    assert [body.sampling_params(choice, 4).seed for choice in range(3)] == [7, 8, 9]

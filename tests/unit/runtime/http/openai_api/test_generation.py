@@ -18,7 +18,7 @@ async def test_time_to_first_token_is_from_arrival_to_first_tokens(api: Served) 
     generation = Generation(
         cast("TokenEngine", api.engine), choices, Usage(2), RequestMetrics(registry), lambda: next(seconds)
     )
-    texts = [chunk.text async for _, chunk in generation.pieces()]
+    texts = [chunk.text async for _, chunk in generation.stream_pieces()]
     assert "".join(texts) == "abab"
     assert registry.get_sample_value("gaudi_time_to_first_token_seconds_sum") == 2.5
 
@@ -29,6 +29,6 @@ async def test_failure_of_one_choice_ends_the_waiting_choices() -> None:
         metrics = RequestMetrics(CollectorRegistry())
         generation = Generation(cast("TokenEngine", api.engine), choices, Usage(3), metrics)
         with pytest.raises(RuntimeError, match="failAtToken=2"):
-            _ = [piece async for piece in generation.pieces()]
-        load = api.engine.load_now()
+            _ = [piece async for piece in generation.stream_pieces()]
+        load = api.engine.current_load()
     assert (load.running, load.waiting) == (0, 0)

@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gaudi_runtime.contract.report import Requests
+from gaudi_runtime.contract.report import RequestCounts
 from gaudi_runtime.http.metrics import RequestMetrics
-from gaudi_runtime.http.openai_api.guard import guarded
+from gaudi_runtime.http.openai_api.guard import add_guard
 from tests.unit.runtime.configs import sim_config
 
 GENERATING = "/v1/completions"
@@ -24,7 +24,7 @@ class GuardedApp:
         self.registry = CollectorRegistry()
         self.metrics = RequestMetrics(self.registry)
         config = sim_config(max_num_seqs=places, serving={"max_queued_requests": queued})
-        transport = ASGITransport(app=guarded(app, config, self.metrics, lambda: closing), raise_app_exceptions=False)
+        transport = ASGITransport(app=add_guard(app, config, self.metrics, lambda: closing), raise_app_exceptions=False)
         self.client = AsyncClient(transport=transport, base_url="http://pod")
 
     def answered(self, endpoint: str, code: int) -> float | None:
@@ -93,22 +93,22 @@ async def test_error_before_the_first_byte_is_a_failed_request() -> None:
     server = GuardedApp(failing_app)
     await server.client.post(GENERATING, json={})
     assert server.answered(GENERATING, 500) == 1
-    assert server.metrics.report() == Requests(answered=1, failed=1)
+    assert server.metrics.request_counts() == RequestCounts(answered=1, failed=1)
 
 
 async def test_failed_page_is_not_reported_as_a_failed_request() -> None:
     server = GuardedApp(failing_app)
     await server.client.get("/v1/models")
     assert server.answered("/v1/models", 500) == 1
-    assert server.metrics.report() == Requests()
+    assert server.metrics.request_counts() == RequestCounts()
 
 
 @pytest.mark.parametrize(("path", "running"), [(GENERATING, 1), ("/v1/models", 0)])
 async def test_only_generating_requests_are_reported_as_running(path: str, running: int) -> None:
-    seen: list[Requests] = []
+    seen: list[RequestCounts] = []
 
     async def looks(scope: Scope, receive: Receive, send: Send) -> None:
-        seen.append(server.metrics.report())
+        seen.append(server.metrics.request_counts())
         await healthy_app(scope, receive, send)
 
     server = GuardedApp(looks)

@@ -11,7 +11,7 @@ import openai
 import pytest
 from starlette.types import Message
 
-from gaudi_runtime.contract.report import Requests
+from gaudi_runtime.contract.report import RequestCounts
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.engines.sim.serving import ByteTokenizer
 from gaudi_runtime.http.openai_api.answer import EventStream
@@ -35,15 +35,15 @@ async def endless_stream(api: Served) -> openai.AsyncStream[openai.types.Complet
 async def test_full_queue_is_answered_with_429_and_retry_after() -> None:
     async with served(sim_config(SLOW, max_num_seqs=1, serving={"max_queued_requests": 1})) as api:
         first, second = await endless_stream(api), await endless_stream(api)
-        await until(lambda: (api.engine.load_now().running, api.engine.load_now().waiting) == (1, 1))
+        await until(lambda: (api.engine.current_load().running, api.engine.current_load().waiting) == (1, 1))
         with pytest.raises(openai.RateLimitError) as refused:
             await api.openai.completions.create(model="echo", prompt="abc")
         assert refused.value.response.headers["retry-after"] == "1"
         assert refused.value.code == "queue_full"
         await first.close()
-        await until(lambda: api.engine.load_now().waiting == 0)
+        await until(lambda: api.engine.current_load().waiting == 0)
         await second.close()
-        await until(lambda: api.engine.load_now().running == 0)
+        await until(lambda: api.engine.current_load().running == 0)
         answer = await api.openai.completions.create(model="echo", prompt="a")
         assert answer.choices[0].text == "a"
 
@@ -51,7 +51,7 @@ async def test_full_queue_is_answered_with_429_and_retry_after() -> None:
 async def test_choices_of_one_request_can_fill_the_server() -> None:
     async with served(sim_config(SLOW, max_num_seqs=2, serving={"max_queued_requests": 0})) as api:
         first = await api.openai.completions.create(model="echo", prompt="abc", n=2, stream=True, **ENDLESS)
-        await until(lambda: api.engine.load_now().running == 2)
+        await until(lambda: api.engine.current_load().running == 2)
         with pytest.raises(openai.RateLimitError):
             await api.openai.completions.create(model="echo", prompt="abc")
         await first.close()
@@ -61,9 +61,9 @@ async def test_closing_a_stream_frees_its_sequence_and_its_blocks() -> None:
     async with served(sim_config(SLOW)) as api:
         stream = await endless_stream(api)
         await anext(stream)
-        assert (api.engine.load_now().running, api.engine.load_now().used_blocks) == (1, 4)
+        assert (api.engine.current_load().running, api.engine.current_load().used_blocks) == (1, 4)
         await stream.close()
-        await until(lambda: (api.engine.load_now().running, api.engine.load_now().used_blocks) == (0, 0))
+        await until(lambda: (api.engine.current_load().running, api.engine.current_load().used_blocks) == (0, 0))
 
 
 async def test_broken_stream_ends_its_generation_immediately() -> None:
@@ -112,9 +112,9 @@ async def test_tokenizer_is_used_by_one_thread_at_a_time() -> None:
 async def test_disconnect_frees_all_choices_of_a_complete_answer() -> None:
     async with served(sim_config(SLOW)) as api:
         request = asyncio.create_task(api.openai.completions.create(model="echo", prompt="abc", n=3, **ENDLESS))
-        await until(lambda: api.engine.load_now().running == 3)
+        await until(lambda: api.engine.current_load().running == 3)
         request.cancel()
-        await until(lambda: api.engine.load_now().running == 0)
+        await until(lambda: api.engine.current_load().running == 0)
         await until(lambda: api.metric("gaudi_requests_total", endpoint="/v1/completions", code="499") == 1)
 
 
@@ -141,7 +141,7 @@ async def test_failing_engine_is_a_server_error_and_frees_its_place() -> None:
         for _ in range(2):
             with pytest.raises(openai.InternalServerError, match="The log of the server has the reason"):
                 await api.openai.completions.create(model="echo", prompt="abc")
-        assert api.metrics.report() == Requests(answered=2, failed=2)
+        assert api.metrics.request_counts() == RequestCounts(answered=2, failed=2)
         assert api.metric("gaudi_requests_total", endpoint="/v1/completions", code="500") == 2
 
 
@@ -149,7 +149,7 @@ async def test_failure_of_one_choice_fails_the_whole_answer() -> None:
     async with served(sim_config({"failAtToken": 3})) as api:
         with pytest.raises(openai.InternalServerError):
             await api.openai.completions.create(model="echo", prompt="abc", n=2)
-        await until(lambda: api.engine.load_now().running == 0)
+        await until(lambda: api.engine.current_load().running == 0)
 
 
 async def test_engine_failure_ends_the_stream_with_an_error_event() -> None:
@@ -164,7 +164,7 @@ async def test_engine_failure_ends_the_stream_with_an_error_event() -> None:
         with pytest.raises(openai.APIError, match="failed during this answer"):
             await read()
         assert texts == ["a", "b"]
-        assert api.metrics.report() == Requests(answered=1, failed=1)
+        assert api.metrics.request_counts() == RequestCounts(answered=1, failed=1)
 
 
 async def test_failed_stream_ends_with_an_error_event_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -197,12 +197,12 @@ async def test_request_is_reported_as_running_until_its_answer_ended() -> None:
         stream = await endless_stream(api)
         await anext(stream)
         await api.http.get("/v1/models")
-        assert api.metrics.report() == Requests(running=1, answered=1)
+        assert api.metrics.request_counts() == RequestCounts(running=1, answered=1)
         assert api.metric("gaudi_requests_running") == 1
         await stream.close()
-        await until(lambda: api.metrics.report() == Requests(answered=1))
+        await until(lambda: api.metrics.request_counts() == RequestCounts(answered=1))
 
 
 async def test_refused_request_is_not_counted_as_failed(api: Served) -> None:
     await api.http.post("/v1/completions", json={})
-    assert api.metrics.report() == Requests(answered=1)
+    assert api.metrics.request_counts() == RequestCounts(answered=1)

@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry
 from gaudi_runtime.http.metrics import RequestMetrics
 from gaudi_runtime.http.openai_api.body import check_body
 from gaudi_runtime.http.openai_api.errors import InvalidRequest
-from gaudi_runtime.http.openai_api.guard import guarded
-from gaudi_runtime.http.openai_api.media import IMAGES, MOST_PIXELS, most_pixels
+from gaudi_runtime.http.openai_api.guard import add_guard
+from gaudi_runtime.http.openai_api.media import IMAGES, MOST_PIXELS, pixel_limit
 from tests.unit.runtime.http.openai_api.test_guard import healthy_app
 from tests.unit.runtime.knobs.configs import vllm_config
 
@@ -118,7 +118,7 @@ async def test_small_file_of_many_pixels_does_not_reach_vllm() -> None:
     Image.new("1", (13_300, 13_300)).save(file, "PNG", optimize=True)
     bomb = file.getvalue()
     assert len(bomb) < 30_000
-    app = guarded(healthy_app, vllm_config(), RequestMetrics(CollectorRegistry()), lambda: False)
+    app = add_guard(healthy_app, vllm_config(), RequestMetrics(CollectorRegistry()), lambda: False)
     async with AsyncClient(transport=ASGITransport(app=app), base_url="http://pod") as client:
         answer = await client.post(CHAT, json=chat(image(b64encode(bomb).decode())))
         assert (answer.status_code, answer.json()["error"]["message"]) == (
@@ -132,7 +132,7 @@ async def test_media_options_pass_if_the_resource_allows_them() -> None:
     options = chat() | {"media_io_kwargs": {"video": {"num_frames": -1}}}
     for allowed in (False, True):
         config = vllm_config(serving={"allowMediaOptions": allowed})
-        app = guarded(healthy_app, config, RequestMetrics(CollectorRegistry()), lambda: False)
+        app = add_guard(healthy_app, config, RequestMetrics(CollectorRegistry()), lambda: False)
         async with AsyncClient(transport=ASGITransport(app=app), base_url="http://pod") as client:
             assert (await client.post(CHAT, json=options)).status_code == (200 if allowed else 400)
 
@@ -142,4 +142,4 @@ async def test_media_options_pass_if_the_resource_allows_them() -> None:
     [(None, MOST_PIXELS), ("1000", 1000), ("0", 0), ("-1", 0), ("many", MOST_PIXELS)],
 )
 def test_pixel_limit_of_a_request_follows_the_image_limit(value: str | None, most: int) -> None:
-    assert most_pixels({"VLLM_MAX_IMAGE_PIXELS": value} if value else {}) == IMAGES * most
+    assert pixel_limit({"VLLM_MAX_IMAGE_PIXELS": value} if value else {}) == IMAGES * most

@@ -8,7 +8,7 @@ import pytest
 
 from gaudi_runtime.engines.sim.serving import ByteTokenizer
 from gaudi_runtime.http.openai_api.errors import InvalidRequest, Overloaded
-from gaudi_runtime.http.openai_api.tokenizing import Tokenizing
+from gaudi_runtime.http.openai_api.tokenizing import RequestTokenizer
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.http.openai_api.test_load import until
 from tests.unit.runtime.serving import Served, served
@@ -27,7 +27,7 @@ async def unfinished(api: Served) -> tuple[asyncio.StreamReader, asyncio.StreamW
 async def test_full_server_does_not_wait_for_a_body() -> None:
     async with served(sim_config(max_num_seqs=1, serving={"max_queued_requests": 0})) as api, asyncio.timeout(20):
         _, first = await unfinished(api)
-        await until(lambda: api.metrics.report().running == 1)
+        await until(lambda: api.metrics.request_counts().running == 1)
         reader, second = await unfinished(api)
         assert b" 429 " in await reader.readline()
         first.close()
@@ -37,9 +37,9 @@ async def test_full_server_does_not_wait_for_a_body() -> None:
 async def test_disconnect_during_the_body_frees_its_place() -> None:
     async with served(sim_config(max_num_seqs=1, serving={"max_queued_requests": 0})) as api, asyncio.timeout(20):
         _, first = await unfinished(api)
-        await until(lambda: api.metrics.report().running == 1)
+        await until(lambda: api.metrics.request_counts().running == 1)
         first.close()
-        await until(lambda: api.metrics.report().running == 0)
+        await until(lambda: api.metrics.request_counts().running == 0)
         assert (await api.openai.completions.create(model="echo", prompt="a")).choices[0].text == "a"
     assert api.metric("gaudi_requests_total", endpoint="/v1/completions", code="499") == 1
 
@@ -76,16 +76,16 @@ async def test_request_with_more_choices_than_places_is_not_tokenized(monkeypatc
 
 async def test_tokenizing_ends_at_its_timeout() -> None:
     tokenizer = BlockedTokenizer()
-    slow, waiting = Tokenizing(tokenizer, 512, seconds=0.2), "does not wait for the first"
+    slow, waiting = RequestTokenizer(tokenizer, 512, seconds=0.2), "does not wait for the first"
     try:
         with pytest.raises(Overloaded, match=r"not tokenized within 0 s\. Shorten the prompt, or try again later\.$"):
-            await slow.prompts(["long"])
+            await slow.encode_prompts(["long"])
         with pytest.raises(Overloaded) as refused:
-            await slow.prompts([waiting])
+            await slow.encode_prompts([waiting])
         assert refused.value.code == "tokenizing_too_slow"
     finally:
         tokenizer.end.set()
-    assert await Tokenizing(ByteTokenizer(), 512).prompts(["ab", [7]]) == [[97, 98], [7]]
+    assert await RequestTokenizer(ByteTokenizer(), 512).encode_prompts(["ab", [7]]) == [[97, 98], [7]]
     assert tokenizer.texts == ["long"], "what was given up before it began is not tokenized"
 
 
@@ -96,11 +96,11 @@ async def test_text_longer_than_the_model_length_is_not_tokenized(prompts: Seque
     with pytest.raises(
         InvalidRequest, match=r"^The prompt has 65 characters, which cannot fit into the model length of 64 tokens"
     ) as refused:
-        await Tokenizing(tokenizer, 64).prompts(prompts)
+        await RequestTokenizer(tokenizer, 64).encode_prompts(prompts)
     assert refused.value.code == "context_length_exceeded"
     assert tokenizer.texts == []
 
 
 async def test_characters_of_all_messages_are_added() -> None:
     with pytest.raises(InvalidRequest, match=r"^The prompt has 66 characters"):
-        await Tokenizing(ByteTokenizer(), 64).chat([{"role": "user", "content": "x" * 33}] * 2)
+        await RequestTokenizer(ByteTokenizer(), 64).encode_chat([{"role": "user", "content": "x" * 33}] * 2)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import Limits
-from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, Row, Space
+from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, Row, ShapeSpace
 
 MOST = 12
 
@@ -31,7 +31,7 @@ DECODES = st.builds(DecodeSpace, small_limits(), st.integers(1, 7))
 SPACES = PROMPTS | DECODES
 
 
-def scan(space: Space) -> list[Bucket]:
+def scan(space: ShapeSpace) -> list[Bucket]:
     """Return every admissible shape. A partly cached block counts as a block."""
     return [Bucket(*shape) for shape in (_prompts(space) if isinstance(space, PromptSpace) else _decodes(space))]
 
@@ -47,7 +47,7 @@ def _prompts(space: PromptSpace) -> list[tuple[int, int, int]]:
     return found
 
 
-def _decodes(space: Space) -> list[tuple[int, int, int]]:
+def _decodes(space: ShapeSpace) -> list[tuple[int, int, int]]:
     assert isinstance(space, DecodeSpace)
     limits, kv_blocks = space.limits, space.kv_blocks
     longest = ceil(limits.max_model_len / limits.block_size)
@@ -60,45 +60,45 @@ def _decodes(space: Space) -> list[tuple[int, int, int]]:
 
 
 @given(SPACES)
-def test_admitted_shapes_equal_those_of_a_scan(space: Space) -> None:
+def test_admitted_shapes_equal_those_of_a_scan(space: ShapeSpace) -> None:
     grid = map(Bucket._make, product(range(7), range(MOST), range(-1, 50)))
     assert {shape for shape in grid if space.admits(shape)} == set(scan(space))
 
 
 @given(SPACES)
-def test_bounds_are_minimum_and_maximum_of_all_shapes(space: Space) -> None:
+def test_bounds_are_minimum_and_maximum_of_all_shapes(space: ShapeSpace) -> None:
     assert space.bounds() == tuple(Row(min(values), max(values)) for values in zip(*scan(space), strict=True))
 
 
 @given(SPACES)
-def test_corners_have_the_largest_batch_of_each_longest_query(space: Space) -> None:
+def test_corners_have_the_largest_batch_of_each_longest_query(space: ShapeSpace) -> None:
     shapes = scan(space)
     longest = {size: max(each.query_len for each in shapes if each.batch_size == size) for size, _, _ in shapes}
     largest = {query: size for size, query in sorted(longest.items())}
     most = max(each.num_blocks for each in shapes)
-    assert space.corners() == tuple(Bucket(size, query, most) for query, size in largest.items())
+    assert space.covering_buckets() == tuple(Bucket(size, query, most) for query, size in largest.items())
 
 
 @given(SPACES)
-def test_forced_batch_sizes_are_those_of_all_corners_but_last(space: Space) -> None:
-    assert list(space.forced()) == [corner.batch_size for corner in space.corners()[:-1]]
+def test_forced_batch_sizes_are_those_of_all_corners_but_last(space: ShapeSpace) -> None:
+    assert list(space.forced_batch_sizes()) == [corner.batch_size for corner in space.covering_buckets()[:-1]]
 
 
 @given(SPACES, st.data())
-def test_span_is_the_range_of_queries_of_a_batch_row(space: Space, data: st.DataObject) -> None:
+def test_span_is_the_range_of_queries_of_a_batch_row(space: ShapeSpace, data: st.DataObject) -> None:
     shapes = scan(space)
     top = data.draw(st.integers(1, max(shapes).batch_size))
     low = data.draw(st.integers(1, top))
     ends = {max(each.query_len for each in shapes if each.batch_size == size) for size in (low, top)}
-    assert space.span(()) == Row(1, max(shapes).batch_size)
-    assert space.span((Row(low, top),)) == (Row(1, ends.pop()) if len(ends) == 1 else None)
+    assert space.next_row(()) == Row(1, max(shapes).batch_size)
+    assert space.next_row((Row(low, top),)) == (Row(1, ends.pop()) if len(ends) == 1 else None)
 
 
 @given(PROMPTS, st.data())
 def test_span_of_a_prompt_row_ends_with_its_most_context(space: PromptSpace, data: st.DataObject) -> None:
     low = data.draw(st.integers(1, space.bounds()[1].top))
     most = max(each.num_blocks for each in scan(space) if each.query_len >= low)
-    assert space.span((Row(1, 1), Row(low, space.bounds()[1].top))) == Row(0, most)
+    assert space.next_row((Row(1, 1), Row(low, space.bounds()[1].top))) == Row(0, most)
 
 
 @given(DECODES, st.data())
@@ -106,4 +106,4 @@ def test_span_of_a_decode_row_begins_with_the_fewest_blocks(space: DecodeSpace, 
     top = data.draw(st.integers(1, space.bounds()[0].top))
     most = max(each.num_blocks for each in scan(space) if each.batch_size == top)
     least = 1 if space.limits.contiguous_paged_attention else top
-    assert space.span((Row(1, top), Row(1, 1))) == Row(least, most)
+    assert space.next_row((Row(1, top), Row(1, 1))) == Row(least, most)

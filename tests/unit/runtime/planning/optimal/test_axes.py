@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import Limits
-from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, Space
-from gaudi_runtime.planning.optimal.axes import Axes, choose_axes, to_axes
+from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, ShapeSpace
+from gaudi_runtime.planning.optimal.axes import Axes, choose_axes, round_to_axes
 
 
 def prompts(length: int, tokens: int, prefills: int = 1, block: int = 128, *, context: bool = False) -> PromptSpace:
@@ -42,7 +42,7 @@ ALL_512 = {1: (1000,)}
         (decodes(3, 7), ([1, 2, 3], [1], [1, 2, 3, 4, 5, 6, 7])),
     ],
 )
-def test_small_axis_has_all_multiples_of_the_step(space: Space, axes: Axes) -> None:
+def test_small_axis_has_all_multiples_of_the_step(space: ShapeSpace, axes: Axes) -> None:
     assert choose_axes(space, {}) == axes
 
 
@@ -60,7 +60,7 @@ def test_values_beyond_512_multiples_have_seven_significant_digits() -> None:
 
 def test_thinned_batch_sizes_keep_those_required_by_the_budget() -> None:
     space = prompts(512, 1024, prefills=6)
-    assert space.forced() == [2, 3, 4, 5]
+    assert space.forced_batch_sizes() == [2, 3, 4, 5]
     assert choose_axes(space, {}, {2: (1, 2)})[0] == [2, 3, 4, 5, 6]
 
 
@@ -88,4 +88,4 @@ AXES: Axes = ([1, 2, 4], [128, 256, 512], [0, 1, 8])
 
 def test_shapes_are_rounded_up_to_axes_and_added() -> None:
     traffic = {Bucket(1, 100, 0): 1.0, Bucket(1, 128, 0): 2.0, Bucket(3, 129, 2): 4.0, Bucket(5, 600, 9): 8.0}
-    assert to_axes(traffic, AXES) == {Bucket(1, 128, 0): 3.0, Bucket(4, 256, 8): 4.0, Bucket(4, 512, 8): 8.0}
+    assert round_to_axes(traffic, AXES) == {Bucket(1, 128, 0): 3.0, Bucket(4, 256, 8): 4.0, Bucket(4, 512, 8): 8.0}

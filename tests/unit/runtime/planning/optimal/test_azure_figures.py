@@ -10,7 +10,7 @@ import pytest
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.planning.optimal.cost import one_graph, score, token_cost
+from gaudi_runtime.planning.optimal.cost import price_in_graphs, score_plan, token_cost
 from gaudi_runtime.planning.optimal.optimizer import Optimizer
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.histogram import Traffic
@@ -35,7 +35,7 @@ def exponential(tokens: int) -> BucketPlan:
 
 
 def padding(plan: BucketPlan) -> float:
-    verdict = score(plan, PROMPT, learned_and_judged()[1], COST)
+    verdict = score_plan(plan, PROMPT, learned_and_judged()[1], COST)
     assert verdict.coverage == 1.0
     assert verdict.padding is not None
     return verdict.padding
@@ -43,7 +43,7 @@ def padding(plan: BucketPlan) -> float:
 
 def optimal(tokens: int, graphs: int) -> BucketPlan:
     optimizer = Optimizer(learned_and_judged()[0], limits(tokens), 3000, COST)
-    prompt = optimizer.choose((PROMPT,), one_graph, graphs, "graphs").buckets[PROMPT]
+    prompt = optimizer.choose((PROMPT,), price_in_graphs, graphs, "graphs").buckets[PROMPT]
     assert len(prompt) == graphs
     return BucketPlan(prompt, ())
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.catalog.cards import GAUDI2_RATES
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.planning.optimal.cost import Cost, Roofline, graph_bytes, token_cost, warmup_seconds
+from gaudi_runtime.planning.optimal.cost import Cost, Roofline, price_in_bytes, price_in_seconds, token_cost
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 ROOFLINE = Roofline(
@@ -61,7 +61,7 @@ def test_read_seconds_include_weights_and_cached_tokens(phase: BucketPhase) -> N
 
 
 def test_graph_bytes_scale_with_prompt_tokens_and_decode_sequences() -> None:
-    price = graph_bytes(block_size=128)
+    price = price_in_bytes(block_size=128)
     per_token, per_sequence = GAUDI2_RATES.prompt_graph_bytes_per_token, GAUDI2_RATES.decode_graph_bytes_per_sequence
     assert price(PROMPT, Bucket(2, 256, 3)) == per_token.value * 2 * (256 + 3 * 128)
     assert price(DECODE, Bucket(8, 1, 90)) == per_sequence.value * 8
@@ -69,8 +69,8 @@ def test_graph_bytes_scale_with_prompt_tokens_and_decode_sequences() -> None:
 
 def test_warmup_seconds_are_the_sum_of_compile_and_capture() -> None:
     shape = Bucket(2, 256, 3)
-    assert warmup_seconds(PROMPT, shape) == pytest.approx(13 / 24 + 7 / 15)
-    assert warmup_seconds(DECODE, shape) == pytest.approx(16 / 48 + 14 / 48)
+    assert price_in_seconds(PROMPT, shape) == pytest.approx(13 / 24 + 7 / 15)
+    assert price_in_seconds(DECODE, shape) == pytest.approx(16 / 48 + 14 / 48)
 
 
 @pytest.mark.parametrize("cost", [token_cost(128), ROOFLINE])

@@ -10,7 +10,7 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.lookup import Finder
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.planning.optimal.admissible_shapes import PromptSpace
-from gaudi_runtime.planning.optimal.exchange import Buckets, Market, exchange_buckets, grow_plan, improve_plan
+from gaudi_runtime.planning.optimal.exchange import Buckets, ExchangeInput, exchange_buckets, grow_plan, improve_plan
 
 GRID = sorted(map(Bucket._make, product((1, 2), (1, 2, 3), (0, 1))))
 CORNER = Bucket(2, 3, 1)
@@ -25,8 +25,8 @@ def price(bucket: Bucket) -> float:
     return 1.0 + bucket.query_len % 2
 
 
-def market(cells: dict[Bucket, float], budget: float) -> Market:
-    return Market(cells, GRID, (CORNER,), cost, price, budget)
+def market(cells: dict[Bucket, float], budget: float) -> ExchangeInput:
+    return ExchangeInput(cells, GRID, (CORNER,), cost, price, budget)
 
 
 def cost_of(plan: Buckets, cells: dict[Bucket, float]) -> float:
@@ -60,7 +60,7 @@ def test_plan_grows_by_the_most_saving_bucket_per_price(cells: dict[Bucket, floa
 def test_bucket_without_savings_is_not_added() -> None:
     """Both candidates cost the same. After the larger candidate is added, the other candidate saves nothing."""
     candidates = [Bucket(1, 2, 0), Bucket(2, 1, 0), CORNER]
-    plenty = Market({Bucket(1, 1, 0): 1.0}, candidates, (CORNER,), cost, lambda _: 1.0, 9)
+    plenty = ExchangeInput({Bucket(1, 1, 0): 1.0}, candidates, (CORNER,), cost, lambda _: 1.0, 9)
     assert grow_plan(plenty) == (Bucket(2, 1, 0), CORNER)
 
 
@@ -98,7 +98,7 @@ SPACE = PromptSpace(
     Limits(max_model_len=8, max_num_seqs=2, max_num_prefill_seqs=2, max_num_batched_tokens=8, block_size=1),
     with_context=True,
 )
-NEEDED = SPACE.corners()
+NEEDED = SPACE.covering_buckets()
 
 
 def better(traffic: dict[Bucket, float], budget: float, plan: Buckets) -> Buckets:

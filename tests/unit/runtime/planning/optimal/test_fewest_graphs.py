@@ -9,9 +9,9 @@ from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.planning.optimal.cost import score, typical_cost
-from gaudi_runtime.planning.optimal.fewest_graphs import TOLERANCE, Rival, fewest
-from gaudi_runtime.planning.optimal.prior import Kind, prior
+from gaudi_runtime.planning.optimal.cost import score_plan, typical_cost
+from gaudi_runtime.planning.optimal.fewest_graphs import TOLERANCE, ReferencePlan, find_fewest_buckets
+from gaudi_runtime.planning.optimal.prior import TrafficKind, prior_traffic
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.histogram import Traffic
 
@@ -34,8 +34,8 @@ def plans(with_context: bool) -> tuple[BucketPlan, BucketPlan]:
     )
 
 
-def padding(plan: BucketPlan, phase: BucketPhase, kind: Kind) -> float:
-    found = score(plan, phase, Traffic(kind.weights, kind.weights), COST)
+def padding(plan: BucketPlan, phase: BucketPhase, kind: TrafficKind) -> float:
+    found = score_plan(plan, phase, Traffic(kind.weights, kind.weights), COST)
     assert found.coverage == 1.0
     assert found.padding is not None
     return found.padding
@@ -45,7 +45,7 @@ def padding(plan: BucketPlan, phase: BucketPhase, kind: Kind) -> float:
 @pytest.mark.parametrize("phase", list(BucketPhase))
 def test_each_kind_of_traffic_pads_at_most_as_with_exponential(with_context: bool, phase: BucketPhase) -> None:
     plan, rival = plans(with_context)
-    for kind in prior(phase, WITH_CONTEXT if with_context else LIMITS, KV_BLOCKS, COST):
+    for kind in prior_traffic(phase, WITH_CONTEXT if with_context else LIMITS, KV_BLOCKS, COST):
         assert padding(plan, phase, kind) <= padding(rival, phase, kind) * (1 + TOLERANCE), kind.name
 
 
@@ -57,8 +57,8 @@ def test_plan_has_at_most_60_percent_of_the_exponential_graphs(with_context: boo
 
 def test_traffic_of_a_single_shape_needs_three_graphs() -> None:
     plan = make_plan(BucketPolicy(), LIMITS, KV_BLOCKS)
-    kinds = (Kind("traffic", {Bucket(7, 1, 100): 1.0}),)
-    buckets = fewest(DECODE, kinds, KV_BLOCKS, Rival(plan, LIMITS, COST)).buckets[DECODE]
+    kinds = (TrafficKind("traffic", {Bucket(7, 1, 100): 1.0}),)
+    buckets = find_fewest_buckets(DECODE, kinds, KV_BLOCKS, ReferencePlan(plan, LIMITS, COST)).buckets[DECODE]
     # The plan has one row for the shape. Contiguous attention also needs a bucket with all blocks in this row. The last
     # bucket is for the largest batch.
     assert [bucket.num_blocks for bucket in buckets] == [100, 1200, 1200]
@@ -70,17 +70,17 @@ def test_unobserved_traffic_pads_at_most_1_25_times_as_exponential(phase: Bucket
     learned = OptimalSettings(traffic="prompt 1 700 0 1\ndecode 2 1 9 1")
     plan = make_plan(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=learned), LIMITS, KV_BLOCKS)
     rival = make_plan(BucketPolicy(), LIMITS, KV_BLOCKS)
-    for kind in prior(phase, LIMITS, KV_BLOCKS, COST):
+    for kind in prior_traffic(phase, LIMITS, KV_BLOCKS, COST):
         assert padding(plan, phase, kind) <= padding(rival, phase, kind) * (1.25 + TOLERANCE), kind.name
 
 
 def test_shape_without_a_bucket_costs_its_fallback_bucket() -> None:
-    rival = Rival(BucketPlan(prompt=(), decode=(Bucket(1, 1, 8),)), LIMITS, COST)
-    kind = Kind("traffic", {Bucket(2, 1, 4): 1.0})
-    assert rival.compute(DECODE, kind) == COST(DECODE, Bucket(4, 1, 8))
+    rival = ReferencePlan(BucketPlan(prompt=(), decode=(Bucket(1, 1, 8),)), LIMITS, COST)
+    kind = TrafficKind("traffic", {Bucket(2, 1, 4): 1.0})
+    assert rival.padded_compute(DECODE, kind) == COST(DECODE, Bucket(4, 1, 8))
 
 
 def test_kind_without_shapes_is_refused() -> None:
     plan = make_plan(BucketPolicy(), LIMITS, KV_BLOCKS)
     with pytest.raises(PlanImpossible, match="has no decode shape within the limits"):
-        fewest(DECODE, (Kind("traffic", {}),), KV_BLOCKS, Rival(plan, LIMITS, COST))
+        find_fewest_buckets(DECODE, (TrafficKind("traffic", {}),), KV_BLOCKS, ReferencePlan(plan, LIMITS, COST))

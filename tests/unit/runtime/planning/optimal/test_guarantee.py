@@ -10,10 +10,10 @@ from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettin
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.coverage import plan_coverage
-from gaudi_runtime.planning.optimal.cost import one_graph
+from gaudi_runtime.planning.optimal.cost import price_in_graphs
 from gaudi_runtime.planning.optimal.optimizer import Optimizer
 from gaudi_runtime.planning.planner import make_plan
-from gaudi_runtime.traffic.histogram import Traffic, write_traffic
+from gaudi_runtime.traffic.histogram import Traffic, format_traffic
 
 
 @st.composite
@@ -35,7 +35,7 @@ STEPS = st.dictionaries(st.builds(Bucket, st.integers(1, 24), st.just(1), SIZES)
 
 
 def policy(traffic: Traffic, **budget: int) -> BucketPolicy:
-    return BucketPolicy(strategy=Strategy.OPTIMAL, optimal=OptimalSettings(traffic=write_traffic(traffic), **budget))
+    return BucketPolicy(strategy=Strategy.OPTIMAL, optimal=OptimalSettings(traffic=format_traffic(traffic), **budget))
 
 
 def traffic_with_one_of_each(prompts: dict[Bucket, int], steps: dict[Bucket, int], limits: Limits) -> Traffic:
@@ -52,12 +52,12 @@ def test_every_admissible_batch_has_a_bucket(
     optimizer = Optimizer(traffic, limits, kv_blocks)
     chosen = {}
     for phase in BucketPhase:
-        budget = max(graphs, round(optimizer.least(phase, one_graph)))
-        chosen[phase] = optimizer.choose((phase,), one_graph, budget, "graphs").buckets[phase]
+        budget = max(graphs, round(optimizer.least_price(phase, price_in_graphs)))
+        chosen[phase] = optimizer.choose((phase,), price_in_graphs, budget, "graphs").buckets[phase]
         assert len(chosen[phase]) <= budget
         assert list(chosen[phase]) == sorted(set(chosen[phase]))
     plan = BucketPlan(chosen[BucketPhase.PROMPT], chosen[BucketPhase.DECODE])
-    assert plan_coverage(plan, limits, kv_blocks).sentence() is None
+    assert plan_coverage(plan, limits, kv_blocks).describe_gaps() is None
 
 
 @settings(max_examples=25)
@@ -65,7 +65,7 @@ def test_every_admissible_batch_has_a_bucket(
 def test_every_admissible_batch_has_a_bucket_without_traffic(limits: Limits, kv_blocks: int) -> None:
     limits = limits.model_copy(update={"gapless": True})
     plan = make_plan(BucketPolicy(strategy=Strategy.OPTIMAL), limits, kv_blocks)
-    assert plan_coverage(plan, limits, kv_blocks).sentence() is None
+    assert plan_coverage(plan, limits, kv_blocks).describe_gaps() is None
 
 
 @settings(max_examples=15)
@@ -75,10 +75,10 @@ def test_budget_one_graph_below_the_minimum_is_refused(
 ) -> None:
     optimizer = Optimizer(traffic_with_one_of_each(prompts, steps, limits), limits, kv_blocks)
     for phase in BucketPhase:
-        least = round(optimizer.least(phase, one_graph))
+        least = round(optimizer.least_price(phase, price_in_graphs))
         if least > 1:
             with pytest.raises(PlanImpossible, match=f"graphs: {least - 1} is too small"):
-                optimizer.choose((phase,), one_graph, least - 1, "graphs")
+                optimizer.choose((phase,), price_in_graphs, least - 1, "graphs")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_plan_of_a_policy_covers_every_admissible_batch(prefills: int, tokens: i
     )
     traffic = Traffic({Bucket(1, 300, 0): 5, Bucket(1, 1500, 3): 1}, {Bucket(3, 1, 20): 9, Bucket(12, 1, 60): 2})
     plan = make_plan(policy(traffic), limits, kv_blocks=400)
-    assert plan_coverage(plan, limits, 400).sentence() is None
+    assert plan_coverage(plan, limits, 400).describe_gaps() is None
 
 
 def test_optimal_has_a_bucket_for_a_gap_of_exponential() -> None:
@@ -112,4 +112,4 @@ def test_contiguous_attention_plan_of_four_decode_graphs_has_no_gap() -> None:
     limits = Limits(max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=512)
     traffic = Traffic({Bucket(1, 90, 0): 5}, {Bucket(1, 1, 2): 5, Bucket(4, 1, 20): 5})
     plan = make_plan(policy(traffic, decode_graphs=4), limits, kv_blocks=33)
-    assert plan_coverage(plan, limits, 33).sentence() is None
+    assert plan_coverage(plan, limits, 33).describe_gaps() is None

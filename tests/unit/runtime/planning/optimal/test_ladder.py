@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.planning.optimal.ladder import UNITS, Ladder, Rung, cheapest_within
+from gaudi_runtime.planning.optimal.ladder import UNITS, Ladder, Rung, cheapest_within_budget
 
 WEIGHTS = st.lists(st.integers(0, 50), min_size=1, max_size=9)
 
@@ -29,7 +29,7 @@ def every_choice(rungs: Ladder) -> list[tuple[int, ...]]:
 
 
 def test_exactly_keeps_the_rungs_with_the_most_weight() -> None:
-    assert ladder([0, 9, 0, 0, 9, 0, 1]).exactly(3) == (1, 4, 6)
+    assert ladder([0, 9, 0, 0, 9, 0, 1]).cheapest_by_count(3) == (1, 4, 6)
 
 
 def test_ladder_pads_every_request_to_the_next_rung() -> None:
@@ -40,7 +40,7 @@ def test_ladder_pads_every_request_to_the_next_rung() -> None:
 def test_exactly_returns_the_cheapest_choice_of_that_size(weights: list[int], data: st.DataObject) -> None:
     rungs = ladder(weights)
     count = data.draw(st.integers(1, len(weights)))
-    kept = rungs.exactly(count)
+    kept = rungs.cheapest_by_count(count)
     assert len(kept) == count
     assert rungs.cost(kept) == min(rungs.cost(each) for each in every_choice(rungs) if len(each) == count)
 
@@ -48,7 +48,7 @@ def test_exactly_returns_the_cheapest_choice_of_that_size(weights: list[int], da
 @given(WEIGHTS, st.floats(0, 100))
 def test_cheapest_returns_the_least_cost_plus_rated_price(weights: list[int], rate: float) -> None:
     rungs = ladder(weights, [1.0 + at % 3 for at in range(len(weights))])
-    kept = rungs.cheapest(rate)
+    kept = rungs.cheapest_rungs(rate)
     best = min(rungs.cost(each) + rate * rungs.price(each) for each in every_choice(rungs))
     assert rungs.cost(kept) + rate * rungs.price(kept) == pytest.approx(best)
 
@@ -59,7 +59,7 @@ def test_exactly_with_a_rate_minimizes_cost_plus_rated_price(
 ) -> None:
     rungs = ladder(weights, [1.0 + at % 3 for at in range(len(weights))])
     count = data.draw(st.integers(1, len(weights)))
-    kept = rungs.exactly(count, rate)
+    kept = rungs.cheapest_by_count(count, rate)
     totals = [rungs.cost(each) + rate * rungs.price(each) for each in every_choice(rungs) if len(each) == count]
     assert rungs.cost(kept) + rate * rungs.price(kept) == pytest.approx(min(totals))
 
@@ -67,7 +67,7 @@ def test_exactly_with_a_rate_minimizes_cost_plus_rated_price(
 @given(WEIGHTS)
 def test_gain_of_each_further_rung_decreases(weights: list[int]) -> None:
     rungs = ladder(weights)
-    costs = [rungs.cost(rungs.exactly(count)) for count in range(1, len(weights) + 1)]
+    costs = [rungs.cost(rungs.cheapest_by_count(count)) for count in range(1, len(weights) + 1)]
     gains = [before - after for before, after in pairwise(costs)]
     assert gains == sorted(gains, reverse=True)
 
@@ -78,11 +78,11 @@ def test_knapsack_returns_the_cheapest_choice_within_the_budget(weights: list[in
     unit = budget / UNITS
     prices = [unit * ((at * 37) % 90 + 1) for at in range(len(weights))]
     rungs = ladder(weights, prices)
-    kept = cheapest_within(rungs, budget)
+    kept = cheapest_within_budget(rungs, budget)
     fitting = [each for each in every_choice(rungs) if rungs.price(each) <= budget * (1 + 1e-9)]
     assert kept is not None
     assert rungs.cost(kept) == min(rungs.cost(each) for each in fitting)
 
 
 def test_knapsack_is_none_if_the_last_rung_exceeds_the_budget() -> None:
-    assert cheapest_within(ladder([1, 1], [1.0, 9.0]), 8.0) is None
+    assert cheapest_within_budget(ladder([1, 1], [1.0, 9.0]), 8.0) is None

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.optimal.ladder import UNITS, Ladder, Rung
-from gaudi_runtime.planning.optimal.optimizer import Fit, fit
-from gaudi_runtime.planning.optimal.selection import cheaper_of, choice_of_rungs, sum_of_choices
+from gaudi_runtime.planning.optimal.optimizer import FittedSelection, fit_to_budget
+from gaudi_runtime.planning.optimal.selection import cheapest_of_choices, choice_of_rungs, sum_of_choices
 
 WEIGHTS = st.lists(st.integers(0, 50), min_size=1, max_size=6)
 
@@ -40,8 +40,8 @@ def choices(rungs: Ladder) -> list[tuple[int, ...]]:
     return [(*chosen, last) for count in range(last + 1) for chosen in combinations(range(last), count)]
 
 
-def fitted(ladders: list[Ladder], budget: float) -> Fit:
-    found = fit(sum_of_choices([choice_of_rungs(each) for each in ladders]), budget)
+def fitted(ladders: list[Ladder], budget: float) -> FittedSelection:
+    found = fit_to_budget(sum_of_choices([choice_of_rungs(each) for each in ladders]), budget)
     assert found is not None
     kept = found.selection.ladders
     assert found.selection.cost == pytest.approx(sum(each.cost for each in kept))
@@ -82,7 +82,7 @@ def test_budget_of_exactly_the_minimum_suffices() -> None:
 
 
 def test_budget_below_the_minimum_returns_none() -> None:
-    assert fit(choice_of_rungs(graphs([3, 4])), 0.5) is None
+    assert fit_to_budget(choice_of_rungs(graphs([3, 4])), 0.5) is None
 
 
 def test_sufficient_budget_selects_every_rung() -> None:
@@ -112,7 +112,7 @@ def test_cheaper_form_is_thinned_to_fit_the_budget() -> None:
     """
     plain = choice_of_rungs(ladder((1, 50, 1)))
     rich = sum_of_choices([choice_of_rungs(ladder((weight, 1, 1), (1, 2, 1.5))) for weight in (8, 9)])
-    found = fit(cheaper_of(plain, rich), 4.5)
+    found = fit_to_budget(cheapest_of_choices(plain, rich), 4.5)
     assert found is not None
     assert (found.selection.cost, found.selection.price) == (29, 4)
 

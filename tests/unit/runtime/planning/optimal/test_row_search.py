@@ -11,9 +11,9 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.lookup import Finder
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, Row, Space
+from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, Row, ShapeSpace
 from gaudi_runtime.planning.optimal.axes import Axes
-from gaudi_runtime.planning.optimal.row_search import Search, check_rungs, search_rows
+from gaudi_runtime.planning.optimal.row_search import RowSearch, check_rung_count, search_rows
 from gaudi_runtime.planning.optimal.selection import Selection, choice_of_rows
 
 Plan = tuple[Bucket, ...]
@@ -30,7 +30,7 @@ def limits(length: int, tokens: int, seqs: int = 1, block: int = 2) -> Limits:
     )
 
 
-SPACES: list[tuple[Space, Axes]] = [
+SPACES: list[tuple[ShapeSpace, Axes]] = [
     (PromptSpace(limits(8, 8), with_context=False), ([1], [2, 4, 6, 8], [0])),
     (PromptSpace(limits(4, 8, seqs=3), with_context=False), ([1, 2, 3], [2, 4], [0])),
     (PromptSpace(limits(6, 6), with_context=True), ([1], [2, 4, 6], [0, 1, 3])),
@@ -60,9 +60,9 @@ def partitions(low: int, values: Sequence[int]) -> Iterator[list[Row]]:
         yield [Row(before, top) for before, top in zip([low, *(top + 1 for top in tops)], tops, strict=False)]
 
 
-def every_plan(space: Space, axes: Axes, outer: tuple[Row, ...] = ()) -> Iterator[Plan]:
+def every_plan(space: ShapeSpace, axes: Axes, outer: tuple[Row, ...] = ()) -> Iterator[Plan]:
     """Yield every plan that consists of rows of ladders."""
-    span = space.span(outer)
+    span = space.next_row(outer)
     if span is None:
         return
     values = [*(value for value in axes[len(outer)] if span.low <= value < span.top), span.top]
@@ -90,24 +90,24 @@ def buckets_of(selection: Selection) -> Plan:
 @settings(max_examples=15)
 @given(data=st.data(), rate=st.integers(0, 40))
 def test_search_returns_the_cost_of_the_best_partition(
-    space: Space, axes: Axes, data: st.DataObject, rate: int
+    space: ShapeSpace, axes: Axes, data: st.DataObject, rate: int
 ) -> None:
     shapes = [shape for shape in map(Bucket._make, product(*axes)) if space.admits(shape)]
     cells = data.draw(st.dictionaries(st.sampled_from(shapes), st.integers(1, 9).map(float), min_size=1))
-    found = Search(space, axes, cells, cost, price).choice()(rate)
+    found = RowSearch(space, axes, cells, cost, price).find_choice()(rate)
     plan = buckets_of(found)
     assert list(plan) == sorted(plan)
     assert found.cost == pytest.approx(cost_of(plan, cells))
     assert found.price == sum(map(price, plan))
     best = min(cost_of(each, cells) + rate * sum(map(price, each)) for each in every_plan(space, axes))
-    assert found.total(rate) == pytest.approx(best)
+    assert found.total_cost(rate) == pytest.approx(best)
 
 
 def test_query_above_a_row_costs_its_end_without_context() -> None:
     """Three sequences have queries of at most 2 tokens, and the next value of the axis is 4."""
     space = PromptSpace(limits(8, 8, seqs=3), with_context=False)
     axes: Axes = ([1, 2, 3], [4, 8], [0])
-    found = Search(space, axes, {Bucket(3, 4, 0): 5.0}, cost, price).choice()(0.0)
+    found = RowSearch(space, axes, {Bucket(3, 4, 0): 5.0}, cost, price).find_choice()(0.0)
     assert found.cost == 5 * 3 * 2
 
 
@@ -115,7 +115,7 @@ def test_query_above_a_row_costs_its_end_with_context() -> None:
     """Three sequences have queries of at most 2 tokens, and the values of the axis are 4 and 8."""
     space = PromptSpace(limits(8, 8, seqs=3), with_context=True)
     axes: Axes = ([1, 2, 3], [4, 8], [0, 4])
-    found = Search(space, axes, {Bucket(3, 8, 0): 5.0}, cost, price).choice()(0.0)
+    found = RowSearch(space, axes, {Bucket(3, 8, 0): 5.0}, cost, price).find_choice()(0.0)
     assert found.cost == 5 * 3 * 2
 
 
@@ -156,7 +156,7 @@ WIDE = ([1], list(range(1, 25)), list(range(1000)))
 
 def test_search_among_300000_rungs_is_accepted() -> None:
     """24 values give 24 * 25 / 2 = 300 rows, and each row has 1000 rungs."""
-    check_rungs(PromptSpace(limits(24, 24, block=1), with_context=True), WIDE)
+    check_rung_count(PromptSpace(limits(24, 24, block=1), with_context=True), WIDE)
 
 
 @pytest.mark.parametrize(
@@ -180,9 +180,9 @@ def test_search_among_300000_rungs_is_accepted() -> None:
         ),
     ],
 )
-def test_search_among_more_rungs_is_refused_with_their_number(space: Space, axes: Axes, rungs: int) -> None:
+def test_search_among_more_rungs_is_refused_with_their_number(space: ShapeSpace, axes: Axes, rungs: int) -> None:
     with pytest.raises(PlanImpossible) as refused:
-        check_rungs(space, axes)
+        check_rung_count(space, axes)
     assert str(refused.value) == (
         f"bucketing.strategy: with these limits, strategy Optimal has {rungs} candidate prompt buckets for "
         f"{len(axes[0])} batch sizes, but at most 300000 are allowed. Lower engine.maxNumPrefillSeqs or "

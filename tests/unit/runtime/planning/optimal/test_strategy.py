@@ -16,7 +16,7 @@ from gaudi_runtime.planning.optimal.fewest_graphs import TOLERANCE
 from gaudi_runtime.planning.optimal.optimizer import Optimizer
 from gaudi_runtime.planning.optimal.strategy import optimal_buckets
 from gaudi_runtime.planning.planner import make_plan
-from gaudi_runtime.traffic.histogram import read_traffic
+from gaudi_runtime.traffic.histogram import parse_traffic
 
 LIMITS = Limits(max_model_len=4096, max_num_seqs=8, max_num_batched_tokens=4096)
 TRAFFIC = "".join(f"prompt 1 {300 * n} 0 {20 - n}\n" for n in range(1, 14)) + "".join(
@@ -62,10 +62,10 @@ def test_exponential_is_planned_at_most_once(budget: dict[str, int], plans: int)
 
 def test_plan_without_budget_pads_at_most_like_exponential() -> None:
     chosen, rival = plan(), make_plan(BucketPolicy(), LIMITS, kv_blocks=100)
-    traffic, token_cost = read_traffic(TRAFFIC), cost.typical_cost(128)
+    traffic, token_cost = parse_traffic(TRAFFIC), cost.typical_cost(128)
     for phase in BucketPhase:
-        padding = cost.score(chosen, phase, traffic, token_cost).padding
-        bound = cost.score(rival, phase, traffic, token_cost).padding
+        padding = cost.score_plan(chosen, phase, traffic, token_cost).padding
+        bound = cost.score_plan(rival, phase, traffic, token_cost).padding
         assert padding is not None
         assert bound is not None
         assert padding <= bound * (1 + TOLERANCE)
@@ -74,23 +74,23 @@ def test_plan_without_budget_pads_at_most_like_exponential() -> None:
 @settings(max_examples=8)
 @given(st.integers(8 * GIB, 60 * GIB))
 def test_graph_bytes_are_never_exceeded(budget: int) -> None:
-    assert cost_of(plan(graph_bytes=budget), cost.graph_bytes(128)) <= budget
+    assert cost_of(plan(graph_bytes=budget), cost.price_in_bytes(128)) <= budget
 
 
 @settings(max_examples=8)
 @given(st.integers(3, 90))
 def test_warmup_seconds_are_never_exceeded(budget: int) -> None:
-    assert cost_of(plan(warmup_seconds=budget), cost.warmup_seconds) <= budget
+    assert cost_of(plan(warmup_seconds=budget), cost.price_in_seconds) <= budget
 
 
 def test_plan_with_a_byte_budget_has_at_least_five_buckets() -> None:
     """Plans with a budget of bytes are improved by exchanges, like plans with a budget of graphs."""
-    traffic = read_traffic(TRAFFIC)
-    price = cost.graph_bytes(128)
+    traffic = parse_traffic(TRAFFIC)
+    price = cost.price_in_bytes(128)
     decode = (BucketPhase.DECODE,)
     varied = LIMITS.model_copy(update={"contiguous_paged_attention": False})
     optimizer = Optimizer(traffic, varied, 100)
-    budget = 5 * optimizer.least(BucketPhase.DECODE, price)
+    budget = 5 * optimizer.least_price(BucketPhase.DECODE, price)
     (chosen,) = optimizer.choose(decode, price, budget, "--graph-bytes").buckets.values()
     assert len(chosen) >= 5
     assert sum(price(BucketPhase.DECODE, bucket) for bucket in chosen) <= budget

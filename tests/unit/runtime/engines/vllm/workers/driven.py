@@ -60,8 +60,8 @@ class DrivenEngine(SimEngine):
         answer = plain(self.verbs.plan([list(each) for each in plan.prompt], [list(each) for each in plan.decode]))
         self.vision = tuple(VisionBucket(*each) for each in answer.get("vision", ()))
 
-    def use_warm(self, plan: BucketPlan) -> None:
-        super().use_warm(plan)
+    def use_warm_buckets(self, plan: BucketPlan) -> None:
+        super().use_warm_buckets(plan)
         plain(self.verbs.use_warm([list(each) for each in plan.prompt], [list(each) for each in plan.decode]))
 
     def vision_buckets(self) -> tuple[VisionBucket, ...]:

@@ -17,7 +17,7 @@ from gaudi_runtime.engines.vllm.workers.capabilities import (
     RUNNER,
     SEEDS,
     SETUP,
-    Name,
+    PluginName,
     find_capabilities,
     open_bridge,
 )
@@ -45,12 +45,12 @@ UNUSED = [
 ]
 
 
-def label(case: tuple[str, Name]) -> str:
+def label(case: tuple[str, PluginName]) -> str:
     return f"{case[0]}.{case[1].name}"
 
 
 @pytest.mark.parametrize("case", USED, ids=label)
-def test_contract_has_every_name_with_its_parameters(case: tuple[str, Name]) -> None:
+def test_contract_has_every_name_with_its_parameters(case: tuple[str, PluginName]) -> None:
     facts, name = CONTRACT[case[0]], case[1]
     if name.parameters is None:
         assert name.name in facts["attributes"]
@@ -59,7 +59,7 @@ def test_contract_has_every_name_with_its_parameters(case: tuple[str, Name]) -> 
 
 
 @pytest.mark.parametrize("case", NECESSARY, ids=label)
-def test_missing_required_name_is_an_error_with_supported_releases(case: tuple[str, Name]) -> None:
+def test_missing_required_name_is_an_error_with_supported_releases(case: tuple[str, PluginName]) -> None:
     card = Card()
     with pytest.raises(EngineUnsupported) as refused:
         HpuVerbs(plugin(card, without=(case[0], case[1].name)), bridge(card))
@@ -69,7 +69,7 @@ def test_missing_required_name_is_an_error_with_supported_releases(case: tuple[s
 
 
 @pytest.mark.parametrize("case", SPARED, ids=label)
-async def test_missing_optional_name_is_a_degradation(case: tuple[str, Name]) -> None:
+async def test_missing_optional_name_is_a_degradation(case: tuple[str, PluginName]) -> None:
     card = Card()
     verbs = HpuVerbs(plugin(card, without=(case[0], case[1].name)), bridge(card))
     described, planned = plain(verbs.describe()), plain(verbs.plan([[1, 128, 0]], [[1, 1, 64]]))
@@ -160,7 +160,7 @@ DRAFTED = [("HPUModelRunner", each) for each in DRAFTS] + [("HPUBucketingManager
 
 
 @pytest.mark.parametrize("case", DRAFTED, ids=label)
-def test_contract_has_the_names_for_drafts(case: tuple[str, Name]) -> None:
+def test_contract_has_the_names_for_drafts(case: tuple[str, PluginName]) -> None:
     facts, name = CONTRACT[case[0]], case[1]
     recorded = facts["methods"].get(name.name, [])
     assert name.name in facts["attributes"] or {*(name.parameters or ())} <= {e.partition("=")[0] for e in recorded}
@@ -174,7 +174,7 @@ def test_drafts_with_contiguous_attention_are_refused() -> None:
 
 
 @pytest.mark.parametrize("case", DRAFTED, ids=label)
-def test_drafts_are_refused_if_a_required_name_is_missing(case: tuple[str, Name]) -> None:
+def test_drafts_are_refused_if_a_required_name_is_missing(case: tuple[str, PluginName]) -> None:
     runner = plugin(Card(), without=(case[0], case[1].name), drafts=3)
     with pytest.raises(EngineUnsupported, match=f"has no {case[1].name}"):
         HpuVerbs(runner, bridge(Card()))

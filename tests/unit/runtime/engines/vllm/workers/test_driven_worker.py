@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from gaudi_runtime.engines.vllm.launch import Orders, give_orders
+from gaudi_runtime.engines.vllm.launch import WorkerSettings, worker_environment
 from gaudi_runtime.engines.vllm.start_errors import read_failure
 from gaudi_runtime.engines.vllm.workers import driven_worker
 from tests.unit.runtime.engines.vllm.workers.card import Card
@@ -70,8 +70,8 @@ def failures(tmp_path: Path) -> Path:
 @pytest.fixture
 def worker_class(card: Card, failures: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """DrivenHpuWorker, imported over fakes of the plugin and of vLLM's worker interface."""
-    orders = Orders(execution_mode="hpuGraphs", failures=str(failures), runtime_pid=os.getpid())
-    for name, value in give_orders(orders).items():
+    orders = WorkerSettings(execution_mode="hpuGraphs", failures=str(failures), runtime_pid=os.getpid())
+    for name, value in worker_environment(orders).items():
         monkeypatch.setenv(name, value)
     modules = {
         "vllm_gaudi": SimpleNamespace(envs=SimpleNamespace()),

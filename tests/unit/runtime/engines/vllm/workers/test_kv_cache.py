@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.engines.vllm.workers.kv_cache import useful_bytes
+from gaudi_runtime.engines.vllm.workers.kv_cache import useful_cache_bytes
 
 
 @dataclass(frozen=True)
@@ -38,24 +38,24 @@ LAYERS = {"model.layers.0.attn": FullAttentionSpec(), "model.layers.1.attn": Ful
 
 def test_every_sequence_has_blocks_for_its_longest_length() -> None:
     # A sequence of 1025 tokens needs 9 blocks of 128 tokens. vLLM reserves one more block.
-    assert useful_bytes(vllm_config(), LAYERS) == (4 * 9 + 1) * 1000 * 2
+    assert useful_cache_bytes(vllm_config(), LAYERS) == (4 * 9 + 1) * 1000 * 2
 
 
 def test_sequence_of_whole_blocks_needs_no_extra_block() -> None:
-    assert useful_bytes(vllm_config(length=1024), LAYERS) == (4 * 8 + 1) * 1000 * 2
+    assert useful_cache_bytes(vllm_config(length=1024), LAYERS) == (4 * 8 + 1) * 1000 * 2
 
 
 @pytest.mark.parametrize("config", [vllm_config(caching=True), vllm_config(watermark=0.01)])
 def test_prefix_caching_or_a_watermark_disables_the_cache_limit(config: Any) -> None:
-    assert useful_bytes(config, LAYERS) is None
+    assert useful_cache_bytes(config, LAYERS) is None
 
 
 @pytest.mark.parametrize(
     "other", [SlidingWindowSpec(), FullAttentionSpec(block_size=64), FullAttentionSpec(page_size_bytes=500)]
 )
 def test_cache_of_different_layers_is_not_limited(other: Any) -> None:
-    assert useful_bytes(vllm_config(), {**LAYERS, "model.layers.2.attn": other}) is None
+    assert useful_cache_bytes(vllm_config(), {**LAYERS, "model.layers.2.attn": other}) is None
 
 
 def test_model_without_full_attention_is_not_limited() -> None:
-    assert useful_bytes(vllm_config(), {"model.layers.0.attn": SlidingWindowSpec()}) is None
+    assert useful_cache_bytes(vllm_config(), {"model.layers.0.attn": SlidingWindowSpec()}) is None

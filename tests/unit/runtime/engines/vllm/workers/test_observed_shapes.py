@@ -1,46 +1,65 @@
 """The shapes that a worker observes during serving, from the steps of vLLM's scheduler."""
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.engines.vllm.workers.observed_shapes import MetShapes, Ran, Scheduled, scheduled, shape_of
+from gaudi_runtime.engines.vllm.workers.observed_shapes import (
+    ObservedShapes,
+    PaddedRun,
+    ScheduledSequence,
+    observed_shape,
+    scheduled_sequences,
+)
 from tests.unit.runtime.engines.vllm.steps import CachedRequests, Step, step_of
 
 
 def test_prompts_of_one_step_are_one_prompt_shape() -> None:
-    assert shape_of(scheduled(step_of(new={"a": 100, "b": 40})), 128) == ("prompt", 1, 140, 0)
+    assert observed_shape(scheduled_sequences(step_of(new={"a": 100, "b": 40})), 128) == ("prompt", 1, 140, 0)
 
 
 def test_shape_of_a_prompt_step_has_no_context() -> None:
     step = step_of(new={"a": 10}, cached={"b": (129, 50)}, prefix={"a": 256})
-    assert shape_of(scheduled(step), 128) == ("prompt", 1, 60, 0)
+    assert observed_shape(scheduled_sequences(step), 128) == ("prompt", 1, 60, 0)
 
 
 def test_decode_shape_has_the_blocks_including_new_tokens() -> None:
-    assert shape_of(scheduled(step_of(cached={"a": (128, 1), "b": (127, 1)})), 128) == ("decode", 2, 1, 3)
+    assert observed_shape(scheduled_sequences(step_of(cached={"a": (128, 1), "b": (127, 1)})), 128) == (
+        "decode",
+        2,
+        1,
+        3,
+    )
 
 
 def test_two_tokens_of_one_sequence_are_a_prompt() -> None:
-    assert shape_of(scheduled(step_of(cached={"a": (128, 2)})), 128) == ("prompt", 1, 2, 0)
+    assert observed_shape(scheduled_sequences(step_of(cached={"a": (128, 2)})), 128) == ("prompt", 1, 2, 0)
 
 
 def test_decode_tokens_next_to_a_prompt_are_prompt_tokens() -> None:
-    assert shape_of(scheduled(step_of(new={"a": 30}, cached={"b": (1000, 1)})), 128) == ("prompt", 1, 31, 0)
+    assert observed_shape(scheduled_sequences(step_of(new={"a": 30}, cached={"b": (1000, 1)})), 128) == (
+        "prompt",
+        1,
+        31,
+        0,
+    )
 
 
 def test_request_without_a_description_has_no_context() -> None:
-    assert scheduled(Step([], CachedRequests([], []), {"a": 3}, 3)) == [Scheduled(0, 3)]
+    assert scheduled_sequences(Step([], CachedRequests([], []), {"a": 3}, 3)) == [ScheduledSequence(0, 3)]
 
 
 def test_counters_are_returned_and_reset() -> None:
-    met = MetShapes()
-    met.met(("decode", 2, 1, 3))
-    met.met(("decode", 2, 1, 3))
-    met.met(("prompt", 1, 7, 0), compiles=2)
-    assert met.take() == [["decode", [2, 1, 3], None, 2, 0], ["prompt", [1, 7, 0], None, 1, 2]]
-    assert met.take() == []
+    met = ObservedShapes()
+    met.count_batch(("decode", 2, 1, 3))
+    met.count_batch(("decode", 2, 1, 3))
+    met.count_batch(("prompt", 1, 7, 0), compiles=2)
+    assert met.pop_rows() == [["decode", [2, 1, 3], None, 2, 0], ["prompt", [1, 7, 0], None, 1, 2]]
+    assert met.pop_rows() == []
 
 
 def test_shape_has_one_row_for_each_bucket_it_ran_in() -> None:
-    met = MetShapes()
+    met = ObservedShapes()
     for blocks in (8, 8, 16):
-        met.met(("decode", 2, 1, 3), Ran(Bucket(2, 1, blocks), warm=blocks == 8))
-    assert met.take() == [["decode", [2, 1, 3], [2, 1, 8, True], 2, 0], ["decode", [2, 1, 3], [2, 1, 16, False], 1, 0]]
+        met.count_batch(("decode", 2, 1, 3), PaddedRun(Bucket(2, 1, blocks), warm=blocks == 8))
+    assert met.pop_rows() == [
+        ["decode", [2, 1, 3], [2, 1, 8, True], 2, 0],
+        ["decode", [2, 1, 3], [2, 1, 16, False], 1, 0],
+    ]

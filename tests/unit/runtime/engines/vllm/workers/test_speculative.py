@@ -9,7 +9,7 @@ import pytest
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, Limits, PromptRanges, RangeSettings, Strategy
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
-from gaudi_runtime.engines.vllm.workers.speculative import NO_MATCH, even_drafts
+from gaudi_runtime.engines.vllm.workers.speculative import NO_MATCH, equalize_drafts
 from gaudi_runtime.planning.planner import make_plan
 from tests.unit.runtime.engines.vllm.workers.card import Card
 from tests.unit.runtime.engines.vllm.workers.driven import plain
@@ -115,11 +115,11 @@ def step_of(runner: Any, sequences: int, tokens: int, highest: int) -> None:
 )
 def test_every_sequence_gets_the_same_number_of_drafts(drafted: list[list[int]], even: list[list[int]]) -> None:
     """If a sequence had fewer drafts, the plugin would compute position 0 and overwrite the first token."""
-    assert even_drafts(batch_of(100, 200), drafted) == even
+    assert equalize_drafts(batch_of(100, 200), drafted) == even
 
 
 def test_drafts_are_dropped_if_a_sequence_is_at_maximum_length() -> None:
-    assert even_drafts(batch_of(100, 1022), [[5, 6], [7]]) == [[], []]
+    assert equalize_drafts(batch_of(100, 1022), [[5, 6], [7]]) == [[], []]
 
 
 def batch_of(*lengths: int) -> Any:

@@ -19,26 +19,26 @@ def counts_of(tokens: list[int]) -> TokenCounts:
 @settings(max_examples=60)
 @given(COUNTS, st.integers(1, 400))
 def test_step_uses_the_smallest_sufficient_graph_or_compiles(tokens: list[int], step: int) -> None:
-    assert counts_of(tokens).padded(step) == min((each for each in tokens if each >= step), default=step)
+    assert counts_of(tokens).padded_count(step) == min((each for each in tokens if each >= step), default=step)
 
 
 @settings(max_examples=60)
 @given(COUNTS, st.integers(1, 400), st.integers(1, 400))
 def test_warm_up_pads_to_the_bucket_and_never_truncates(tokens: list[int], wanted: int, step: int) -> None:
     counts = counts_of(tokens)
-    with counts.exactly(wanted):
-        assert counts.padded(step) == max(step, wanted)
+    with counts.force_padding(wanted):
+        assert counts.padded_count(step) == max(step, wanted)
 
 
 def test_steps_are_padded_to_graphs_after_the_warm_up_context() -> None:
     counts = counts_of([64])
-    with counts.exactly(128):
+    with counts.force_padding(128):
         pass
-    assert counts.padded(10) == 64
+    assert counts.padded_count(10) == 64
 
 
 def test_failed_warm_up_context_is_reset() -> None:
     counts = counts_of([64])
-    with pytest.raises(RuntimeError), counts.exactly(128):
+    with pytest.raises(RuntimeError), counts.force_padding(128):
         raise RuntimeError
-    assert counts.padded(10) == 64
+    assert counts.padded_count(10) == 64

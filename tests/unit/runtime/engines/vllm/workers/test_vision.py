@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.engines.vllm.workers.capabilities import VISION, VISION_BUCKETS, Name
+from gaudi_runtime.engines.vllm.workers.capabilities import VISION, VISION_BUCKETS, PluginName
 from gaudi_runtime.engines.vllm.workers.hpu import NO_VISION, HpuVerbs
-from gaudi_runtime.engines.vllm.workers.vision import layout
+from gaudi_runtime.engines.vllm.workers.vision import describe_inputs
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.engines.vllm.workers.card import MIB, Card
 from tests.unit.runtime.engines.vllm.workers.driven import drive, plain
@@ -33,12 +33,12 @@ def serve_images(runner: Any, images: int) -> None:
     runner.model.embed_multimodal(pixel_values=Pixels((images, 3, 896, 896)))
 
 
-def label(case: tuple[str, Name]) -> str:
+def label(case: tuple[str, PluginName]) -> str:
     return case[1].name
 
 
 @pytest.mark.parametrize("case", USED, ids=label)
-def test_contract_has_every_name_with_its_parameters(case: tuple[str, Name]) -> None:
+def test_contract_has_every_name_with_its_parameters(case: tuple[str, PluginName]) -> None:
     facts, name = CONTRACT[case[0]], case[1]
     if name.parameters is None:
         assert name.name in facts["attributes"]
@@ -47,7 +47,7 @@ def test_contract_has_every_name_with_its_parameters(case: tuple[str, Name]) -> 
 
 
 @pytest.mark.parametrize("case", USED, ids=label)
-def test_missing_name_keeps_the_vision_tower_cold(case: tuple[str, Name]) -> None:
+def test_missing_name_keeps_the_vision_tower_cold(case: tuple[str, PluginName]) -> None:
     card = Card()
     verbs = HpuVerbs(plugin(card, images=SIZES, without=(case[0], case[1].name)), bridge(card))
     described, answer = plain(verbs.describe()), planned(verbs)
@@ -173,4 +173,4 @@ def test_host_inputs_are_part_of_the_layout_by_value() -> None:
         tolist=lambda: [[1, 8, 10]],
     )
     inputs = {"pixel_values": Pixels((80, 1176)), "image_grid_thw": grid, "sizes": [grid]}
-    assert layout(inputs) == "image_grid_thw [[1, 8, 10]], pixel_values 80x1176, sizes [[[1, 8, 10]]]"
+    assert describe_inputs(inputs) == "image_grid_thw [[1, 8, 10]], pixel_values 80x1176, sizes [[[1, 8, 10]]]"
