@@ -23,8 +23,9 @@ def main() -> None:
     if arguments[:1] != ["run"]:
         raise SystemExit(f"{USAGE}\nTry 'gaudi-operator --help' for help.")
     # Install a handler before the slow imports: process 1 of a container ignores SIGTERM without a handler, and the
-    # imports below take seconds.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    # imports below take seconds. The handler exits immediately, because an import may convert SystemExit to another
+    # error (a class body does so while it calls __set_name__).
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     from gaudi_operator.replica import run_replica
     from gaudi_operator.settings import parse_arguments
 

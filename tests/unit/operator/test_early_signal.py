@@ -20,4 +20,5 @@ def test_sigterm_before_the_loop_runs_stops_the_process_cleanly() -> None:
     with subprocess.Popen([sys.executable, "-m", "gaudi_operator", "run"], stderr=subprocess.PIPE) as process:
         wait_until(lambda: _takes_sigterm(process.pid), "the handler of SIGTERM", 20)
         process.terminate()
-        assert process.wait(20) == 0
+        _, errors = process.communicate(timeout=20)
+        assert process.returncode == 0, errors.decode()
