@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from starlette.types import ASGIApp
 
 from gaudi_runtime.artifacts.recipe_cache.cache import RecipeCache
-from gaudi_runtime.artifacts.sources.fetch import with_model_here
+from gaudi_runtime.artifacts.sources.fetch import fetch_model
 from gaudi_runtime.contract.config import RuntimeConfig, ServingConfig, plan_hash
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
 from gaudi_runtime.contract.report import NO_PLAN, Phase, RuntimeFailure
@@ -161,10 +161,10 @@ async def _run_follower(config: RuntimeConfig, topology: Topology, status: Statu
 
     def make_rank() -> Rank | PodPart:
         stop = signals.stop_between_buckets
-        here = with_model_here(config, status.board, stop)
+        here = fetch_model(config, status.board, stop)
         engine = create_rank(here, topology.rank)
         status.board.pin_fields(**engine.report_fields())
-        RecipeCache(here, engine.recipe_key(), status.board, stop).take()
+        RecipeCache(here, engine.recipe_key(), status.board, stop).restore()
         return engine
 
     try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from gaudi_runtime.artifacts.recipe_cache.cache import RecipeCache
-from gaudi_runtime.artifacts.sources.fetch import with_model_here
+from gaudi_runtime.artifacts.sources.fetch import fetch_model
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, MemorySplit, Phase
@@ -67,12 +67,12 @@ def start_engine(
         raise_if_stopped(stop)
         board.restart_stall_clock()
 
-    config = with_model_here(config, board, stop)
+    config = fetch_model(config, board, stop)
     board.update(phase=Phase.LOADING)
     engine = make(config)
     board.pin_fields(**engine.report_fields())
     recipes = RecipeCache(config, engine.recipe_key(), board, stop, clock)
-    recipes.take()  # before any engine process reads the folder
+    recipes.restore()  # before any engine process reads the folder
     with log_stage_cost("Loading the model", clock):
         engine.load(record_progress)
     record_progress()
@@ -80,7 +80,7 @@ def start_engine(
         split, blocks = _allocate_memory(config, engine, board)
     record_progress()
     plan = plan_of_device(config.bucketing, config.limits, blocks)
-    config = config.model_copy(update={"limits": blocks.limits(config.limits)})
+    config = config.model_copy(update={"limits": blocks.adjust_limits(config.limits)})
     padding = forecast_padding(config.bucketing, config.limits, plan)
     engine.use_plan(plan)
     with log_stage_cost("Warm-up", clock):

@@ -141,7 +141,7 @@ async def _create(cluster: ClusterClient, slots: asyncio.Semaphore, name: str) -
         assert not plan.actions
         stored = store.resource(Key(NAMESPACE, name))
         assert stored
-        await Writer(cluster, store).show(stored, plan.status)
+        await Writer(cluster, store).write_status(stored, plan.status)
 
 
 async def _applied(cluster: ClusterClient, manifest: Manifest) -> Manifest:

@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from gaudi_runtime.buckets.kv_blocks import DeviceBlocks, clamp_blocks, most_context_of, most_decode_blocks
+from gaudi_runtime.buckets.kv_blocks import DeviceBlocks, clamp_blocks, most_context_for_query, most_decode_blocks
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
@@ -138,11 +138,11 @@ def reason(
     if not ours:
         if not limits.has_context:
             return Difference.NO_CONTEXT if context else _NONE
-        most = most_context_of(limits, shorter + 1)
+        most = most_context_for_query(limits, shorter + 1)
         return Difference.TOO_MUCH_CONTEXT if context > most or _largest(limits, query, context) else _NONE
     if query == limits.longest_query:
         return Difference.LONGEST_QUERY
-    return Difference.MOST_CONTEXT if context == most_context_of(limits, shorter + 1) else _NONE
+    return Difference.MOST_CONTEXT if context == most_context_for_query(limits, shorter + 1) else _NONE
 
 
 _NONE = Difference.UNEXPLAINED

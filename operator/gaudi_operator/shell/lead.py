@@ -17,7 +17,7 @@ from gaudi_operator.shell.client import ClusterClient
 from gaudi_operator.shell.kinds import CLASS, LEADER_WORKER_SET, RESOURCE, Kind, ServedKinds
 from gaudi_operator.shell.metrics.monitoring import Metrics
 from gaudi_operator.shell.plans.planning import Planner
-from gaudi_operator.shell.polling.reports import Reports
+from gaudi_operator.shell.polling.reports import ReportPoller
 from gaudi_operator.shell.polling.status_port import FetchReport
 from gaudi_operator.shell.reconciling.controller import Controller
 from gaudi_operator.shell.reconciling.reconcile import Reconciler
@@ -81,16 +81,16 @@ class Leader:
         self._kinds = ServedKinds(cluster)
         self._store = Store()
         self._start_watch = around.watch
-        metrics.resources.set_function(self._store.resources)
+        metrics.resources.set_function(self._store.count_resources)
         metrics.set_resource_source(self._store.all_resources)
         self._watching = WatchSession(
             metrics,
-            lambda manifest: self._controller.seen(manifest),
-            lambda *listed: self._controller.listed(*listed),
+            lambda manifest: self._controller.handle_change(manifest),
+            lambda *listed: self._controller.handle_list_end(*listed),
             settings.watch_namespaces,
         )
-        self._reports = Reports(
-            lambda *news: self._controller.reported(*news),
+        self._reports = ReportPoller(
+            lambda *news: self._controller.handle_report(*news),
             metrics,
             around.fetch,
             settings.report_wait_seconds,
@@ -99,9 +99,11 @@ class Leader:
             settings.report_connections,
         )
         self._events = Publisher(cluster, settings.identity, clock)
-        metrics.warming.set_function(self._reports.warming)
+        metrics.warming.set_function(self._reports.count_warming_pods)
         self._planner = around.planner
-        ask, answers = (self._planner.ask, self._planner.answers) if self._planner else (None, SYNCHRONOUS_ANSWERS)
+        ask, answers = (
+            (self._planner.queue_question, self._planner.answers) if self._planner else (None, SYNCHRONOUS_ANSWERS)
+        )
         writer = Writer(cluster, self._store, clock)
         decision = partial(
             decide, defaults=settings.installation_defaults(), answers=answers, read=InferenceCache(CACHED_SPECS).read
@@ -150,7 +152,9 @@ class Leader:
             for kind in kinds
             for namespace in (self._settings.watch_namespaces if kind.namespaced else ()) or (None,)
         }
-        watches = self._start_watch(self._watching, kinds, self._controller.seen, self._controller.gone)
+        watches = self._start_watch(
+            self._watching, kinds, self._controller.handle_change, self._controller.handle_deletion
+        )
         watching = asyncio.create_task(watches, name="watches")
         more = asyncio.create_task(
             self._kinds.wait_for_new_kind(kinds, self._needs_kind),

@@ -15,18 +15,18 @@ class TokenBucket:
 
     def take(self) -> bool:
         """Take a token and return True. Return False if the bucket has no token."""
-        if self.seconds_left() > 0:
+        if self.seconds_until_token() > 0:
             return False
         self._tokens -= 1
         return True
 
     async def wait(self) -> None:
         """Wait for a token and take it."""
-        await asyncio.sleep(self.seconds_left())
+        await asyncio.sleep(self.seconds_until_token())
         # If the sleep ends slightly early, the number of tokens becomes negative. This extends the next wait.
         self._tokens -= 1
 
-    def seconds_left(self) -> float:
+    def seconds_until_token(self) -> float:
         """Return the seconds until a token is available; 0 if a token is available now."""
         now = self._clock.monotonic()
         self._tokens = min(self._burst, self._tokens + (now - self._at) * self._per_second)

@@ -22,7 +22,7 @@ BUSY = (errno.EAGAIN, errno.EACCES)
 """Another process has the lock. Some network file systems report EACCES."""
 
 
-class Turn:
+class WriteLock:
     """The permission to write into `folder`. `begin` waits for it, polling every `look_seconds`."""
 
     def __init__(self, folder: Path, look_seconds: float = LOOK_SECONDS) -> None:
@@ -31,20 +31,20 @@ class Turn:
         self._id = uuid4().hex
 
     @contextmanager
-    def begin(self, waiting: Callable[[], None], stop: threading.Event) -> Iterator[None]:
+    def acquire(self, waiting: Callable[[], None], stop: threading.Event) -> Iterator[None]:
         """Wait for the lock, calling `waiting` at each poll.
 
         Raises Stopped, or ConfigError if the volume does not support locks.
         """
-        with self._lock_file() as lock:
-            while not _locked(lock, self._folder):
+        with self._open_lock_file() as lock:
+            while not _try_folder_lock(lock, self._folder):
                 waiting()
                 stop.wait(self._look_seconds)
                 raise_if_stopped(stop)
-            self._sign()
+            self._write_holder()
             yield
 
-    def check(self) -> None:
+    def check_exclusive(self) -> None:
         """Raise ConfigError if another process also has the lock, because the locks of the volume do not work."""
         if self._holder.read_text() != self._id:
             raise ConfigError(
@@ -53,14 +53,14 @@ class Turn:
                 "or remove spec.model.cache."
             )
 
-    def _sign(self) -> None:
+    def _write_holder(self) -> None:
         # The file is replaced by a new file, because this changes the folder. An NFS client that has just changed a
         # folder reads the folder from the server.
         fresh = self._folder / f"holder.{self._id}"
         fresh.write_text(self._id)
         fresh.replace(self._holder)
 
-    def _lock_file(self) -> IO[str]:
+    def _open_lock_file(self) -> IO[str]:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             return (self._folder / "lock").open("a+")
@@ -71,7 +71,7 @@ class Turn:
             ) from error
 
 
-def use(file: Path) -> None:
+def mark_in_use(file: Path) -> None:
     """Hold a shared lock on `file` until this process ends, to mark its snapshot or entry as in use.
 
     A volume that cannot be written or locked needs no mark, because nothing is removed there.
@@ -83,10 +83,10 @@ def use(file: Path) -> None:
 
 
 @contextmanager
-def unused(file: Path) -> Iterator[bool]:
+def lock_if_unused(file: Path) -> Iterator[bool]:
     """Check whether no process uses the entry of `file`. While the block runs, no process can begin to use it."""
     with file.open("a+") as mark:
-        yield _locked(mark, file.parent)
+        yield _try_folder_lock(mark, file.parent)
 
 
 def try_lock(file: IO[str]) -> bool:
@@ -103,7 +103,7 @@ def try_lock(file: IO[str]) -> bool:
     return True
 
 
-def _locked(file: IO[str], folder: Path) -> bool:
+def _try_folder_lock(file: IO[str], folder: Path) -> bool:
     try:
         return try_lock(file)
     except OSError as error:

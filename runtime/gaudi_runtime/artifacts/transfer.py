@@ -12,7 +12,7 @@ STREAMS = 4
 """The number of files that are transferred at the same time."""
 
 
-def persistently(
+def call_with_retries(
     ask: Callable[[], Answer],
     away: type[Away],
     pauses: Sequence[float],
@@ -37,7 +37,7 @@ def persistently(
         wait(pause, why)
 
 
-def all_at_once(tasks: Iterable[Callable[[], None]], failed: threading.Event, name: str) -> None:
+def run_concurrently(tasks: Iterable[Callable[[], None]], failed: threading.Event, name: str) -> None:
     """Run all transfer tasks in STREAMS threads named `name`.
 
     The first failure sets `failed` and ends the other tasks.

@@ -13,7 +13,7 @@ class Bucket(NamedTuple):
     num_blocks: int
 
 
-def weight(phase: BucketPhase, bucket: Bucket, block_size: int) -> int:
+def bucket_weight(phase: BucketPhase, bucket: Bucket, block_size: int) -> int:
     """Return the weight of one bucket, from its dimensions. The bytes of its graph are proportional to the weight.
 
     The weight of a prompt bucket is its number of tokens including context. The weight of a decode bucket is its number

@@ -8,12 +8,12 @@ from functools import cached_property
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.kv_blocks import most_context_blocks
-from gaudi_runtime.buckets.lookup import Finder, fallback
+from gaudi_runtime.buckets.lookup import Finder, round_up_dimension
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 
 
-class Rule(StrEnum):
+class DropRule(StrEnum):
     """The rule by which the planner dropped a bucket. The value ends the sentence "... was dropped: ...".
 
     See docs/internals/bucketing.md, Filters.
@@ -28,11 +28,11 @@ class Rule(StrEnum):
 
 
 @dataclass(frozen=True)
-class Dropped:
+class DroppedBuckets:
     """The number of buckets that the planner dropped because of one rule."""
 
     phase: BucketPhase
-    rule: Rule
+    rule: DropRule
     count: int
 
 
@@ -48,7 +48,7 @@ class BucketPlan:
     prompt: tuple[Bucket, ...]
     decode: tuple[Bucket, ...]
     warnings: tuple[str, ...] = ()
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[DroppedBuckets, ...] = ()
     seeds: tuple[Bucket, ...] = ()
     most_blocks: int = 0
 
@@ -62,7 +62,7 @@ class BucketPlan:
         `batch` is in sequences and `query` in tokens per sequence. `blocks` has the meaning of Bucket.num_blocks
         (docs/internals/bucketing.md, Finding a bucket).
         """
-        position = self._finders[phase].first(batch, query, blocks)
+        position = self._finders[phase].find_position(batch, query, blocks)
         return None if position is None else self.buckets_of(phase)[position]
 
     def fallback(self, phase: BucketPhase, limits: Limits, batch: int, query: int, blocks: int) -> Bucket:
@@ -75,9 +75,9 @@ class BucketPlan:
         if phase is BucketPhase.DECODE:
             most_blocks = self.most_blocks or max(bucket.num_blocks for bucket in self.decode)
         return Bucket(
-            min(fallback(batch, base=2), limits.max_num_seqs),
-            min(fallback(query, base=32), limits.max_num_batched_tokens),
-            min(fallback(blocks, base=32), most_blocks),
+            min(round_up_dimension(batch, base=2), limits.max_num_seqs),
+            min(round_up_dimension(query, base=32), limits.max_num_batched_tokens),
+            min(round_up_dimension(blocks, base=32), most_blocks),
         )
 
     @cached_property

@@ -11,7 +11,7 @@ def most_context_blocks(limits: Limits) -> int:
     return math.ceil((limits.max_model_len - 1) / limits.block_size)
 
 
-def context_room(limits: Limits) -> int:
+def most_prompt_tokens(limits: Limits) -> int:
     """Return the most tokens of a prompt, new tokens and context together, with context in whole KV blocks."""
     if not limits.has_context:
         return limits.longest_query
@@ -20,9 +20,9 @@ def context_room(limits: Limits) -> int:
     return limits.max_model_len + (limits.block_size - 1 if limits.splits_prompts else 0)
 
 
-def most_context_of(limits: Limits, query: int) -> int:
+def most_context_for_query(limits: Limits, query: int) -> int:
     """Return the most context, in KV blocks, that a prompt with `query` new tokens can have."""
-    return (context_room(limits) - query) // limits.block_size if limits.has_context else 0
+    return (most_prompt_tokens(limits) - query) // limits.block_size if limits.has_context else 0
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class DeviceBlocks:
         """Return device blocks of the configured block size, which is right for most models."""
         return cls(count, limits.block_size, limits.block_size)
 
-    def limits(self, asked: Limits) -> Limits:
+    def adjust_limits(self, asked: Limits) -> Limits:
         """Return the limits with the actual block size of the engine."""
         return asked if asked.block_size == self.size else asked.model_copy(update={"block_size": self.size})
 

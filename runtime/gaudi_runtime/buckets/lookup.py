@@ -12,7 +12,7 @@ from itertools import accumulate, groupby
 from operator import itemgetter
 
 
-def fallback(value: int, base: int) -> int:
+def round_up_dimension(value: int, base: int) -> int:
     """Round one dimension of a shape without a bucket up to a multiple of ceil(cube root of value) * base.
 
     0 and 1 are not rounded.
@@ -46,9 +46,9 @@ class _Row:
             self.runs.append([bucket[2] for bucket in run])
             self.starts.append(first)
             first += len(self.runs[-1])
-        self.most_from = _largest_from([run[-1] for run in self.runs])
+        self.most_from = _suffix_maxima([run[-1] for run in self.runs])
 
-    def first(self, query: int, blocks: int) -> int | None:
+    def find_position(self, query: int, blocks: int) -> int | None:
         at = bisect_left(self.queries, query)
         if at == len(self.queries) or self.most_from[at] < blocks:
             return None
@@ -69,20 +69,20 @@ class Finder:
             self._batches.append(batch)
             self._rows.append(_Row(first, row))
             first += len(row)
-        self._most_from = _largest_from([row.most_from[0] for row in self._rows])
+        self._most_from = _suffix_maxima([row.most_from[0] for row in self._rows])
 
-    def first(self, batch: int, query: int, blocks: int) -> int | None:
+    def find_position(self, batch: int, query: int, blocks: int) -> int | None:
         """Return the position of the first bucket that is large enough in all three dimensions, or None."""
         for at in range(bisect_left(self._batches, batch), len(self._rows)):
             if self._most_from[at] < blocks:
                 return None
-            found = self._rows[at].first(query, blocks)
+            found = self._rows[at].find_position(query, blocks)
             if found is not None:
                 return found
         return None
 
 
-def _largest_from(values: Sequence[int]) -> list[int]:
+def _suffix_maxima(values: Sequence[int]) -> list[int]:
     """Return the largest value from each position to the end."""
     # A search stops early if the largest remaining value is too small.
     return list(accumulate(reversed(values), max))[::-1]

@@ -49,17 +49,17 @@ _SLOWER = "log 003, a later release, took {} s a bucket for compile and capture 
 _LEANER = "the same model in the release of September 2024 took {} (vllm-gaudi's guide to quantization, Logs)"
 
 
-def _seconds(value: float, counted: str, high: float, slower: str) -> Figure:
+def _measured_seconds(value: float, counted: str, high: float, slower: str) -> Figure:
     source = f"{counted} in {_SEED_SECONDS}; {_SLOWER.format(slower)}"
     return Figure(value, source, Confidence.MEASURED, high=high)
 
 
 GAUDI2_RATES = WarmupRates(
     model="meta-llama/Llama-3.1-8B",
-    prompt_compile_seconds=_seconds(13 / 24, "24 buckets in 13 s", 0.98, "1.83"),
-    decode_compile_seconds=_seconds(16 / 48, "48 buckets in 16 s", 1.39, "2.61"),
-    prompt_capture_seconds=_seconds(7 / 15, "15 graphs in 7 s", 0.85, "1.83"),
-    decode_capture_seconds=_seconds(14 / 48, "48 graphs in 14 s", 1.22, "2.61"),
+    prompt_compile_seconds=_measured_seconds(13 / 24, "24 buckets in 13 s", 0.98, "1.83"),
+    decode_compile_seconds=_measured_seconds(16 / 48, "48 buckets in 16 s", 1.39, "2.61"),
+    prompt_capture_seconds=_measured_seconds(7 / 15, "15 graphs in 7 s", 0.85, "1.83"),
+    decode_capture_seconds=_measured_seconds(14 / 48, "48 graphs in 14 s", 1.22, "2.61"),
     prompt_graph_bytes_per_token=Figure(
         1.43 * MIB,
         "free memory before and after the captures of log 000 (Llama 3.1 8B, one Gaudi 2); "
@@ -86,7 +86,7 @@ GAUDI2 = Card(
 )
 
 
-def assumed(rates: WarmupRates, why: str) -> WarmupRates:
+def assume_rates(rates: WarmupRates, why: str) -> WarmupRates:
     """Return the rates of one card as assumptions for another card that was not measured.
 
     The source of each rate begins with `why`.
@@ -105,7 +105,7 @@ GAUDI3 = Card(
     bf16_matmul=Figure(1835e12, "Intel's data sheet of Gaudi 3", Confidence.PUBLISHED),
     fp8_matmul=Figure(1835e12, "Intel's data sheet of Gaudi 3", Confidence.PUBLISHED),
     # No public log shows the compile time of each graph on a Gaudi 3, so the rates of a Gaudi 2 are used.
-    rates=assumed(GAUDI2_RATES, "taken from a Gaudi 2"),
+    rates=assume_rates(GAUDI2_RATES, "taken from a Gaudi 2"),
 )
 
 NONE = Card(name="none", memory=None)

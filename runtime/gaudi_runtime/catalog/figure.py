@@ -48,6 +48,6 @@ class Figure:
         return self.value if self.high is None else self.high
 
 
-def weakest(*figures: Figure) -> Confidence:
+def lowest_confidence(*figures: Figure) -> Confidence:
     """Return the lowest confidence of these figures. A figure that is calculated from them has this confidence."""
     return max((figure.confidence for figure in figures), key=lambda confidence: confidence.rank)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.catalog.cards import Card, assumed
-from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
+from gaudi_runtime.catalog.cards import Card, assume_rates
+from gaudi_runtime.catalog.figure import Confidence, Figure, lowest_confidence
 from gaudi_runtime.catalog.models.quantization import ASKED_FOR
 from gaudi_runtime.catalog.models.shape import Attention, ModelShape
 from gaudi_runtime.contract.config import CaptureOrder, ExecutionMode, QuantizationMethod
@@ -79,7 +79,7 @@ def _forecast_phases(
         return {phase: PhaseForecast(phase, len(plan.buckets_of(phase))) for phase in BucketPhase}
     spread, known = model_spread(inputs, shape) if shape else None, card.rates
     if inputs.execution_mode is ExecutionMode.TORCH_COMPILE:
-        known = assumed(known, "measured with HPU graphs")
+        known = assume_rates(known, "measured with HPU graphs")
     rates = {phase: phase_rates(known, phase, shape, spread) for phase in BucketPhase}
     return phase_forecasts(inputs, plan, rates, memory)
 
@@ -97,7 +97,7 @@ def _warmup_seconds(inputs: ForecastInputs, phases: Phases) -> Figure | None:
     return Figure(
         value=sum(figure.value for figure in figures),
         source=source,
-        confidence=weakest(*figures),
+        confidence=lowest_confidence(*figures),
         low=sum(figure.least for figure in figures),
         high=sum(figure.most for figure in figures),
     )

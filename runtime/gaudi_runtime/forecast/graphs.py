@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from gaudi_runtime.buckets.bucket import Bucket, weight
+from gaudi_runtime.buckets.bucket import Bucket, bucket_weight
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.catalog.cards import WarmupRates
-from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
+from gaudi_runtime.catalog.figure import Confidence, Figure, lowest_confidence
 from gaudi_runtime.catalog.models.known import known_shape
 from gaudi_runtime.catalog.models.rank_memory import Spread, bytes_per_token
 from gaudi_runtime.catalog.models.shape import ModelShape
@@ -88,7 +88,7 @@ def _scale_figure(figure: Figure, factor: float, how: str, *, known: bool) -> Fi
     return Figure(
         value=figure.value * factor,
         source=f"scaled {how} (times {factor:.3g}): {figure.source}",
-        confidence=weakest(figure, replace(figure, confidence=Confidence.SCALED)),
+        confidence=lowest_confidence(figure, replace(figure, confidence=Confidence.SCALED)),
         low=None if figure.low is None else figure.low * factor,
         high=None if figure.high is None else figure.high * factor,
     )
@@ -137,7 +137,7 @@ def _graph_bytes_function(rates: Rates, block_size: int, *, least: bool) -> Grap
     """Return a function for the bytes of a graph, from the rates or from the lowest rates of all sources."""
     figures = {phase: each.bytes_per_weight for phase, each in rates.items()}
     per_weight = {phase: figure.least if least else figure.value for phase, figure in figures.items()}
-    return lambda phase, bucket: int(per_weight[phase] * weight(phase, bucket, block_size))
+    return lambda phase, bucket: int(per_weight[phase] * bucket_weight(phase, bucket, block_size))
 
 
 def _simulate_capture(

@@ -1,7 +1,7 @@
 """The memory forecast: the division of one card's memory, in bytes (docs/internals/memory.md, The sum)."""
 
 from gaudi_runtime.catalog.cards import Card
-from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
+from gaudi_runtime.catalog.figure import Confidence, Figure, lowest_confidence
 from gaudi_runtime.catalog.models.rank_memory import StageMemory, stage_memory, workspace_bytes
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.forecast.inputs import ForecastInputs, model_spread
@@ -48,7 +48,7 @@ def _build_forecast(
     shape_of = f"the shape of {shape.name or f'a {shape.family} model'}, {place}"
     weights = Figure(fullest.weights, shape_of, Confidence.CALCULATED)
     work = Figure(workspace, WORKSPACE_SOURCE, Confidence.CALCULATED)
-    sure = weakest(total, weights, work)
+    sure = lowest_confidence(total, weights, work)
     return MemoryForecast(
         total=total,
         weights=weights,

@@ -16,7 +16,7 @@ from operator import attrgetter
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.buckets.kv_blocks import context_room, most_context_of, most_decode_blocks
+from gaudi_runtime.buckets.kv_blocks import most_context_for_query, most_decode_blocks, most_prompt_tokens
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.units import plural
@@ -186,13 +186,15 @@ def prompt_coverage(buckets: Sequence[Bucket], limits: Limits) -> PhaseCoverage:
 
 
 def _is_admissible_prompt(shape: Bucket, limits: Limits) -> bool:
-    return shape.query_len <= limits.longest_query and shape.num_blocks <= most_context_of(limits, shape.query_len)
+    return shape.query_len <= limits.longest_query and shape.num_blocks <= most_context_for_query(
+        limits, shape.query_len
+    )
 
 
 def _prompt_gap(first: Bucket, limits: Limits) -> Gap:
     """Return the gap that begins at a corner. It ends at the longest query and the most context that fit the corner."""
-    room = context_room(limits) - first.num_blocks * limits.block_size
-    return Gap(first, Bucket(1, min(limits.longest_query, room), most_context_of(limits, first.query_len)))
+    room = most_prompt_tokens(limits) - first.num_blocks * limits.block_size
+    return Gap(first, Bucket(1, min(limits.longest_query, room), most_context_for_query(limits, first.query_len)))
 
 
 def _count_missing_prompts(stairs: Stairs, limits: Limits) -> int:
@@ -201,14 +203,14 @@ def _count_missing_prompts(stairs: Stairs, limits: Limits) -> int:
     tops = [*(min(query, longest) for query, _ in ascending), longest]
     held = [*(blocks for _, blocks in ascending), -1]
     return sum(
-        _count_queries_above(low, top, start + 1, most_context_of(limits, 1), limits)
+        _count_queries_above(low, top, start + 1, most_context_for_query(limits, 1), limits)
         for low, top, start in zip([0, *tops], tops, held, strict=False)
     )
 
 
 def _count_queries_above(query: int, longest: int, start: int, end: int, limits: Limits) -> int:
     """Sum the queries above `query` that fit together with each context from `start` to `end`."""
-    length, block = context_room(limits), limits.block_size
+    length, block = most_prompt_tokens(limits), limits.block_size
     if longest <= query:
         return 0
     end = min(end, (length - query - 1) // block)

@@ -10,7 +10,7 @@ from itertools import product
 from typing import NamedTuple
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.buckets.bucket_plan import BucketPlan, Rule
+from gaudi_runtime.buckets.bucket_plan import BucketPlan, DropRule
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.planner import BucketFilter, plan_from_filters
@@ -36,7 +36,7 @@ def _filter_prompt_ranges(sieve: BucketFilter, limits: Limits) -> None:
         for context in range(fitting):
             sieve.keep(Bucket(batch_size, query, context))
         if fitting < asked:
-            sieve.drop(Rule.OVER_BUDGET_WITH_CONTEXT, asked - fitting)
+            sieve.drop(DropRule.OVER_BUDGET_WITH_CONTEXT, asked - fitting)
 
 
 def _filter_decode_ranges(sieve: BucketFilter, limits: Limits, kv_blocks: int) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Sequence, Sized
 from math import prod
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.buckets.bucket_plan import BucketPlan, Dropped, Rule
-from gaudi_runtime.buckets.kv_blocks import DeviceBlocks, clamp_blocks, most_context_blocks, most_context_of
+from gaudi_runtime.buckets.bucket_plan import BucketPlan, DroppedBuckets, DropRule
+from gaudi_runtime.buckets.kv_blocks import DeviceBlocks, clamp_blocks, most_context_blocks, most_context_for_query
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
@@ -34,9 +34,9 @@ def make_plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPla
 
 def plan_of_device(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> BucketPlan:
     """Plan the buckets for the actual KV blocks of an engine, whose size may differ from the limits."""
-    plan = _plan_by_strategy(policy, blocks.limits(limits), blocks)
+    plan = _plan_by_strategy(policy, blocks.adjust_limits(limits), blocks)
     if blocks.decode_size == blocks.size:
-        return add_verification_buckets(plan, blocks.limits(limits), policy, MAX_BUCKETS)
+        return add_verification_buckets(plan, blocks.adjust_limits(limits), policy, MAX_BUCKETS)
     # Prompt and decode are planned separately here. So a budget of strategy `Optimal` applies to each phase separately.
     decode = _plan_by_strategy(policy, limits.model_copy(update={"block_size": blocks.decode_size}), blocks)
     dropped = (
@@ -93,22 +93,22 @@ def _round_query_up(bucket: Bucket, step: int) -> Bucket:
     return bucket._replace(query_len=next_multiple(bucket.query_len, step))
 
 
-def violated_prompt_rule(limits: Limits, batch_size: int, query_len: int, num_blocks: int) -> Rule | None:
+def violated_prompt_rule(limits: Limits, batch_size: int, query_len: int, num_blocks: int) -> DropRule | None:
     """Return the planner's rule that forbids a prompt bucket, or None if the bucket is allowed."""
     rule = violated_query_rule(limits, batch_size, query_len)
     if rule is not None:
         return rule
     if num_blocks > most_context_blocks(limits):
-        return Rule.CONTEXT_TOO_LONG
-    return Rule.NOT_WHOLE_SLICES if num_blocks == 0 and _splits_a_slice(limits, query_len) else None
+        return DropRule.CONTEXT_TOO_LONG
+    return DropRule.NOT_WHOLE_SLICES if num_blocks == 0 and _splits_a_slice(limits, query_len) else None
 
 
-def violated_query_rule(limits: Limits, batch_size: int, query_len: int) -> Rule | None:
+def violated_query_rule(limits: Limits, batch_size: int, query_len: int) -> DropRule | None:
     """Return the rule that forbids prompt buckets of this query for every context, or None if no rule does."""
     if not limits.steps_by_tokens and query_len > limits.max_model_len:
-        return Rule.QUERY_TOO_LONG
+        return DropRule.QUERY_TOO_LONG
     if batch_size * query_len > limits.max_num_batched_tokens:
-        return Rule.OVER_BUDGET
+        return DropRule.OVER_BUDGET
     return None
 
 
@@ -117,12 +117,12 @@ def _splits_a_slice(limits: Limits, query_len: int) -> bool:
     return slices is not None and query_len >= slices.from_tokens and query_len % slices.tokens != 0
 
 
-def violated_decode_rule(limits: Limits, batch_size: int, num_blocks: int) -> Rule | None:
+def violated_decode_rule(limits: Limits, batch_size: int, num_blocks: int) -> DropRule | None:
     """Return the planner's rule that forbids a decode bucket, or None if the bucket is allowed."""
     # With contiguous attention, `num_blocks` counts all blocks up to the highest block in use, so it does not limit the
     # sequences.
     if not limits.contiguous_paged_attention and batch_size > num_blocks:
-        return Rule.FEWER_BLOCKS_THAN_SEQUENCES
+        return DropRule.FEWER_BLOCKS_THAN_SEQUENCES
     return None
 
 
@@ -152,7 +152,7 @@ class BucketFilter:
         self._phase = phase
         # A dict keeps the order of its keys, so sorting the buckets of a sorted input takes almost no time.
         self._kept: dict[Bucket, None] = {}
-        self._dropped: Counter[Rule] = Counter()
+        self._dropped: Counter[DropRule] = Counter()
 
     def keep(self, bucket: Bucket) -> None:
         """Keep a bucket that broke no rule. Raises PlanImpossible if the plan becomes too large."""
@@ -163,7 +163,7 @@ class BucketFilter:
                 f"in bucketing.{self._phase}, or another strategy"
             )
 
-    def drop(self, rule: Rule, count: int = 1) -> None:
+    def drop(self, rule: DropRule, count: int = 1) -> None:
         """Count buckets that broke a rule."""
         self._dropped[rule] += count
 
@@ -173,9 +173,9 @@ class BucketFilter:
             raise PlanImpossible(self._why_empty())
         return tuple(sorted(self._kept))
 
-    def dropped_by_rule(self) -> tuple[Dropped, ...]:
+    def dropped_by_rule(self) -> tuple[DroppedBuckets, ...]:
         """Return the number of dropped buckets for each rule, largest number first."""
-        return tuple(Dropped(self._phase, rule, count) for rule, count in self._dropped.most_common())
+        return tuple(DroppedBuckets(self._phase, rule, count) for rule, count in self._dropped.most_common())
 
     def _why_empty(self) -> str:
         if not self._dropped:
@@ -247,7 +247,7 @@ def _gapless_contexts(values: list[int], shorter: int, limits: Limits, cap: int 
     """Return the contexts of a query above `shorter` tokens: smaller values, then the most context of such a query."""
     # The plugin's own rule counts only the whole blocks that remain after the padded query. With that rule, the
     # shortest queries of a bucket would have no bucket for their longest contexts.
-    most = most_context_of(limits, shorter + 1)
+    most = most_context_for_query(limits, shorter + 1)
     smaller = [each for each in values if each < most and (cap is None or each <= cap)]
     # By the plugin's rule, `most` replaces the largest context. A single value is kept for prompts without context.
     gives_way = cap is None and len(smaller) == len(values) > 1
@@ -264,7 +264,7 @@ def _fit_context(contexts: list[int], query: int, limits: Limits, cap: int | Non
     return [*contexts[:-1], edge]
 
 
-def _filter_prompt_bucket(sieve: BucketFilter, bucket: Bucket, limits: Limits) -> Rule | None:
+def _filter_prompt_bucket(sieve: BucketFilter, bucket: Bucket, limits: Limits) -> DropRule | None:
     rule = violated_prompt_rule(limits, *bucket)
     if rule:
         sieve.drop(rule)
@@ -283,13 +283,13 @@ def _filter_decode_ranges(sieve: BucketFilter, values: Dimensions[list[int]], li
             ascending, True, key=lambda blocks: violated_decode_rule(limits, batch_size, blocks) is None
         )
         if first:
-            sieve.drop(Rule.FEWER_BLOCKS_THAN_SEQUENCES, first)
+            sieve.drop(DropRule.FEWER_BLOCKS_THAN_SEQUENCES, first)
         clamped = bisect_left(ascending, True, key=lambda blocks: clamp_blocks(limits, batch_size, blocks) < blocks)
         for blocks in ascending[first : clamped + 1]:
             sieve.keep(Bucket(batch_size, 1, clamp_blocks(limits, batch_size, blocks)))
 
 
-def _filter_decode_bucket(sieve: BucketFilter, bucket: Bucket, limits: Limits) -> Rule | None:
+def _filter_decode_bucket(sieve: BucketFilter, bucket: Bucket, limits: Limits) -> DropRule | None:
     rule = violated_decode_rule(limits, bucket.batch_size, bucket.num_blocks)
     if rule:
         sieve.drop(rule)

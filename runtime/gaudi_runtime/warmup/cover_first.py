@@ -20,7 +20,7 @@ from operator import attrgetter
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.buckets.kv_blocks import context_room, most_context_of, most_decode_blocks
+from gaudi_runtime.buckets.kv_blocks import most_context_for_query, most_decode_blocks, most_prompt_tokens
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.optimal.cost import typical_cost
@@ -69,9 +69,11 @@ def _largest_shape(phase: BucketPhase, bucket: Bucket, limits: Limits, kv_blocks
         size = size if limits.draft_tokens else min(size, limits.max_num_seqs)
         most = blocks if limits.draft_tokens else most_decode_blocks(size, limits, kv_blocks)
         return Bucket(size, query, min(blocks, most))
-    if blocks > most_context_of(limits, 1):
+    if blocks > most_context_for_query(limits, 1):
         return None
-    return Bucket(size, min(query, limits.longest_query, context_room(limits) - blocks * limits.block_size), blocks)
+    return Bucket(
+        size, min(query, limits.longest_query, most_prompt_tokens(limits) - blocks * limits.block_size), blocks
+    )
 
 
 def _needs(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int) -> Needs:

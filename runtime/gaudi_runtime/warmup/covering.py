@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.buckets.kv_blocks import most_context_of, most_decode_blocks
+from gaudi_runtime.buckets.kv_blocks import most_context_for_query, most_decode_blocks
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 
@@ -41,7 +41,7 @@ def _cover_prompts(buckets: Sequence[Bucket], limits: Limits) -> Iterator[Bucket
     held = _suffix_maxima(most)
     longest, query = min(limits.longest_query, max(queries, default=0)), 1
     while query <= longest:
-        needed = min(most_context_of(limits, query), held[bisect_left(queries, query)])
+        needed = min(most_context_for_query(limits, query), held[bisect_left(queries, query)])
         row = rows[next(top for top, blocks in zip(reversed(queries), reversed(most), strict=True) if blocks >= needed)]
         # The smallest batch size is sufficient, because each prompt counts as a batch of one.
         bucket = min((each for each in row if each.num_blocks >= needed), key=lambda b: (b.batch_size, b.num_blocks))

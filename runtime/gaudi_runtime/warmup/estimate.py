@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gaudi_runtime.buckets.bucket import Bucket, weight
+from gaudi_runtime.buckets.bucket import Bucket, bucket_weight
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.base import WireModel
 from gaudi_runtime.contract.report import BucketPhase
@@ -118,7 +118,7 @@ class Pace(WireModel):
         seconds = self.other_seconds
         for phase, pace in ((BucketPhase.PROMPT, self.prompt), (BucketPhase.DECODE, self.decode)):
             buckets = plan.buckets_of(phase)
-            weights = sum(weight(phase, each, block_size) for each in buckets)
+            weights = sum(bucket_weight(phase, each, block_size) for each in buckets)
             seconds += pace.fixed * len(buckets) + pace.per_weight * weights
         return seconds
 
@@ -200,4 +200,4 @@ class Estimate:
             work.left_weight += sign * self._weigh(phase, bucket)
 
     def _weigh(self, phase: BucketPhase, bucket: Bucket) -> float:
-        return float(weight(phase, bucket, self._block_size))
+        return float(bucket_weight(phase, bucket, self._block_size))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from gaudi_runtime.buckets.bucket import Bucket, weight
+from gaudi_runtime.buckets.bucket import Bucket, bucket_weight
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.config import CaptureOrder, ExecutionMode, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, Phase, SkippedBucket, VisionBucket
@@ -241,7 +241,7 @@ def _compile_buckets(job: Job, steps: Sequence[CompileStep]) -> Cold:
             job.progress.publish_skipped([skipped])
         else:
             count, weighed = to_capture[step.phase]
-            more = weight(step.phase, step.bucket, job.config.limits.block_size)
+            more = bucket_weight(step.phase, step.bucket, job.config.limits.block_size)
             to_capture[step.phase] = (count + 1, weighed + more)
     if late:
         # All buckets are published in one update: there may be thousands of buckets, and each update wakes every long

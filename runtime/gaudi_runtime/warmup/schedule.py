@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from gaudi_runtime.buckets.bucket import Bucket, weight
+from gaudi_runtime.buckets.bucket import Bucket, bucket_weight
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.config import CaptureOrder
@@ -260,7 +260,7 @@ class PhaseBudget:
         return self._weigh(bucket) * self.graph_bytes // self._weight if self._weight else 0
 
     def _weigh(self, bucket: Bucket) -> int:
-        return weight(self.phase, bucket, self._block_size)
+        return bucket_weight(self.phase, bucket, self._block_size)
 
 
 class CaptureBudget:

@@ -17,7 +17,7 @@ from gaudi_operator.cli.plan.question import PlanDocument
 from gaudi_operator.core.rollout.inputs import are_same_inputs, revision_inputs, serialize_inputs
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.catalog.figure import Figure, weakest
+from gaudi_runtime.catalog.figure import Figure, lowest_confidence
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.units import plural
 
@@ -279,7 +279,7 @@ def _cost_rows(costs: Costs) -> Iterator[Sequence[str]]:
     for cost in costs:
         old, new = (format_amount(figure.value, cost.unit) if figure else "unknown" for figure in (cost.old, cost.new))
         if old != new or cost is costs[-1]:
-            yield cost.name, old, new, weakest(*(figure for figure in (cost.old, cost.new) if figure))
+            yield cost.name, old, new, lowest_confidence(*(figure for figure in (cost.old, cost.new) if figure))
 
 
 def _phase_summary(phase: BucketPhase, each: PhaseDiff) -> str:

@@ -135,7 +135,7 @@ def _bytes_maps(question: PlanDocument, plan: BucketPlan, card: str | None, mode
 
 def _bytes_map(question: PlanDocument, plan: BucketPlan, phase: BucketPhase, found: "Forecast") -> HeatMap:
     """Return the map of graph bytes: the sum of the forecast, distributed over the buckets by their weight."""
-    from gaudi_runtime.buckets.bucket import weight
+    from gaudi_runtime.buckets.bucket import bucket_weight
 
     foreseen = found.prompt if phase is BucketPhase.PROMPT else found.decode
     if foreseen is not None and foreseen.all_graph_bytes is None and foreseen.compile_seconds is not None:
@@ -147,10 +147,10 @@ def _bytes_map(question: PlanDocument, plan: BucketPlan, phase: BucketPhase, fou
         raise ConfigError(f"nothing is known about the graphs of card {found.card}. Choose another card with --card")
     size = question.limits.block_size
     total = foreseen.all_graph_bytes
-    rate = total.value / sum(weight(phase, bucket, size) for bucket in found.plan.buckets_of(phase))
+    rate = total.value / sum(bucket_weight(phase, bucket, size) for bucket in found.plan.buckets_of(phase))
     per = "token" if phase is BucketPhase.PROMPT else "sequence"
     source = f"{rate / 2**20:.2f} MiB a {per} for {found.model or 'a model'} on {found.card}, {total.confidence}: "
-    return bytes_map(plan, phase, lambda bucket: rate * weight(phase, bucket, size), source + total.source)
+    return bytes_map(plan, phase, lambda bucket: rate * bucket_weight(phase, bucket, size), source + total.source)
 
 
 def bytes_map(plan: BucketPlan, phase: BucketPhase, bytes_of: Callable[[Bucket], float], source: str) -> HeatMap:

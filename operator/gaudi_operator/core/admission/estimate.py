@@ -11,7 +11,7 @@ from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.quantities import MOST_MEMORY
 from gaudi_operator.core.rendering.execution_mode import runs_on_cpu
 from gaudi_runtime.catalog.cards import CARDS, card_named
-from gaudi_runtime.catalog.figure import Confidence, weakest
+from gaudi_runtime.catalog.figure import Confidence, lowest_confidence
 from gaudi_runtime.catalog.models.known import known_shape
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.errors import Problem
@@ -171,7 +171,7 @@ def _describe_source(found: Forecast, target: ForecastTarget) -> str:
     """Return the source of the figures: the card, the model and the lowest confidence of graph sizes and times."""
     graphs = [phase.graph_bytes for phase in (found.prompt, found.decode) if phase]
     figures = [figure for figure in (*graphs, found.warmup_seconds) if figure]
-    sure = weakest(*figures) if figures else Confidence.CALCULATED
+    sure = lowest_confidence(*figures) if figures else Confidence.CALCULATED
     known_by = "" if target.sure else ", recognized by its served name"
     return f"the description of card {target.card} and the model {target.model}{known_by} ({_HOW_SURE[sure]})"
 

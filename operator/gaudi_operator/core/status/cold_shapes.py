@@ -14,7 +14,7 @@ from typing import NamedTuple
 from gaudi_operator.core.plan_answers import PlanQuestion, PlanTooExpensive
 from gaudi_operator.core.rendering.runtime_config import bucket_policy, plan_limits
 from gaudi_operator.core.rollout.state import State
-from gaudi_runtime.buckets.bucket import Bucket, weight
+from gaudi_runtime.buckets.bucket import Bucket, bucket_weight
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.report import BucketPhase, MemorySplit, PhaseProgress, WarmupReport
 from gaudi_runtime.errors import PlanImpossible
@@ -113,7 +113,7 @@ class CoveredShapesQuestion(PlanQuestion[CoveredShapes]):
         weights = {
             phase: GraphWeights(
                 len(plan.buckets_of(phase)),
-                sum(weight(phase, each, self.limits.block_size) for each in plan.buckets_of(phase)),
+                sum(bucket_weight(phase, each, self.limits.block_size) for each in plan.buckets_of(phase)),
             )
             for phase in BucketPhase
         }
@@ -154,7 +154,9 @@ def _describe_best_bucket(
     def count_held_batches(miss: ColdBatches) -> int:
         return sum(other.batches for other in missed if miss.holds(other))
 
-    best = max(missed, key=lambda miss: (count_held_batches(miss), -weight(miss.phase, miss.bucket, limits.block_size)))
+    best = max(
+        missed, key=lambda miss: (count_held_batches(miss), -bucket_weight(miss.phase, miss.bucket, limits.block_size))
+    )
     total = sum(miss.batches for miss in missed)
     # Report a percentage. A count would change the status with every batch.
     held = f"{count_held_batches(best) * 100 // total} % of the batches"
@@ -181,4 +183,4 @@ def _estimate_graph_bytes(miss: ColdBatches, planned: GraphWeights, limits: Limi
     """Return the estimated bytes of a graph: by its weight if all graphs are captured, otherwise the mean."""
     if progress.captured < planned.buckets:
         return progress.graph_bytes // progress.captured
-    return progress.graph_bytes * weight(miss.phase, miss.bucket, limits.block_size) // planned.total
+    return progress.graph_bytes * bucket_weight(miss.phase, miss.bucket, limits.block_size) // planned.total

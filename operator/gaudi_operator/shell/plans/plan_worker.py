@@ -48,28 +48,28 @@ def main(questions: BinaryIO, answers: BinaryIO, most_bytes: int, seconds: float
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
 
-    def tell(content: bytes) -> None:
+    def send(content: bytes) -> None:
         answers.write(encode_frame(content))
         answers.flush()
 
-    tell(READY)
+    send(READY)
     while head := questions.read(4):
         question = pickle.loads(questions.read(int.from_bytes(head, "big")))  # noqa: S301 - our own
         # Limit the CPU time of each question. The signal has no handler, so the kernel ends the process even during a
         # call into C code.
         signal.setitimer(signal.ITIMER_PROF, seconds)
         try:
-            content = _answer(question)
+            content = _compute_encoded_answer(question)
         except MemoryError:
             # Exit after an out-of-memory error. The memory is freed but fragmented, so the next question needs a new
             # process.
-            tell(NO_MEMORY)
+            send(NO_MEMORY)
             return
         signal.setitimer(signal.ITIMER_PROF, 0)
-        tell(content)
+        send(content)
 
 
-def _answer(question: AnyPlanQuestion) -> bytes:
+def _compute_encoded_answer(question: AnyPlanQuestion) -> bytes:
     try:
         found = compute_answer(question)
     except MemoryError:

@@ -74,7 +74,7 @@ class QuestionQueue:
         """Queue a question, which replaces an older question of the same resource."""
         self._waiting.setdefault(asked.key.namespace, OrderedDict())[asked.key] = asked
 
-    def next(self) -> PendingQuestion | None:
+    def pop(self) -> PendingQuestion | None:
         """Remove and return the oldest question of the next namespace; None if the queue is empty."""
         if not self._waiting:
             return None
@@ -85,7 +85,7 @@ class QuestionQueue:
         return asked
 
 
-class WorkerLost(Exception):
+class WorkerFailed(Exception):
     """An error of the planner: the worker process ended, did not answer in time, or sent an invalid answer.
 
     The message is the end of a sentence about the plan.
@@ -107,7 +107,7 @@ class Planner:
 
     async def __aenter__(self) -> Self:
         """Start to answer questions."""
-        self._task = asyncio.create_task(self._work(), name="plans")
+        self._task = asyncio.create_task(self._answer_questions(), name="plans")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -115,29 +115,29 @@ class Planner:
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        await self._end()
+        await self._kill_worker()
 
-    def ask(self, key: Key, question: AnyPlanQuestion, wake: Callable[[Key], None]) -> None:
+    def queue_question(self, key: Key, question: AnyPlanQuestion, wake: Callable[[Key], None]) -> None:
         """Queue the question of a resource. `wake` is called with `key` after the question is answered."""
         asked = PendingQuestion(key, question, wake)
         if asked != self._at_work:
             self._turns.add(asked)
             self._news.set()
 
-    async def _work(self) -> None:
+    async def _answer_questions(self) -> None:
         backoff = Backoff(0.25, 30.0)
         while True:
             self._news.clear()
-            self._at_work = self._turns.next()
+            self._at_work = self._turns.pop()
             if self._at_work is None:
                 # Start the worker process while the queue is empty, so that the first question of a new leader has no
                 # delay.
-                await self._warm(backoff)
+                await self._ensure_worker_runs(backoff)
                 await self._news.wait()
                 continue
-            if not self._knows(self._at_work.question):
+            if not self._has_answer(self._at_work.question):
                 try:
-                    self.answers.store(self._at_work.question, await self._answer(self._at_work, backoff))
+                    self.answers.store(self._at_work.question, await self._compute_answer(self._at_work, backoff))
                 except Exception:
                     # Log the error and continue with the next question. The resource will submit the failed question
                     # again.
@@ -146,7 +146,7 @@ class Planner:
             asked, self._at_work = self._at_work, None
             asked.wake(asked.key)
 
-    def _knows(self, question: AnyPlanQuestion) -> bool:
+    def _has_answer(self, question: AnyPlanQuestion) -> bool:
         """Return True if the answer is already cached. Another resource may have had the same question."""
         try:
             self.answers.get(question)
@@ -156,16 +156,16 @@ class Planner:
             pass
         return True
 
-    async def _answer(self, asked: PendingQuestion, backoff: Backoff) -> Any:
+    async def _compute_answer(self, asked: PendingQuestion, backoff: Backoff) -> Any:
         """Return the answer of the worker process, or a refusal if the worker process gives no answer."""
         for left in reversed(range(TRIES)):
-            await self._warm(backoff)
+            await self._ensure_worker_runs(backoff)
             try:
-                return await self._exchange(asked.question)
+                return await self._request_answer(asked.question)
             except PlanTooExpensive as error:
                 found = error
-            except WorkerLost as error:
-                await self._end()
+            except WorkerFailed as error:
+                await self._kill_worker()
                 found = PlanTooExpensive(str(error))
                 if left:
                     continue
@@ -174,7 +174,7 @@ class Planner:
             return CachedRefusal(PlanTooExpensive, found.args)
         raise AssertionError
 
-    async def _exchange(self, question: AnyPlanQuestion) -> Any:
+    async def _request_answer(self, question: AnyPlanQuestion) -> Any:
         process = self._process
         assert process is not None  # noqa: S101 - _warm() has started it
         assert process.stdin is not None  # noqa: S101 - a pipe was asked for
@@ -182,33 +182,33 @@ class Planner:
             async with asyncio.timeout(WALL_FACTOR * self._seconds):
                 process.stdin.write(encode_frame(pickle.dumps(question)))
                 await process.stdin.drain()
-                content = await self._frame(process)
-                return _read(question, content)
+                content = await self._read_frame(process)
+                return _parse_answer(question, content)
         except (OSError, EOFError):
             code = await process.wait()
             self._process = None
             if code == -signal.SIGPROF:
                 raise PlanTooExpensive(f"took more than {self._seconds:g} s of processor time") from None
-            raise WorkerLost(f"ended its process with code {code}") from None
+            raise WorkerFailed(f"ended its process with code {code}") from None
         except TimeoutError:
-            raise WorkerLost(f"did not end within {WALL_FACTOR * self._seconds:g} s") from None
+            raise WorkerFailed(f"did not end within {WALL_FACTOR * self._seconds:g} s") from None
         except MemoryError:
-            await self._end()
+            await self._kill_worker()
             raise PlanTooExpensive(f"took more than {format_bytes(self._most_bytes)} of memory") from None
 
-    async def _warm(self, backoff: Backoff) -> None:
+    async def _ensure_worker_runs(self, backoff: Backoff) -> None:
         """Start the worker process if it is not running, and retry until it is ready."""
         while self._process is None:
             try:
-                await self._start()
+                await self._start_worker()
                 backoff.reset()
-            except (OSError, EOFError, TimeoutError, WorkerLost) as error:
-                await self._end()
+            except (OSError, EOFError, TimeoutError, WorkerFailed) as error:
+                await self._kill_worker()
                 why = str(error) or type(error).__name__
                 log.warning("The process that computes plans does not start (%s). The operator retries.", why)
                 await asyncio.sleep(backoff.next())
 
-    async def _start(self) -> None:
+    async def _start_worker(self) -> None:
         limits = str(self._most_bytes), str(self._seconds)
         self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "gaudi_operator.shell.plans.plan_worker", *limits),
@@ -219,17 +219,17 @@ class Planner:
             start_new_session=True,
         )
         async with asyncio.timeout(START_SECONDS):
-            if await self._frame(self._process) != READY:
-                raise WorkerLost("it did not report that it is ready")
+            if await self._read_frame(self._process) != READY:
+                raise WorkerFailed("it did not report that it is ready")
 
-    async def _frame(self, process: asyncio.subprocess.Process) -> bytes:
+    async def _read_frame(self, process: asyncio.subprocess.Process) -> bytes:
         assert process.stdout  # noqa: S101 - a pipe was asked for
         length = int.from_bytes(await process.stdout.readexactly(4), "big")
         if length > MOST_ANSWER:
-            raise WorkerLost(f"gave an answer of {format_bytes(length)}")
+            raise WorkerFailed(f"gave an answer of {format_bytes(length)}")
         return await process.stdout.readexactly(length)
 
-    async def _end(self) -> None:
+    async def _kill_worker(self) -> None:
         if self._process is not None:
             with suppress(ProcessLookupError):
                 self._process.kill()
@@ -237,7 +237,7 @@ class Planner:
             self._process = None
 
 
-def _read(question: AnyPlanQuestion, content: bytes) -> Any:
+def _parse_answer(question: AnyPlanQuestion, content: bytes) -> Any:
     """Return the validated answer from the content of a frame, or the refusal."""
     kind, text = content[:1], content[1:]
     if content == NO_MEMORY:
@@ -248,5 +248,5 @@ def _read(question: AnyPlanQuestion, content: bytes) -> Any:
         if kind == IMPOSSIBLE:
             return CachedRefusal(PlanImpossible, tuple(answer_adapter(list[str | None]).validate_json(text)))
     except ValidationError as error:
-        raise WorkerLost(f"gave an answer that cannot be read ({error.error_count()} errors)") from error
-    raise WorkerLost(f"met a defect of the operator ({text.decode('utf-8', 'replace')})")
+        raise WorkerFailed(f"gave an answer that cannot be read ({error.error_count()} errors)") from error
+    raise WorkerFailed(f"met a defect of the operator ({text.decode('utf-8', 'replace')})")

@@ -15,7 +15,7 @@ class OpenPolls:
         self._most, self._now = most, 0
 
     @contextlib.contextmanager
-    def hold(self, serves: bool) -> Iterator[bool]:
+    def try_open(self, serves: bool) -> Iterator[bool]:
         """Yield True if the limit permits an open poll. The poll counts as open until the context ends."""
         granted = self._now < (self._most // 4 if serves else self._most)
         self._now += granted

@@ -53,7 +53,7 @@ REQUEST_BURST, REQUESTS_PER_SECOND = 64, 200.0
 """The token bucket of requests to all pods without an open poll. Further requests wait."""
 
 
-class Reports:
+class ReportPoller:
     """The poller. `latest` has the last report of every polled pod by UID. Use as an async context manager."""
 
     def __init__(
@@ -90,16 +90,16 @@ class Reports:
     async def __aexit__(self, *_: object) -> None:
         """Stop all polls."""
         for key in list(self._tasks):
-            self.follow(key, ())
+            self.set_polled_pods(key, ())
 
-    def warming(self) -> int:
+    def count_warming_pods(self) -> int:
         """Return the number of pods that are warming up. Safe to call from another thread."""
         # Copy the values first. A metrics scrape calls this method in a thread, and the event loop may add reports
         # during the scrape.
         latest = list(self.latest.values())
         return sum(last.report is not None and not last.report.phase.is_settled for last in latest)
 
-    def follow(self, key: Key, pods: Iterable[Manifest]) -> None:
+    def set_polled_pods(self, key: Key, pods: Iterable[Manifest]) -> None:
         """Poll exactly these pods of a resource. A restarted container gets a new poll."""
         present = {pod["metadata"]["uid"] for pod in pods}
         wanted = {target for pod in pods if (target := status_port_of(pod))}
@@ -117,13 +117,13 @@ class Reports:
 
     async def renew(self, key: Key) -> None:
         """Request new reports from a resource's pods, because a changed number of requests does not end a long-poll."""
-        asked = [asyncio.create_task(self._ask(target)) for target in self._tasks.get(key, ())]
+        asked = [asyncio.create_task(self._request_report(target)) for target in self._tasks.get(key, ())]
         if asked:
             _, silent = await asyncio.wait(asked, timeout=RENEW_SECONDS)
             for task in silent:
                 task.cancel()
 
-    async def _ask(self, target: StatusPort) -> None:
+    async def _request_report(self, target: StatusPort) -> None:
         """Request one report without a long-poll. The pod's long-poll also gets the report, and wakes the resource."""
         with contextlib.suppress(PodUnreachable, UnusableReport):
             report = await self._fetch(target, 0, 0.0)
@@ -141,7 +141,7 @@ class Reports:
             await answers.wait()
             started = self._clock.monotonic()
             try:
-                report, round_seconds = await self._next(target, known)
+                report, round_seconds = await self._fetch_next(target, known)
                 # Reject a report of another instance. The IP address of a pod that has just ended may already belong to
                 # another pod.
                 if known and report.instance != known.instance:
@@ -151,17 +151,17 @@ class Reports:
                 known = report
                 await asyncio.sleep(max(0.0, round_seconds - (self._clock.monotonic() - started)))
             except (PodUnreachable, UnusableReport) as error:
-                self._ignore(key, target, error)
+                self._record_failure(key, target, error)
                 await asyncio.sleep(backoff.next())
 
-    async def _next(self, target: StatusPort, known: WarmupReport | None) -> tuple[WarmupReport, float]:
+    async def _fetch_next(self, target: StatusPort, known: WarmupReport | None) -> tuple[WarmupReport, float]:
         """Return the report after `known`, and the minimum seconds until the next request to this pod."""
         if known is None:
             # Do not use a long poll for the first request. A new leader requests the reports of all pods at the same
             # time, and each pod already has a report.
             return await self._fetch(target, 0, 0.0), SHORTEST_ROUND_SECONDS
         serves = known.phase is Phase.SERVING
-        with self._held.hold(serves) as held:
+        with self._held.try_open(serves) as held:
             if held:
                 wait = self._wait if serves else min(self._wait, STARTING_WAIT_SECONDS)
                 return await self._fetch(target, known.sequence, wait), SHORTEST_ROUND_SECONDS
@@ -182,7 +182,7 @@ class Reports:
         # status.
         self._wake(key, closes or (report.phase.is_settled and turns.take()))
 
-    def _ignore(self, key: Key, target: StatusPort, error: Exception) -> None:
+    def _record_failure(self, key: Key, target: StatusPort, error: Exception) -> None:
         """Store why a report is missing. An unreachable pod keeps its last report, which may still be correct."""
         silent = isinstance(error, PodUnreachable)
         self._metrics.reports.labels("unreachable" if silent else "unusable").inc()

@@ -61,7 +61,7 @@ def status_port_of(pod: Manifest) -> StatusPort | None:
         uid=metadata["uid"],
         container_id=container["containerID"],
         address=status["podIP"],
-        port=_status_port(pod.get("spec") or {}),
+        port=_status_port_number(pod.get("spec") or {}),
     )
 
 
@@ -122,7 +122,7 @@ class StatusPortClient:
         try:
             # Do not follow redirects. Otherwise a pod could make the operator send requests to any address.
             async with self._session.get(target.url, params=query, timeout=timeout, allow_redirects=False) as response:
-                body = await _body(response)
+                body = await _read_body(response)
         except TimeoutError as error:
             raise PodUnreachable(f"no answer of {target.url} within {wait + READ_SECONDS:.0f} s") from error
         except aiohttp.ClientConnectorError as error:
@@ -132,10 +132,10 @@ class StatusPortClient:
             raise PodUnreachable(f"no answer of {target.url}: {cause}") from error
         except (aiohttp.ClientError, OSError) as error:
             raise PodUnreachable(f"no answer of {target.url}: {error}") from error
-        return read_report(body)
+        return parse_report(body)
 
 
-async def _body(response: aiohttp.ClientResponse) -> bytes:
+async def _read_body(response: aiohttp.ClientResponse) -> bytes:
     if response.status != 200:
         raise UnusableReport(f"the status port answered with HTTP {response.status}")
     if response.headers.get("Content-Encoding", "identity") != "identity":
@@ -149,7 +149,7 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
     return bytes(body)
 
 
-def read_report(body: bytes) -> WarmupReport:
+def parse_report(body: bytes) -> WarmupReport:
     """Parse the answer of a status port. Raises UnusableReport, whose message names the first invalid field."""
     try:
         return trim_report(WarmupReport.model_validate_json(body))
@@ -160,7 +160,7 @@ def read_report(body: bytes) -> WarmupReport:
         raise UnusableReport(f"the report cannot be read: {where}: {first['msg']}") from error
 
 
-def _status_port(spec: Mapping[str, Any]) -> int:
+def _status_port_number(spec: Mapping[str, Any]) -> int:
     ports = (
         int(port["containerPort"])
         for container in spec.get("containers") or ()

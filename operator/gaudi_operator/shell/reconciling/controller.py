@@ -8,10 +8,15 @@ from gaudi_operator.core.observed import Manifest
 from gaudi_operator.errors import OperatorError, TransientError, WaitingError
 from gaudi_operator.shell.kinds import RESOURCE, Kind, kind_of
 from gaudi_operator.shell.reconciling.first_reconciles import FirstReconciles
-from gaudi_operator.shell.reconciling.reconcile import Reconciler, logged_as
+from gaudi_operator.shell.reconciling.reconcile import Reconciler, log_fields
 from gaudi_operator.shell.reconciling.refusals import Refusals
 from gaudi_operator.shell.reconciling.slots import Rank, Slots
-from gaudi_operator.shell.reconciling.triggers import FOLLOW_SECONDS, after_change, after_report, may_close_gate
+from gaudi_operator.shell.reconciling.triggers import (
+    FOLLOW_SECONDS,
+    delay_after_change,
+    delay_after_report,
+    may_close_gate,
+)
 from gaudi_operator.shell.reconciling.worker import Worker
 from gaudi_operator.shell.watching.store import CLASSES, Key, version_of
 
@@ -32,33 +37,36 @@ class Controller:
         self._stopped = False
         self._first = FirstReconciles(self._clock)
 
-    def seen(self, manifest: Manifest) -> None:
+    def handle_change(self, manifest: Manifest) -> None:
         """Store a changed object from a watch, and wake its resource."""
         before = self._store.find(manifest)
         if key := self._store.put(manifest):
-            within, urgent = after_change(before, manifest, self._store.resource(key)), may_close_gate(before, manifest)
+            within, urgent = (
+                delay_after_change(before, manifest, self._store.resource(key)),
+                may_close_gate(before, manifest),
+            )
             self.wake(key, within, version_of(manifest), urgent=urgent)
             if urgent and (worker := self._workers.get(key)):
                 worker.end_back_off()
 
-    def gone(self, manifest: Manifest) -> None:
+    def handle_deletion(self, manifest: Manifest) -> None:
         """Remove a deleted object, and wake its resource."""
         if key := self._store.remove(manifest):
             self._store.mark_maybe_deleted(kind_of(manifest), key)
             self.wake(key, 0.0 if kind_of(manifest) is RESOURCE else FOLLOW_SECONDS)
 
-    def listed(self, kind: Kind, namespace: str | None, uids: Collection[str], version: int) -> None:
+    def handle_list_end(self, kind: Kind, namespace: str | None, uids: Collection[str], version: int) -> None:
         """Process the end of a list of `kind` in `namespace` (None: all). `uids` are the UIDs of the listed objects."""
         waited = bool(self._store.unlisted)
         woken = self._store.end_list(kind, namespace, uids, version)
         if waited and not self._store.unlisted:
-            self._first.expect(self._store.served())
+            self._first.set_pending(self._store.resource_keys())
         for key in woken:
             self.wake(key)
 
-    def reported(self, key: Key, decides: bool) -> None:
+    def handle_report(self, key: Key, decides: bool) -> None:
         """Wake the resource of a pod that has sent a report. `decides` is True if the report may change the gate."""
-        self.wake(key, after_report(decides, self._store.resource(key)), urgent=decides)
+        self.wake(key, delay_after_report(decides, self._store.resource(key)), urgent=decides)
 
     def why_not_ready(self) -> str | None:
         """Return a text about resources that wait for the first reconcile of this leader; None if no resource waits."""
@@ -74,13 +82,15 @@ class Controller:
         if self._store.unlisted:
             return
         if key == CLASSES:
-            for each in self._store.served():
+            for each in self._store.resource_keys():
                 self.wake(each, within)
             return
         worker = self._workers.get(key)
         if worker is None and not self._stopped and self._store.resource(key):
             worker = self._workers[key] = Worker(Refusals(self._clock))
-            worker.task = asyncio.create_task(self._serve(key, worker), name=f"reconcile {key.namespace}/{key.name}")
+            worker.task = asyncio.create_task(
+                self._reconcile_until_deleted(key, worker), name=f"reconcile {key.namespace}/{key.name}"
+            )
         if worker:
             worker.wake(within, version)
         if worker and urgent:
@@ -93,7 +103,7 @@ class Controller:
         for worker in self._workers.values():
             worker.cancel()
 
-    async def _serve(self, key: Key, worker: Worker) -> None:
+    async def _reconcile_until_deleted(self, key: Key, worker: Worker) -> None:
         """Reconcile the resource until it is deleted."""
         while self._store.resource(key):
             await self._renew_reports(key, worker)
@@ -102,19 +112,19 @@ class Controller:
             try:
                 if self._generation(key) != worker.generation:
                     continue  # the spec changed or the resource was deleted while the reconcile waited for its slot
-                worker.begin()
+                worker.mark_started()
                 seconds, failed = await self._reconcile(key, worker)
             finally:
                 self._slots.release()
-            self._first.done(key)
-            own = self._reconciler.writer.take_own(key)
-            worker.ignore(own.versions)
+            self._first.mark_done(key)
+            own = self._reconciler.writer.pop_recent_writes(key)
+            worker.ignore_versions(own.versions)
             if failed:
                 await worker.back_off(seconds or 0.0)
             else:
                 await worker.wait(0.0 if own.has_foreign_changes else seconds)
-        self._reconciler.reports.follow(key, ())
-        self._first.done(key)
+        self._reconciler.reports.set_polled_pods(key, ())
+        self._first.mark_done(key)
         # The resource no longer exists. No wake-up is lost here, because no `await` follows the last check of the loop.
         del self._workers[key]
 
@@ -140,17 +150,17 @@ class Controller:
             worker.backoff.reset()
         except WaitingError as error:
             outcome, seconds = "waiting", error.seconds
-            log.info("%s", error, extra=logged_as(key))
+            log.info("%s", error, extra=log_fields(key))
         except TransientError as error:
             outcome, seconds = "transient", max(worker.backoff.next(), error.retry_after or 0.0)
-            log.warning("%s", error, extra=logged_as(key))
+            log.warning("%s", error, extra=log_fields(key))
         except OperatorError as error:
             outcome, seconds = "refused", worker.backoff.next()
-            log.warning("%s", error, extra=logged_as(key))
+            log.warning("%s", error, extra=log_fields(key))
         except Exception:
             outcome, seconds = "bug", worker.backoff.next()
             log.exception(
-                "The reconcile failed because of a defect of the operator. It is retried.", extra=logged_as(key)
+                "The reconcile failed because of a defect of the operator. It is retried.", extra=log_fields(key)
             )
         self._metrics.passes.labels(outcome).inc()
         return seconds, failed

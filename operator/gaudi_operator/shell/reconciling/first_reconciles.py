@@ -20,14 +20,14 @@ class FirstReconciles:
         self._all = 0
         self._began = 0.0
 
-    def expect(self, keys: Iterable[Key]) -> None:
+    def set_pending(self, keys: Iterable[Key]) -> None:
         """Set the resources to reconcile. Called after all kinds are listed."""
         self._left = set(keys)
         self._all, self._began = len(self._left), self._clock.monotonic()
         if self._left:
             log.info("All objects are listed; reconciling %d resources for the first time.", self._all)
 
-    def done(self, key: Key) -> None:
+    def mark_done(self, key: Key) -> None:
         """Count a resource as done after its first reconcile, even if the reconcile failed, or after its deletion."""
         if key not in self._left:
             return

@@ -16,7 +16,7 @@ from gaudi_operator.core.resource import read_status
 from gaudi_operator.core.status.refusal import add_refusal
 from gaudi_operator.errors import StalledError
 from gaudi_operator.shell.metrics.monitoring import Metrics
-from gaudi_operator.shell.polling.reports import Reports
+from gaudi_operator.shell.polling.reports import ReportPoller
 from gaudi_operator.shell.reconciling.refusals import subject_of
 from gaudi_operator.shell.reconciling.worker import Worker
 from gaudi_operator.shell.watching.store import Key, Store
@@ -51,7 +51,7 @@ class Reconciler:
     """The dependencies of a reconcile. `decide` is pure. If `ask` is None, decisions compute plans themselves."""
 
     store: Store
-    reports: Reports
+    reports: ReportPoller
     writer: Writer
     events: Publisher
     metrics: Metrics
@@ -69,15 +69,15 @@ class Reconciler:
         observed = self._observe(key, worker)
         if observed is None:
             return None
-        self.reports.follow(key, observed.pods)
-        observed, asked = await self._with_unwatched(key, observed)
+        self.reports.set_polled_pods(key, observed.pods)
+        observed, asked = await self._add_texts_and_labels(key, observed)
         decision = self.decide(observed)
         worker.status_held = decision.status_held
         worker.refusals.keep_only(decision.actions)
         refusal = await self._write_gates(key, decision.actions, worker)
         await self.writer.check_still_exists(key, decision.actions)
         if not refusal:
-            done, refusal = await self._act(key, decision.actions, worker, observed.resource)
+            done, refusal = await self._perform_actions(key, decision.actions, worker, observed.resource)
             if not done:
                 return 0.0  # the decided status is outdated too
         if decision.question is not None:
@@ -85,24 +85,24 @@ class Reconciler:
             # plan is computed.
             assert self.ask  # noqa: S101 - only decisions that cannot answer it leave a question
             self.ask(key, decision.question, wake)
-            self._publish(key, observed, decision)
+            self._publish_events(key, observed, decision)
             return decision.requeue_after
         if refusal:
             problem = Problem(refusal.reason, refusal.message)
             decision = add_refusal(decision, read_status(observed.resource), problem, self.clock.now())
         # Use the resource from the store, because another manager may have written the status of the resource during
         # the reconcile.
-        await self.writer.show(self.store.resource(key) or observed.resource, decision.status)
-        self._publish(key, observed, decision)
+        await self.writer.write_status(self.store.resource(key) or observed.resource, decision.status)
+        self._publish_events(key, observed, decision)
         shown = self.store.resource(key)
-        if shown and _spec_of(shown) != _spec_of(observed.resource):
+        if shown and _user_fields(shown) != _user_fields(observed.resource):
             # The API server's response to the status write contained a changed spec. Reconcile again immediately,
             # because the watch event of this change will not trigger a reconcile.
             return 0.0
         again = decision.requeue_after
         if refusal and again is not None:
             again = max(again, REFUSED_SECONDS)  # a refused action changes nothing, so nothing can follow at once
-        waits = (again, worker.refusals.next_seconds(), TEXTS_SECONDS if asked else None)
+        waits = (again, worker.refusals.seconds_until_retry(), TEXTS_SECONDS if asked else None)
         return min((each for each in waits if each is not None), default=None)
 
     def _observe(self, key: Key, worker: Worker) -> Observed | None:
@@ -112,11 +112,11 @@ class Reconciler:
         found = self.store.observe(key, self.reports.latest, self.clock.now(), written)
         return replace(found, status_held=worker.status_held) if found else None
 
-    async def _with_unwatched(self, key: Key, observed: Observed) -> tuple[Observed, bool]:
+    async def _add_texts_and_labels(self, key: Key, observed: Observed) -> tuple[Observed, bool]:
         """Return the snapshot with unwatched texts and labels added, and True if the resource depends on them."""
         named, by_labels = referenced_texts(observed.resource), needs_namespace_labels(observed)
-        texts = await self.writer.texts(key, named) if named else {}
-        labels = await self.writer.namespace_labels(key) if by_labels else {}
+        texts = await self.writer.read_texts(key, named) if named else {}
+        labels = await self.writer.read_namespace_labels(key) if by_labels else {}
         return replace(observed, texts=texts, namespace_labels=labels), bool(named) or by_labels
 
     async def _write_gates(self, key: Key, actions: Sequence[Action], worker: Worker) -> StalledError | None:
@@ -139,7 +139,7 @@ class Reconciler:
             self.metrics.gate_seconds.observe((self.clock.now() - report.received).total_seconds())
         return refused
 
-    async def _act(
+    async def _perform_actions(
         self, key: Key, actions: Sequence[Action], worker: Worker, decided_on: Manifest
     ) -> tuple[bool, StalledError | None]:
         """Perform all actions except gates in order, up to the first refusal.
@@ -151,7 +151,7 @@ class Reconciler:
             if isinstance(action, SetGate):
                 continue
             now = self.store.resource(key)
-            if now is None or _spec_of(now) != _spec_of(decided_on):
+            if now is None or _user_fields(now) != _user_fields(decided_on):
                 return False, None
             if refused := await self._perform(key, action, worker):
                 return True, refused
@@ -165,23 +165,23 @@ class Reconciler:
             await self.writer.perform(key, action)
         except StalledError as error:
             worker.refusals.add(action, error)
-            log.warning("%s", error, extra=logged_as(key))
+            log.warning("%s", error, extra=log_fields(key))
             return error
         worker.refusals.remove(action)
-        log.info("%s %s: %s", type(action).__name__, subject_of(action), action.reason, extra=logged_as(key))
+        log.info("%s %s: %s", type(action).__name__, subject_of(action), action.reason, extra=log_fields(key))
         return None
 
-    def _publish(self, key: Key, observed: Observed, decision: Decision) -> None:
+    def _publish_events(self, key: Key, observed: Observed, decision: Decision) -> None:
         for event in decision.events:
             self.events.publish(self.store.resource(key) or observed.resource, event)
 
 
-def logged_as(key: Key) -> dict[str, str]:
+def log_fields(key: Key) -> dict[str, str]:
     """Return the extra fields of a log line that name the reconciled resource."""
     return {"resource": f"{key.namespace}/{key.name}"}
 
 
-def _spec_of(resource: Manifest) -> tuple[Any, ...]:
+def _user_fields(resource: Manifest) -> tuple[Any, ...]:
     """Return the fields of a resource that its users may change."""
     metadata = resource["metadata"]
     return tuple(metadata.get(each) for each in ("uid", "generation", "labels", "annotations", "deletionTimestamp"))

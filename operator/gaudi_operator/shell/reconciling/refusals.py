@@ -32,12 +32,12 @@ class Refusals:
 
     def keep_only(self, actions: Iterable[Action]) -> None:
         """Remove the refusals of actions that the new decision does not contain."""
-        desired = {_subject(action) for action in actions}
+        desired = {_refusal_key(action) for action in actions}
         self._known = {subject: known for subject, known in self._known.items() if subject in desired}
 
     def find(self, action: Action) -> StalledError | None:
         """Return the refusal of an equal action; None if there is no refusal or the action may be retried now."""
-        known = self._known.get(_subject(action))
+        known = self._known.get(_refusal_key(action))
         return known.error if known and known.action == action and self.clock.monotonic() < known.again_at else None
 
     def add(self, action: Action, error: StalledError) -> None:
@@ -46,10 +46,10 @@ class Refusals:
         Raises Transient instead if a permission has been missing only for a short time, because the API server may just
         have started.
         """
-        now, known = self.clock.monotonic(), self._known.get(_subject(action))
+        now, known = self.clock.monotonic(), self._known.get(_refusal_key(action))
         if known is None or known.action != action:
             known = _Refusal(action, error, now, Backoff(2.0, 60.0), now)
-        self._known[_subject(action)] = known
+        self._known[_refusal_key(action)] = known
         # Retry a recent permission error soon, and do not show the error in the status. A starting API server may not
         # have loaded all permissions yet.
         if isinstance(error, ForbiddenError) and now - known.first_at < RIGHTS_DEADLINE_SECONDS:
@@ -58,9 +58,9 @@ class Refusals:
 
     def remove(self, action: Action) -> None:
         """Remove the refusal of an action that has succeeded."""
-        self._known.pop(_subject(action), None)
+        self._known.pop(_refusal_key(action), None)
 
-    def next_seconds(self) -> float | None:
+    def seconds_until_retry(self) -> float | None:
         """Return the seconds until the first retry; None if there is no refusal."""
         waits = [refusal.again_at - self.clock.monotonic() for refusal in self._known.values()]
         return max(0.0, min(waits)) if waits else None
@@ -77,5 +77,5 @@ def subject_of(action: Action) -> str:
             return f"Pod {action.pod}"
 
 
-def _subject(action: Action) -> tuple[type[Action], str]:
+def _refusal_key(action: Action) -> tuple[type[Action], str]:
     return type(action), subject_of(action)

@@ -37,7 +37,7 @@ class Slots:
         """Wait for a slot. A resource may wait for only one slot at a time."""
         turn = asyncio.get_running_loop().create_future()
         self._add(key, rank, turn)
-        self._hand_out()
+        self._grant_slots()
         try:
             await turn
         except asyncio.CancelledError:
@@ -50,23 +50,23 @@ class Slots:
         turn = self._remove(key)
         if turn is not None:
             self._add(key, Rank.GATES, turn)
-            self._hand_out()
+            self._grant_slots()
 
     def release(self) -> None:
         """Release a slot, and give it to the next reconcile that waits."""
         self._running -= 1
-        self._hand_out()
+        self._grant_slots()
 
-    def _hand_out(self) -> None:
-        while turn := self._next((Rank.GATES,), 2 * self._at_once) or self._next(_OTHERS, self._at_once):
-            self._give(turn)
+    def _grant_slots(self) -> None:
+        while turn := self._pop_waiting((Rank.GATES,), 2 * self._at_once) or self._pop_waiting(_OTHERS, self._at_once):
+            self._grant_slot(turn)
 
-    def _give(self, turn: asyncio.Future[None]) -> None:
+    def _grant_slot(self, turn: asyncio.Future[None]) -> None:
         if not turn.done():
             self._running += 1
             turn.set_result(None)
 
-    def _next(self, ranks: Sequence[Rank], room: int) -> asyncio.Future[None] | None:
+    def _pop_waiting(self, ranks: Sequence[Rank], room: int) -> asyncio.Future[None] | None:
         """Return the next waiting reconcile of `ranks`; None if none is waiting or `room` reconciles are running."""
         waiting_by_namespace = next((found for rank in ranks if (found := self._waiting[rank])), None)
         if not waiting_by_namespace or self._running >= room:

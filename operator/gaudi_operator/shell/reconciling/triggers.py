@@ -15,7 +15,7 @@ PODS_SECONDS = 1.0
 """Seconds of delay after a change of a pod without a rollout. It changes only the status, which is throttled anyway."""
 
 
-def after_change(before: Manifest | None, changed: Manifest, resource: Manifest | None) -> float:
+def delay_after_change(before: Manifest | None, changed: Manifest, resource: Manifest | None) -> float:
     """Return the delay in seconds until a change triggers a reconcile of `resource`.
 
     The delay is 0 if a gate or a user waits for the reconcile.
@@ -23,10 +23,10 @@ def after_change(before: Manifest | None, changed: Manifest, resource: Manifest 
     kind = kind_of(changed)
     if kind in (RESOURCE, CLASS) or may_close_gate(before, changed):
         return 0.0
-    return PODS_SECONDS if kind is POD and not _rolls_out(resource) else FOLLOW_SECONDS
+    return PODS_SECONDS if kind is POD and not _is_rolling_out(resource) else FOLLOW_SECONDS
 
 
-def after_report(decides: bool, resource: Manifest | None) -> float:
+def delay_after_report(decides: bool, resource: Manifest | None) -> float:
     """Return the delay in seconds until a pod's report triggers a reconcile of `resource`.
 
     `decides` is True if the report may change the gate. Otherwise the report changes only figures in the status.
@@ -41,7 +41,7 @@ def may_close_gate(before: Manifest | None, changed: Manifest) -> bool:
     return before is None or status_port_of(before) != status_port_of(changed)
 
 
-def _rolls_out(resource: Manifest | None) -> bool:
+def _is_rolling_out(resource: Manifest | None) -> bool:
     return _status(resource).get("phase") in ("RollingOut", "RollingBack")
 
 

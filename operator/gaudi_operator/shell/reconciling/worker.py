@@ -34,30 +34,30 @@ class Worker:
         if self.task:
             self.task.cancel()
 
-    def begin(self) -> None:
+    def mark_started(self) -> None:
         """Mark the start of a reconcile, which covers all changes until now."""
         self.rank = Rank.REST
         self._gate_may_close.clear()
-        self._forget()
+        self._clear_due()
 
     def wake(self, seconds: float, version: int | None = None) -> None:
         """Schedule a reconcile within `seconds`. `version` is the version of the changed object, if there is one."""
         self._because.add(version)
         if seconds <= 0:
-            self._look()
+            self._mark_due()
             return
         loop = asyncio.get_running_loop()
         if self._timer is not None and self._timer.when() <= loop.time() + seconds:
             return
         self._stop_timer()
-        self._timer = loop.call_later(seconds, self._look)
+        self._timer = loop.call_later(seconds, self._mark_due)
 
-    def ignore(self, versions: Iterable[int]) -> None:
+    def ignore_versions(self, versions: Iterable[int]) -> None:
         """Cancel the scheduled reconcile if only the operator's own writes have caused it."""
         # A watch often delivers a write of the operator before the response to the write arrives. The reconcile for
         # this event is not needed.
         if self._because and not self._because.difference(versions):
-            self._forget()
+            self._clear_due()
 
     def end_back_off(self) -> None:
         """End the current back-off because a gate may have to close. During a reconcile, end the next back-off."""
@@ -71,12 +71,12 @@ class Worker:
         """Wait until a reconcile is due, at most `seconds`."""
         await _wait_for(self._due, seconds)
 
-    def _forget(self) -> None:
+    def _clear_due(self) -> None:
         self._because.clear()
         self._due.clear()
         self._stop_timer()
 
-    def _look(self) -> None:
+    def _mark_due(self) -> None:
         self._stop_timer()
         self._due.set()
 

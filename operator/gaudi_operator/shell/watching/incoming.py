@@ -34,7 +34,7 @@ def reduce_foreign(kind: Kind, manifest: Manifest) -> Manifest:
     if kind in (RESOURCE, CLASS):
         return manifest
     if not _is_owned(kind, manifest):
-        return _name_of(manifest)
+        return _strip_to_names(manifest)
     # Do not count the data of a ConfigMap, because the operator stores only hashes of the data.
     counted = {name: each for name, each in manifest.items() if name != "data"} if kind is CONFIG_MAP else manifest
     if memory_weight(counted) > OBJECT_BYTES:
@@ -44,7 +44,7 @@ def reduce_foreign(kind: Kind, manifest: Manifest) -> Manifest:
             kind.kind,
             metadata.get("name"),
         )
-        return _name_of(manifest)
+        return _strip_to_names(manifest)
     return manifest
 
 
@@ -57,7 +57,7 @@ def _is_owned(kind: Kind, manifest: Manifest) -> bool:
     return controller.get("kind") in _OWNERS[kind] if kind in _OWNERS else ours
 
 
-def _name_of(manifest: Manifest) -> Manifest:
+def _strip_to_names(manifest: Manifest) -> Manifest:
     metadata = manifest["metadata"]
     names = {name: metadata[name] for name in ("name", "namespace", "uid", "resourceVersion") if name in metadata}
     return {**{name: manifest[name] for name in ("apiVersion", "kind") if name in manifest}, "metadata": names}
@@ -73,31 +73,31 @@ class ListReader:
         self._decode = codecs.getincrementaldecoder("utf-8")().decode
         self._read = json.JSONDecoder().raw_decode
 
-    async def whole(self) -> dict[str, Any]:
+    async def read(self) -> dict[str, Any]:
         """Return the list with the results of `take` as objects. Raises ValueError if the text is no JSON object."""
         found: dict[str, Any] = {}
         await self._skip("{")
-        while await self._next() != "}":
-            name = await self._value()
+        while await self._peek() != "}":
+            name = await self._read_value()
             await self._skip(":")
-            is_items = name == "items" and await self._next() == "["
-            found[str(name)] = await self._items() if is_items else await self._value()
-            if await self._next() == ",":
+            is_items = name == "items" and await self._peek() == "["
+            found[str(name)] = await self._read_items() if is_items else await self._read_value()
+            if await self._peek() == ",":
                 await self._skip(",")
         return found
 
-    async def _items(self) -> list[Any]:
+    async def _read_items(self) -> list[Any]:
         items = list[Any]()
         await self._skip("[")
-        while await self._next() != "]":
-            items.append(self._take(await self._value()))
-            if await self._next() == ",":
+        while await self._peek() != "]":
+            items.append(self._take(await self._read_value()))
+            if await self._peek() == ",":
                 await self._skip(",")
         await self._skip("]")
         return items
 
-    async def _value(self) -> Any:
-        await self._next()
+    async def _read_value(self) -> Any:
+        await self._peek()
         while True:
             gc.disable()  # repeated collections during the parsing would take three quarters of the time
             try:
@@ -116,9 +116,9 @@ class ListReader:
             # Read until the text is twice as long. Otherwise a large object would be parsed once per chunk.
             wanted = 2 * (len(self._text) - self._at)
             while not self._ended and len(self._text) - self._at < wanted:
-                await self._more()
+                await self._read_chunk()
 
-    async def _next(self) -> str:
+    async def _peek(self) -> str:
         """Return the next character that is not whitespace, without consuming it."""
         while True:
             while self._at < len(self._text) and self._text[self._at].isspace():
@@ -127,14 +127,14 @@ class ListReader:
                 return self._text[self._at]
             if self._ended:
                 raise ValueError("the list is incomplete")
-            await self._more()
+            await self._read_chunk()
 
     async def _skip(self, character: str) -> None:
-        if await self._next() != character:
+        if await self._peek() != character:
             raise ValueError(f"{character} is missing in the list")
         self._at += 1
 
-    async def _more(self) -> None:
+    async def _read_chunk(self) -> None:
         # Drop the text that is already parsed.
         self._text, self._at = self._text[self._at :], 0
         try:

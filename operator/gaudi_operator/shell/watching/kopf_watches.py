@@ -75,7 +75,7 @@ async def watch(
             for namespace in (namespaces if kind.namespaced else ()) or (None,)
         ]
         tasks = [
-            group.create_task(_follow_after(session.resources_listed, each), name=f"watch of {each.kind.plural}")
+            group.create_task(_run_after_resources(session.resources_listed, each), name=f"watch of {each.kind.plural}")
             for each in followed
         ]
         await _watch_with_kopf(connection, namespaces, started, session, seen, deleted)
@@ -83,10 +83,10 @@ async def watch(
             task.cancel()
 
 
-async def _follow_after(resources_listed: asyncio.Event, each: ListWatch) -> None:
+async def _run_after_resources(resources_listed: asyncio.Event, each: ListWatch) -> None:
     """Follow a kind after the GaudiInferences are listed, because the store groups objects by GaudiInference."""
     await resources_listed.wait()
-    await each.follow()
+    await each.run()
 
 
 async def _watch_with_kopf(
@@ -106,7 +106,7 @@ async def _watch_with_kopf(
             server=connection.server_url, aiohttp_session=connection.new_watch_session(ListResponse, session)
         )
 
-    _observe(registry, RESOURCE, seen, deleted)
+    _register_handler(registry, RESOURCE, seen, deleted)
     before = asyncio.all_tasks()
     tasks = await kopf.spawn_tasks(
         registry=registry,
@@ -119,11 +119,11 @@ async def _watch_with_kopf(
     await kopf.run_tasks(tasks, ignored=before)
 
 
-def _observe(registry: kopf.OperatorRegistry, kind: Kind, seen: Seen, deleted: Seen) -> None:
+def _register_handler(registry: kopf.OperatorRegistry, kind: Kind, seen: Seen, deleted: Seen) -> None:
     group, version = kind.group_version
 
     @kopf.on.event(group=group, version=version, plural=kind.plural, id=f"see-{kind.plural}", registry=registry)
-    async def see(event: kopf.RawEvent, **_: Any) -> None:
+    async def handle_event(event: kopf.RawEvent, **_: Any) -> None:
         (deleted if event["type"] == "DELETED" else seen)(event["object"])
 
 
@@ -154,9 +154,9 @@ class ListResponse(aiohttp.ClientResponse):
 
     _rest: Mapping[str, Any] | None = None
 
-    async def take_list(self, take: Callable[[Manifest], Manifest]) -> Mapping[str, Any]:
+    async def read_list(self, take: Callable[[Manifest], Manifest]) -> Mapping[str, Any]:
         """Return the list with each object replaced by the result of `take`. Later readers get no objects."""
-        whole = await ListReader(self.content.iter_chunked(CHUNK_BYTES), take).whole()
+        whole = await ListReader(self.content.iter_chunked(CHUNK_BYTES), take).read()
         self._rest = {**whole, "items": []}
         return whole
 
@@ -187,30 +187,30 @@ class WatchSession:
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
         """Send a request, count the response, and process the response if it is a list."""
-        target = collection_of(request.url.path)
+        target = parse_collection_path(request.url.path)
         if target:
             self.tried[target[0]] = time.monotonic()
-        response = await self._answered(target[0] if target else None, request, handler)
+        response = await self._send(target[0] if target else None, request, handler)
         watch = request.url.query.get("watch") == "true"
         self.metrics.count_request(request.method, request.url.path, response.status, watch)
         # Process the whole list here, because kopf starts a task for each object of the list afterwards.
         if target and not watch and response.status == 200 and isinstance(response, ListResponse):
-            await self._take_list(*target, response)
+            await self._process_list(*target, response)
         return response
 
-    async def _answered(
+    async def _send(
         self, kind: Kind | None, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
         """Return the response. Log only the first failure of an outage. kopf would log every retry."""
         try:
             response = await handler(request)
         except (aiohttp.ClientError, TimeoutError) as error:
-            self._note(kind, str(error) or type(error).__name__)
+            self._record_outcome(kind, str(error) or type(error).__name__)
             raise
-        self._note(kind, f"HTTP {response.status}" if response.status >= 400 else None)
+        self._record_outcome(kind, f"HTTP {response.status}" if response.status >= 400 else None)
         return response
 
-    def _note(self, kind: Kind | None, problem: str | None) -> None:
+    def _record_outcome(self, kind: Kind | None, problem: str | None) -> None:
         if kind is None or (kind in self.failing) == (problem is not None):
             return
         if problem:
@@ -220,10 +220,10 @@ class WatchSession:
             self.failing.discard(kind)
             log.info("%s can be watched again.", kind.plural)
 
-    async def _take_list(self, kind: Kind, namespace: str | None, response: ListResponse) -> None:
+    async def _process_list(self, kind: Kind, namespace: str | None, response: ListResponse) -> None:
         """Process a list. The response contains all objects, because kopf does not request pages."""
         named = {"apiVersion": kind.api_version, "kind": kind.kind}
-        answer = await response.take_list(lambda each: trim_object(kind, {**named, **each}))
+        answer = await response.read_list(lambda each: trim_object(kind, {**named, **each}))
         objects = answer.get("items") or ()
         for each in objects:
             self.seen(each)
@@ -239,7 +239,7 @@ class WatchSession:
         return time.monotonic() - min(self.tried.values()) if self.tried else 0.0
 
 
-def collection_of(path: str) -> tuple[Kind, str | None] | None:
+def parse_collection_path(path: str) -> tuple[Kind, str | None] | None:
     """Return the kind and the namespace of a collection path; None if the path is not a collection."""
     parts = path.strip("/").split("/")
     namespace = parts[parts.index("namespaces") + 1] if "namespaces" in parts[:-1] else None

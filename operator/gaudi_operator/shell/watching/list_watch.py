@@ -88,7 +88,7 @@ class ListWatch:
     clock: Callable[[], float] = time.monotonic
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
-    async def follow(self) -> None:
+    async def run(self) -> None:
         """List and watch until cancelled. The session counts requests and records failures."""
         version, delays = None, iter(RetryDelays())
         while True:
@@ -112,7 +112,7 @@ class ListWatch:
         uids: set[str] = set()
         pages = {"limit": str(PAGE_SIZE)}
         while True:
-            page = await self._page(pages)
+            page = await self._read_page(pages)
             metadata = page["metadata"]
             uids.update(page.get("items") or ())
             if not metadata.get("continue"):
@@ -120,13 +120,13 @@ class ListWatch:
                 return str(metadata["resourceVersion"])
             pages = {"limit": str(PAGE_SIZE), "continue": metadata["continue"]}
 
-    async def _page(self, pages: Mapping[str, str]) -> Object:
+    async def _read_page(self, pages: Mapping[str, str]) -> Object:
         timeout = aiohttp.ClientTimeout(total=LIST_SECONDS, sock_connect=CONNECT_SECONDS)
         try:
-            async with self.http.get(self._url, params={**self._selected, **pages}, timeout=timeout) as response:
+            async with self.http.get(self._url, params={**self._selector_query, **pages}, timeout=timeout) as response:
                 if response.status != 200:
                     raise WatchFailed(None)
-                return await ListReader(response.content.iter_chunked(CHUNK_BYTES), self._take).whole()
+                return await ListReader(response.content.iter_chunked(CHUNK_BYTES), self._process_listed_object).read()
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise WatchFailed(None) from error
 
@@ -146,16 +146,16 @@ class ListWatch:
             sock_read=SILENT_SECONDS,
         )
         try:
-            async with self.http.get(self._url, params={**self._selected, **how}, timeout=timeout) as response:
+            async with self.http.get(self._url, params={**self._selector_query, **how}, timeout=timeout) as response:
                 if response.status != 200:
                     raise WatchFailed(None if response.status == _GONE else version)
-                async for line in lines(self._chunks(response)):
+                async for line in split_lines(self._chunks(response)):
                     event = _EVENTS.decode(line)
                     if event.type == "ERROR":
-                        raise WatchFailed(self._after(json.loads(bytes(event.object)), version))
+                        raise WatchFailed(self._version_after_error(json.loads(bytes(event.object)), version))
                     manifest = read_trimmed(self.kind, event.object)
                     version = manifest["metadata"]["resourceVersion"]
-                    self._tell(event.type, manifest)
+                    self._dispatch(event.type, manifest)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise WatchFailed(version) from error
         return version
@@ -176,13 +176,13 @@ class ListWatch:
             finally:
                 transport.resume_reading()
 
-    def _take(self, manifest: Object) -> str:
+    def _process_listed_object(self, manifest: Object) -> str:
         # Add `apiVersion` and `kind`, because the items of a list do not contain these fields.
         named = {"apiVersion": self.kind.api_version, "kind": self.kind.kind}
-        self._tell("LISTED", select_fields(self.kind, {**named, **manifest}))
+        self._dispatch("LISTED", select_fields(self.kind, {**named, **manifest}))
         return str(manifest["metadata"]["uid"])
 
-    def _tell(self, kind: str, manifest: Object) -> None:
+    def _dispatch(self, kind: str, manifest: Object) -> None:
         try:
             if kind == "DELETED":
                 self.deleted(manifest)  # a deleted object is not stored, so it need not be reduced
@@ -193,7 +193,7 @@ class ListWatch:
             # again.
             log.exception("An event of the watch of %s could not be processed.", self.kind.plural)
 
-    def _after(self, status: Object, version: str) -> str | None:
+    def _version_after_error(self, status: Object, version: str) -> str | None:
         """Return the version to continue from after an error event; None to list again."""
         if status.get("code") == _GONE:
             return None
@@ -205,11 +205,11 @@ class ListWatch:
         return f"{self.server}{self.kind.path(self.namespace)}"
 
     @property
-    def _selected(self) -> Mapping[str, str]:
+    def _selector_query(self) -> Mapping[str, str]:
         return {"labelSelector": self.kind.selector} if self.kind.selector else {}
 
 
-async def lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+async def split_lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
     """Yield the complete lines of a watch. A line may have any length.
 
     The line reader of aiohttp is not used, because an object may be longer than the limit of this reader.

@@ -49,12 +49,12 @@ class MemoryShares:
         self._objects: dict[tuple[Kind, str], tuple[Hashable, int]] = {}
         self._full: set[tuple[Hashable, bool]] = set()
 
-    def take(self, holder: Hashable, kind: Kind, uid: str, weighs: int) -> bool:
+    def reserve(self, holder: Hashable, kind: Kind, uid: str, weighs: int) -> bool:
         """Count an object for `holder`. Returns False without counting the object if the share is full."""
-        self.give_back(kind, uid)
+        self.release(kind, uid)
         share, most = (holder, kind is POD), PODS_BYTES if kind is POD else SHARE_BYTES
         if self._held[share] + weighs > most:
-            self._log_once(share, kind, most)
+            self._log_full_once(share, kind, most)
             return False
         self._held[share] += weighs
         self._objects[kind, uid] = holder, weighs
@@ -64,7 +64,7 @@ class MemoryShares:
         """Return the weight of an object that is in a share."""
         return self._objects[kind, uid][1]
 
-    def give_back(self, kind: Kind, uid: str) -> None:
+    def release(self, kind: Kind, uid: str) -> None:
         """Remove an object from its share."""
         holder, weighs = self._objects.pop((kind, uid), (None, 0))
         share = (holder, kind is POD)
@@ -75,7 +75,7 @@ class MemoryShares:
             del self._held[share]
             self._full.discard(share)
 
-    def _log_once(self, share: tuple[Hashable, bool], kind: Kind, most: int) -> None:
+    def _log_full_once(self, share: tuple[Hashable, bool], kind: Kind, most: int) -> None:
         if share in self._full:
             return
         self._full.add(share)

@@ -38,7 +38,7 @@ from gaudi_operator.shell.kinds import (
     kind_of,
 )
 from gaudi_operator.shell.watching.memory_shares import MemoryShares, memory_weight
-from gaudi_operator.shell.watching.trimmed_objects import same_but_for_version, trim_object
+from gaudi_operator.shell.watching.trimmed_objects import equal_except_version, trim_object
 
 log = logging.getLogger(__name__)
 
@@ -115,13 +115,13 @@ class Store:
         # If the object's label now names another resource, remove the object from the previous resource.
         if home not in (None, key):
             self._drop(kind, uid)
-        if kind not in _UNLIMITED and not self._shares.take(self._holder(key, slim), kind, uid, memory_weight(slim)):
+        if kind not in _UNLIMITED and not self._shares.reserve(self._holder(key, slim), kind, uid, memory_weight(slim)):
             return self._drop(kind, uid)
         self._families[key][kind, uid] = slim
         self._home[kind, uid] = key
         if kind is RESOURCE and not known:
-            self._settle(key)
-        return None if home == key and known and same_but_for_version(known, slim) else key
+            self._reassign_shares(key)
+        return None if home == key and known and equal_except_version(known, slim) else key
 
     def remove(self, manifest: Mapping[str, Any]) -> Key | None:
         """Remove a deleted object, and ignore its older versions from now on. Returns the resource to wake."""
@@ -139,7 +139,7 @@ class Store:
         Returns the resources to wake: no resource while another first list is missing, all resources after the last of
         the first lists, and later the resources whose objects were deleted.
         """
-        ghosts = self.sweep(kind, namespace, listed, version)
+        ghosts = self.remove_missing_objects(kind, namespace, listed, version)
         self.mark_maybe_deleted(kind, *ghosts)
         for key in ghosts:
             log.info(
@@ -153,7 +153,7 @@ class Store:
             return ghosts
         # Mark all resources as possibly deleted. The kinds are not listed at the same time, so an owner may have been
         # deleted after its list was read.
-        self.maybe_deleted.update(self.served())
+        self.maybe_deleted.update(self.resource_keys())
         # Wake all resources. Before the last of the first lists arrived, changes woke no resource.
         return tuple(self._families)
 
@@ -162,7 +162,9 @@ class Store:
         if kind is not POD:
             self.maybe_deleted.update(key for key in keys if self.resource(key))
 
-    def sweep(self, kind: Kind, namespace: str | None, listed: Collection[str], version: int) -> set[Key]:
+    def remove_missing_objects(
+        self, kind: Kind, namespace: str | None, listed: Collection[str], version: int
+    ) -> set[Key]:
         """Remove objects that are missing in a list of `kind` at `version`. Returns the resources to wake.
 
         If a watch was broken for a long time, the kind is listed again, and the API server sends no deletion events.
@@ -182,7 +184,7 @@ class Store:
 
     def get(self, key: Key, kind: Kind, name: str) -> Manifest | None:
         """Return the resource's object with this kind and name; None if there is no such object."""
-        return next((each for each in self._of(key, kind) if each["metadata"]["name"] == name), None)
+        return next((each for each in self._objects(key, kind) if each["metadata"]["name"] == name), None)
 
     def find(self, manifest: Manifest) -> Manifest | None:
         """Return the stored version of an object, found by its UID; None if the object is not stored."""
@@ -196,9 +198,9 @@ class Store:
 
     def resource(self, key: Key) -> Manifest | None:
         """Return the GaudiInference with this key; None if the GaudiInference is not stored."""
-        return next(iter(self._of(key, RESOURCE)), None)
+        return next(iter(self._objects(key, RESOURCE)), None)
 
-    def resources(self) -> int:
+    def count_resources(self) -> int:
         """Return the number of resources. Safe to call from another thread."""
         return sum(kind is RESOURCE for kind, _ in list(self._home))
 
@@ -207,7 +209,7 @@ class Store:
         families = list(self._families.values())
         return [each for family in families for (kind, _), each in list(family.items()) if kind is RESOURCE]
 
-    def served(self) -> tuple[Key, ...]:
+    def resource_keys(self) -> tuple[Key, ...]:
         """Return the keys of all resources."""
         return tuple(key for (kind, _), key in self._home.items() if kind is RESOURCE)
 
@@ -224,36 +226,36 @@ class Store:
         if resource is None:
             return None
         owner = {resource["metadata"]["uid"]}
-        replica_sets = _owned(self._of(key, REPLICA_SET), owner)
-        groups = _owned(self._of(key, LEADER_WORKER_SET), owner)
-        leaders, workers = _members(self._of(key, POD), self._of(key, STATEFUL_SET), groups)
-        pods = (*_owned(self._of(key, POD), _uids(replica_sets)), *leaders)
+        replica_sets = _select_owned(self._objects(key, REPLICA_SET), owner)
+        groups = _select_owned(self._objects(key, LEADER_WORKER_SET), owner)
+        leaders, workers = _leaders_and_workers(self._objects(key, POD), self._objects(key, STATEFUL_SET), groups)
+        pods = (*_select_owned(self._objects(key, POD), _uids(replica_sets)), *leaders)
         return Observed(
             resource=resource,
-            revisions=_owned(self._of(key, CONTROLLER_REVISION), owner),
+            revisions=_select_owned(self._objects(key, CONTROLLER_REVISION), owner),
             replica_sets=replica_sets,
             leader_worker_sets=groups,
             pods=pods,
             workers=workers,
-            services=_owned(self._of(key, SERVICE), owner),
-            config_maps=_owned(self._of(key, CONFIG_MAP), owner),
-            service_accounts=_owned(self._of(key, SERVICE_ACCOUNT), owner),
-            pvcs=_by_name(
+            services=_select_owned(self._objects(key, SERVICE), owner),
+            config_maps=_select_owned(self._objects(key, CONFIG_MAP), owner),
+            service_accounts=_select_owned(self._objects(key, SERVICE_ACCOUNT), owner),
+            pvcs=_sort_by_name(
                 each
-                for each in self._of(key, PVC)
+                for each in self._objects(key, PVC)
                 if is_controlled_by(each, resource["metadata"]["uid"]) or is_retained(each)
             ),
-            pod_disruption_budgets=_owned(self._of(key, DISRUPTION_BUDGET), owner),
-            network_policies=_owned(self._of(key, NETWORK_POLICY), owner),
-            autoscalers=_owned(self._of(key, AUTOSCALER), owner),
+            pod_disruption_budgets=_select_owned(self._objects(key, DISRUPTION_BUDGET), owner),
+            network_policies=_select_owned(self._objects(key, NETWORK_POLICY), owner),
+            autoscalers=_select_owned(self._objects(key, AUTOSCALER), owner),
             reports={uid: reports[uid] for pod in pods if (uid := pod["metadata"]["uid"]) in reports},
             now=now,
             status_written=status_written,
             groups_served=self.groups_served,
-            classes=_by_name(self._of(CLASSES, CLASS)),
+            classes=_sort_by_name(self._objects(CLASSES, CLASS)),
         )
 
-    def _of(self, key: Key, kind: Kind) -> list[Manifest]:
+    def _objects(self, key: Key, kind: Kind) -> list[Manifest]:
         return [each for (of_kind, _), each in self._families.get(key, {}).items() if of_kind is kind]
 
     def _holder(self, key: Key, manifest: Manifest) -> Key | None:
@@ -266,16 +268,16 @@ class Store:
         made = kind_of(manifest) in (POD, STATEFUL_SET) or owner in (None, resource["metadata"]["uid"])
         return key if made else None
 
-    def _settle(self, key: Key) -> None:
+    def _reassign_shares(self, key: Key) -> None:
         """Move the objects of a resource to other memory shares after the resource was created or deleted."""
         for (kind, uid), each in tuple(self._families.get(key, {}).items()):
             if kind in _UNLIMITED:
                 continue
-            if not self._shares.take(self._holder(key, each), kind, uid, self._shares.weight_of(kind, uid)):
+            if not self._shares.reserve(self._holder(key, each), kind, uid, self._shares.weight_of(kind, uid)):
                 self._drop(kind, uid)
 
     def _drop(self, kind: Kind, uid: str) -> Key | None:
-        self._shares.give_back(kind, uid)
+        self._shares.release(kind, uid)
         key = self._home.pop((kind, uid), None)
         if key:
             del self._families[key][kind, uid]
@@ -283,7 +285,7 @@ class Store:
                 del self._families[key]
             if kind is RESOURCE:
                 self.maybe_deleted.discard(key)
-                self._settle(key)
+                self._reassign_shares(key)
         return key
 
 
@@ -302,12 +304,12 @@ def is_retained(manifest: Manifest) -> bool:
     return unowned and labels.get(MANAGED_BY_LABEL) == MANAGED_BY
 
 
-def _owned(manifests: Iterable[Manifest], owners: Collection[str]) -> tuple[Manifest, ...]:
+def _select_owned(manifests: Iterable[Manifest], owners: Collection[str]) -> tuple[Manifest, ...]:
     """Return the objects whose controller is among `owners`, sorted by name for deterministic reconciles."""
-    return _by_name(each for each in manifests if _controller(each).get("uid") in owners)
+    return _sort_by_name(each for each in manifests if _controller(each).get("uid") in owners)
 
 
-def _members(
+def _leaders_and_workers(
     pods: Iterable[Manifest], stateful_sets: Sequence[Manifest], groups: Sequence[Manifest]
 ) -> tuple[tuple[Manifest, ...], tuple[Manifest, ...]]:
     """Return the leaders and the workers of LeaderWorkerSets, sorted by name.
@@ -316,18 +318,20 @@ def _members(
     found by UID, because any client can create a pod with these labels and with arbitrary owner references.
     """
     labelled = [pod for pod in pods if WORKER_INDEX_LABEL in pod["metadata"]["labels"]]
-    leaders = _owned((pod for pod in labelled if _leads(pod)), _uids(_owned(stateful_sets, _uids(groups))))
-    of_workers = _uids(_owned(stateful_sets, _uids(leaders)))
+    leaders = _select_owned(
+        (pod for pod in labelled if _leads(pod)), _uids(_select_owned(stateful_sets, _uids(groups)))
+    )
+    of_workers = _uids(_select_owned(stateful_sets, _uids(leaders)))
     names = {each["metadata"]["name"] for each in groups}
-    workers = _by_name(
+    workers = _sort_by_name(
         pod
         for pod in labelled
-        if not _leads(pod) and (_controller(pod).get("uid") in of_workers or _ends_without_leader(pod, names))
+        if not _leads(pod) and (_controller(pod).get("uid") in of_workers or _is_terminating_member(pod, names))
     )
     return leaders, workers
 
 
-def _ends_without_leader(pod: Manifest, groups: Collection[str]) -> bool:
+def _is_terminating_member(pod: Manifest, groups: Collection[str]) -> bool:
     """Return True if a pod of these groups is terminating. A worker may hold cards even after its leader is deleted."""
     metadata = pod["metadata"]
     return "deletionTimestamp" in metadata and metadata["labels"].get(GROUP_NAME_LABEL) in groups
@@ -341,7 +345,7 @@ def _leads(pod: Manifest) -> bool:
     return bool(pod["metadata"]["labels"].get(WORKER_INDEX_LABEL) == "0")
 
 
-def _by_name(manifests: Iterable[Manifest]) -> tuple[Manifest, ...]:
+def _sort_by_name(manifests: Iterable[Manifest]) -> tuple[Manifest, ...]:
     return tuple(sorted(manifests, key=lambda each: str(each["metadata"]["name"])))
 
 

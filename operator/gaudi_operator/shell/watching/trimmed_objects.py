@@ -56,7 +56,7 @@ class _Object(TypedDict, total=False):
     automountServiceAccountToken: Any
 
 
-class _Whole(_Object, total=False):
+class _ObjectWithStatus(_Object, total=False):
     status: Any
 
 
@@ -70,12 +70,12 @@ class _Workload(_Object, total=False):
     status: _Conditions
 
 
-class _Scaling(_Conditions, total=False):
+class _AutoscalerStatus(_Conditions, total=False):
     desiredReplicas: Any
 
 
 class _Autoscaler(_Object, total=False):
-    status: _Scaling
+    status: _AutoscalerStatus
 
 
 class _Container(TypedDict, total=False):
@@ -88,7 +88,7 @@ class _InitContainer(TypedDict, total=False):
     restartPolicy: Any
 
 
-class _Gate(TypedDict, total=False):
+class _SchedulingGate(TypedDict, total=False):
     name: Any
 
 
@@ -97,7 +97,7 @@ class _PodSpec(TypedDict, total=False):
 
     containers: list[_Container]
     initContainers: list[_InitContainer]
-    schedulingGates: list[_Gate]
+    schedulingGates: list[_SchedulingGate]
 
 
 class _Pod(TypedDict, total=False):
@@ -108,7 +108,7 @@ class _Pod(TypedDict, total=False):
     status: Any
 
 
-class _Name(TypedDict, total=False):
+class _MetadataOnly(TypedDict, total=False):
     """The fields that identify an object and its owner."""
 
     apiVersion: Any
@@ -117,12 +117,12 @@ class _Name(TypedDict, total=False):
 
 
 _SHAPES: Mapping[Kind, Any] = {
-    RESOURCE: _Whole,
-    CLASS: _Whole,
+    RESOURCE: _ObjectWithStatus,
+    CLASS: _ObjectWithStatus,
     POD: _Pod,
     REPLICA_SET: _Workload,
     LEADER_WORKER_SET: _Workload,
-    STATEFUL_SET: _Name,
+    STATEFUL_SET: _MetadataOnly,
     AUTOSCALER: _Autoscaler,
 }
 """The shapes by kind. The status of other children is not read."""
@@ -178,33 +178,33 @@ def trim_object(kind: Kind, manifest: Manifest) -> dict[str, Any]:
             # reconcile.
             read[_OTHERS] = short_hash(annotations)
         kept["metadata"] = {**kept["metadata"], "annotations": read}
-    return {intern(name): _copied(kind, name)(each, _DEEPEST) for name, each in kept.items()}
+    return {intern(name): _copy_function(kind, name)(each, _DEEPEST) for name, each in kept.items()}
 
 
-def _copied(kind: Kind, name: str) -> Callable[[Any, int], Any]:
+def _copy_function(kind: Kind, name: str) -> Callable[[Any, int], Any]:
     # Specs and child objects are similar in different resources, so share their values. Statuses differ, so share only
     # their strings.
-    return _PARTS.once if name == "spec" or kind in _ALIKE else _with_texts_once
+    return _PARTS.deduplicate if name == "spec" or kind in _ALIKE else _intern_strings
 
 
-def same_but_for_version(one: Manifest, other: Manifest) -> bool:
+def equal_except_version(one: Manifest, other: Manifest) -> bool:
     """Return True if two trimmed versions of an object are equal except for their resource versions."""
-    return _unversioned(one) == _unversioned(other)
+    return _drop_version(one) == _drop_version(other)
 
 
-def _unversioned(manifest: Manifest) -> dict[str, Any]:
+def _drop_version(manifest: Manifest) -> dict[str, Any]:
     metadata = {name: each for name, each in manifest["metadata"].items() if name != "resourceVersion"}
     return {**manifest, "metadata": metadata}
 
 
-def _with_texts_once(value: Any, deepest: int) -> Any:
+def _intern_strings(value: Any, deepest: int) -> Any:
     """Return a copy with interned strings, because JSON decoding creates new strings for each object."""
     if type(value) is str:
         return intern(value)
     if deepest and type(value) is dict:
-        return {intern(name): _with_texts_once(each, deepest - 1) for name, each in value.items()}
+        return {intern(name): _intern_strings(each, deepest - 1) for name, each in value.items()}
     if deepest and type(value) is list:
-        return [_with_texts_once(each, deepest - 1) for each in value]
+        return [_intern_strings(each, deepest - 1) for each in value]
     return value
 
 
@@ -217,17 +217,17 @@ class SharedParts:
         self._known: dict[tuple[Any, ...], Any] = {}
         self._bytes = 0
 
-    def once(self, value: Any, deepest: int) -> Any:
+    def deduplicate(self, value: Any, deepest: int) -> Any:
         """Return an equal value whose parts are in the cache."""
         if type(value) is str:
             return intern(value)
         if deepest and type(value) is dict:
-            made: Any = {intern(name): self.once(each, deepest - 1) for name, each in value.items()}
+            made: Any = {intern(name): self.deduplicate(each, deepest - 1) for name, each in value.items()}
             # The key contains the identities of the values. These identities stay valid, because the cache also
             # contains the values.
             key = (dict, *made, *map(_identity, made.values()))
         elif deepest and type(value) is list:
-            made = [self.once(each, deepest - 1) for each in value]
+            made = [self.deduplicate(each, deepest - 1) for each in value]
             key = (list, *map(_identity, made))
         else:
             return value

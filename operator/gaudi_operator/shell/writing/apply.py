@@ -47,7 +47,7 @@ _MOST_KNOWN = 10_000
 
 
 @dataclass(frozen=True)
-class _Written:
+class _StatusWrite:
     """The last status write of a resource: hashes of the request and of the result, and the time."""
 
     asked: str
@@ -56,7 +56,7 @@ class _Written:
 
 
 @dataclass
-class OwnWrites:
+class RecentWrites:
     """The operator's own writes for a resource since the last call of take_own().
 
     `versions` are the resource versions after these writes. Watches also deliver these versions. `has_foreign_changes`
@@ -75,8 +75,8 @@ class Writer:
         self._clock = clock
         self._cluster = cluster
         self._store = store
-        self._written: dict[str, _Written] = {}
-        self._own_writes: dict[Key, OwnWrites] = {}
+        self._written: dict[str, _StatusWrite] = {}
+        self._own_writes: dict[Key, RecentWrites] = {}
 
     async def perform(self, key: Key, action: Action) -> None:
         """Perform one action for the resource `key`. Raises OperatorError."""
@@ -90,9 +90,9 @@ class Writer:
             case SetDeletionCost():
                 await self._set_deletion_cost(key, action)
 
-    def take_own(self, key: Key) -> OwnWrites:
+    def pop_recent_writes(self, key: Key) -> RecentWrites:
         """Return the operator's writes for the resource since the last call, and clear them."""
-        return self._own_writes.pop(key, OwnWrites())
+        return self._own_writes.pop(key, RecentWrites())
 
     async def check_still_exists(self, key: Key, actions: Iterable[Action]) -> None:
         """Raise Waiting if the resource was deleted and one of `actions` would create an object for it.
@@ -112,7 +112,7 @@ class Writer:
             raise WaitingError("ResourceGone", message, GONE_SECONDS)
         self._store.maybe_deleted.discard(key)
 
-    async def texts(self, key: Key, named: Iterable[ConfigMapKey]) -> dict[ConfigMapKey, str]:
+    async def read_texts(self, key: Key, named: Iterable[ConfigMapKey]) -> dict[ConfigMapKey, str]:
         """Return the texts in `named` that exist in ConfigMaps. Raises OperatorError if a ConfigMap cannot be read."""
         found: dict[ConfigMapKey, str] = {}
         for each in named:
@@ -121,7 +121,7 @@ class Writer:
                 found[each] = str(data[each.key])
         return found
 
-    async def namespace_labels(self, key: Key) -> dict[str, str]:
+    async def read_namespace_labels(self, key: Key) -> dict[str, str]:
         """Return the labels of the resource's namespace. Raises OperatorError if the namespace cannot be read."""
         found = await self._find(f"/api/v1/namespaces/{key.namespace}") or {"metadata": {}}
         return dict(found["metadata"].get("labels") or {})
@@ -133,9 +133,9 @@ class Writer:
             return None
 
     def _creates(self, key: Key, action: Action) -> bool:
-        return isinstance(action, Apply) and self._ours(key, action.manifest) is None
+        return isinstance(action, Apply) and self._find_owned_object(key, action.manifest) is None
 
-    def _ours(self, key: Key, manifest: Manifest) -> Manifest | None:
+    def _find_owned_object(self, key: Key, manifest: Manifest) -> Manifest | None:
         """Return the object with this kind and name if the resource owns or may adopt it. Labels prove no ownership."""
         found, resource = (
             self._store.get(key, kind_of(manifest), manifest["metadata"]["name"]),
@@ -150,10 +150,10 @@ class Writer:
         last = self._written.get(uid)
         return last.at if last else None
 
-    async def show(self, resource: Manifest, status: GaudiInferenceStatus) -> None:
+    async def write_status(self, resource: Manifest, status: GaudiInferenceStatus) -> None:
         """Write the operator's fields of the status if they have changed. Raises OperatorError if the write fails."""
         metadata, shown = resource["metadata"], resource.get("status") or {}
-        asked = printable(_without_empty(status.model_dump(by_alias=True, exclude_none=True, mode="json")))
+        asked = to_printable(_drop_empty(status.model_dump(by_alias=True, exclude_none=True, mode="json")))
         last = self._written.get(metadata["uid"])
         # If another manager owns fields of the status, the shown status never equals the requested status. In this
         # case, compare both with the request and the result of the last write.
@@ -166,7 +166,7 @@ class Writer:
         # Ignore NotFound. The resource was deleted, and its deletion event will arrive later.
         with suppress(NotFoundError):
             answer = await self._server_apply(key, path, {**body, "status": asked}, FIELD_MANAGER)
-        self._written[metadata["uid"]] = _Written(
+        self._written[metadata["uid"]] = _StatusWrite(
             _digest(asked), _digest(answer.get("status") or {}), self._clock.now()
         )
         # Drop the oldest entries to limit memory. A leader may run for months while resources are created and deleted.
@@ -178,21 +178,21 @@ class Writer:
         kind = kind_of(manifest)
         path = kind.path(key.namespace, manifest["metadata"]["name"])
         body = {**manifest, "metadata": {**manifest["metadata"], "namespace": key.namespace}}
-        ours = self._ours(key, manifest)
+        ours = self._find_owned_object(key, manifest)
         if ours is None:
             try:
-                await self._server_apply(key, path, _with(body, resourceVersion=NO_VERSION), FIELD_MANAGER)
+                await self._server_apply(key, path, _add_metadata(body, resourceVersion=NO_VERSION), FIELD_MANAGER)
                 return
             except TransientError as error:
                 if error.reason not in _TAKEN:
                     raise
-                ours = await self._own(key, kind, path)
+                ours = await self._read_owned_object(key, kind, path)
                 if ours is None:
                     raise
         # Send the UID, so that the API server rejects the write if another object now has the same name.
-        await self._server_apply(key, path, _with(body, uid=ours["metadata"]["uid"]), FIELD_MANAGER)
+        await self._server_apply(key, path, _add_metadata(body, uid=ours["metadata"]["uid"]), FIELD_MANAGER)
 
-    async def _own(self, key: Key, kind: Kind, path: str) -> Manifest | None:
+    async def _read_owned_object(self, key: Key, kind: Kind, path: str) -> Manifest | None:
         """Return the resource's object at `path`; None if it does not exist. Raises Stalled if another owner has it."""
         found, resource = await self._find(path), self._store.resource(key)
         if found is None or resource is None:
@@ -218,7 +218,7 @@ class Writer:
         # If finalizers or a grace period delay the deletion, the response is the object. Otherwise the response is a
         # Status.
         if answer.get("kind") == action.kind:
-            self._take_in(key, answer)
+            self._store_response(key, answer)
         elif known and known["metadata"]["uid"] == action.uid:
             self._store.remove(known)
 
@@ -241,18 +241,18 @@ class Writer:
         # Force the apply. Otherwise every apply would fail with a conflict after another client has changed a field.
         query = {"fieldManager": manager, "force": "true"}
         answer = await self._cluster.request("PATCH", path, body, query=query, content_type=SERVER_APPLY)
-        self._take_in(key, answer)
+        self._store_response(key, answer)
         return answer
 
-    def _take_in(self, key: Key, answer: Manifest) -> None:
-        known, own = self._store.find(answer), self._own_writes.setdefault(key, OwnWrites())
+    def _store_response(self, key: Key, answer: Manifest) -> None:
+        known, own = self._store.find(answer), self._own_writes.setdefault(key, RecentWrites())
         self._store.put(answer)
         own.versions.add(version_of(answer))
         if known is not None and kind_of(answer) is POD and (now := self._store.find(answer)):
-            own.has_foreign_changes |= _without_ours(known) != _without_ours(now)
+            own.has_foreign_changes |= _foreign_fields(known) != _foreign_fields(now)
 
 
-def _without_ours(pod: Manifest) -> tuple[object, ...]:
+def _foreign_fields(pod: Manifest) -> tuple[object, ...]:
     """Return the fields of a pod that other clients write."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     theirs = {**status, "conditions": other_conditions(pod)}
@@ -265,26 +265,26 @@ def _skeleton(kind: Kind, namespace: str, name: str, uid: str) -> dict[str, Any]
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
 
 
-def _with(manifest: Mapping[str, Any], **metadata: str) -> dict[str, Any]:
+def _add_metadata(manifest: Mapping[str, Any], **metadata: str) -> dict[str, Any]:
     return {**manifest, "metadata": {**manifest["metadata"], **metadata}}
 
 
-def _without_empty(value: Any) -> Any:
+def _drop_empty(value: Any) -> Any:
     """Remove empty maps and lists, because server-side apply writes null for a map that loses its last field."""
     if isinstance(value, dict):
-        kept = {name: _without_empty(each) for name, each in value.items()}
+        kept = {name: _drop_empty(each) for name, each in value.items()}
         return {name: each for name, each in kept.items() if each not in ({}, [])}
-    return [_without_empty(each) for each in value] if isinstance(value, list) else value
+    return [_drop_empty(each) for each in value] if isinstance(value, list) else value
 
 
 def _digest(status: Mapping[str, Any]) -> str:
     return sha256(canonical_json(status).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def printable(value: Any) -> Any:
+def to_printable(value: Any) -> Any:
     """Return a value to write, with each text on one line and without terminal control sequences."""
     if isinstance(value, str):
         return make_one_line(value)
     if isinstance(value, dict):
-        return {name: printable(each) for name, each in value.items()}
-    return [printable(each) for each in value] if isinstance(value, list) else value
+        return {name: to_printable(each) for name, each in value.items()}
+    return [to_printable(each) for each in value] if isinstance(value, list) else value

@@ -77,24 +77,26 @@ class Publisher:
 
     def publish(self, resource: Manifest, event: Event) -> None:
         """Queue one event about a resource."""
-        mailbox = self._mailbox(resource["metadata"]["uid"])
+        mailbox = self._get_mailbox(resource["metadata"]["uid"])
         # Drop the oldest event instead of waiting, because the latest events are the most useful ones.
         if len(mailbox.waiting) == _MOST_WAITING:
             _, dropped = mailbox.waiting.popleft()
             log.warning(
                 "Too many events of this resource are queued, so one event is dropped: %s",
                 dropped.reason,
-                extra=_of(resource),
+                extra=_log_fields(resource),
             )
         mailbox.waiting.append((resource, event))
         if mailbox.task is None:
-            mailbox.task = asyncio.create_task(self._empty(mailbox), name=f"events of {resource['metadata']['uid']}")
+            mailbox.task = asyncio.create_task(
+                self._publish_waiting(mailbox), name=f"events of {resource['metadata']['uid']}"
+            )
 
-    def waiting(self) -> int:
+    def count_waiting(self) -> int:
         """Return the number of events that wait to be published."""
         return sum(len(mailbox.waiting) for mailbox in self._mailboxes.values())
 
-    def _mailbox(self, uid: str) -> _Mailbox:
+    def _get_mailbox(self, uid: str) -> _Mailbox:
         mailbox = self._mailboxes.pop(uid, None) or _Mailbox(TokenBucket(BURST, PER_SECOND, self._clock))
         self._mailboxes[uid] = mailbox
         # Drop an idle mailbox to limit memory. A leader may run for months while resources are created and deleted.
@@ -103,7 +105,7 @@ class Publisher:
             self._mailboxes.pop(idle or "", None)
         return mailbox
 
-    async def _empty(self, mailbox: _Mailbox) -> None:
+    async def _publish_waiting(self, mailbox: _Mailbox) -> None:
         """Publish the waiting events. The token bucket limits the rate."""
         while mailbox.waiting:
             await mailbox.bucket.wait()
@@ -112,31 +114,31 @@ class Publisher:
                 try:
                     await self._publish(resource, event, mailbox.known)
                 except OperatorError as error:
-                    log.warning("The event %s was not published: %s", event.reason, error, extra=_of(resource))
+                    log.warning("The event %s was not published: %s", event.reason, error, extra=_log_fields(resource))
         mailbox.task = None
 
     async def _publish(self, resource: Manifest, event: Event, known: dict[Event, _Series]) -> None:
         series = known.get(event)
         if series and self._clock.monotonic() - series.seen < SERIES_SECONDS:
             try:
-                await self._repeat(series)
+                await self._update_series(series)
                 return
             except NotFoundError:
                 pass  # the event was deleted, so create a new one
         namespace = resource["metadata"]["namespace"]
-        body = self._body(resource, event)
+        body = self._event_body(resource, event)
         await self._cluster.request("POST", EVENT.path(namespace), body)
         known.pop(event, None)
         known[event] = _Series(EVENT.path(namespace, body["metadata"]["name"]), 1, self._clock.monotonic())
         while len(known) > _MOST_SERIES:
             known.pop(next(iter(known)))
 
-    async def _repeat(self, series: _Series) -> None:
+    async def _update_series(self, series: _Series) -> None:
         series.count, series.seen = series.count + 1, self._clock.monotonic()
         body = {"series": {"count": series.count, "lastObservedTime": self._now()}}
         await self._cluster.request("PATCH", series.path, body, content_type=MERGE_PATCH)
 
-    def _body(self, resource: Manifest, event: Event) -> dict[str, Any]:
+    def _event_body(self, resource: Manifest, event: Event) -> dict[str, Any]:
         metadata = resource["metadata"]
         return {
             "apiVersion": EVENT.api_version,
@@ -167,5 +169,5 @@ class Publisher:
         return self._clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _of(resource: Manifest) -> dict[str, str]:
+def _log_fields(resource: Manifest) -> dict[str, str]:
     return {"resource": f"{resource['metadata']['namespace']}/{resource['metadata']['name']}"}

@@ -14,9 +14,9 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gaudi_runtime.artifacts.lock import try_lock, use
-from gaudi_runtime.artifacts.recipe_cache.cleaning import clean
-from gaudi_runtime.artifacts.recipe_cache.entry import Alive, Entry, Source, files_below
+from gaudi_runtime.artifacts.lock import mark_in_use, try_lock
+from gaudi_runtime.artifacts.recipe_cache.cleaning import remove_old_entries
+from gaudi_runtime.artifacts.recipe_cache.entry import Alive, Entry, RecipeSource, hash_files
 from gaudi_runtime.artifacts.recipe_cache.manifest import EntryUnusable, Manifest
 from gaudi_runtime.artifacts.recipe_cache.object_store import http_store
 from gaudi_runtime.artifacts.recipe_cache.remote_entry import RemoteEntry
@@ -38,20 +38,20 @@ STAGING = ".taking"
 UNFINISHED = (".lock", ".tmp", ".new")
 
 
-class Disk:
+class LocalRecipes:
     """The recipes of `key` below `folder`, on the pod's own disk: engines compile there and keep a journal."""
 
     def __init__(self, folder: Path, key: RecipeKey) -> None:
         self.folder, self._key = folder, key
         self._staging = folder / STAGING
 
-    def held(self, alive: Alive, but: Collection[str] = ()) -> Manifest:
+    def build_manifest(self, alive: Alive, but: Collection[str] = ()) -> Manifest:
         """Return the recipes on this disk, except the paths in `but`. Reads every returned file. Raises OSError."""
-        with self._journal() as journal:
-            files = files_below(self.folder, lambda path: path in but or _is_no_recipe(path), alive)
+        with self._open_journal() as journal:
+            files = hash_files(self.folder, lambda path: path in but or _is_no_recipe(path), alive)
             return Manifest(files, journal.recipes)
 
-    def add(self, entry: Source, manifest: Manifest, alive: Alive) -> None:
+    def add(self, entry: RecipeSource, manifest: Manifest, alive: Alive) -> None:
         """Copy all missing files to this disk, or none if a copy fails. Raises EntryUnusable or OSError."""
         missing = [(path, file) for path, file in manifest.files.items() if not (self.folder / path).exists()]
         # Each file appears by a rename. Otherwise an engine could load half a file after a killed copy.
@@ -61,7 +61,7 @@ class Disk:
                 place = self.folder / path
                 place.parent.mkdir(parents=True, exist_ok=True)
                 (self._staging / path).replace(place)
-        with self._journal() as journal:
+        with self._open_journal() as journal:
             for step, seconds in manifest.recipes.seconds.items():
                 if step not in journal.recipes.seconds:
                     journal.write(step, seconds)
@@ -76,7 +76,7 @@ class Disk:
         finally:
             shutil.rmtree(self._staging, ignore_errors=True)
 
-    def _journal(self) -> closing[Journal]:
+    def _open_journal(self) -> closing[Journal]:
         return closing(Journal(str(self.folder), self._key))
 
 
@@ -91,7 +91,7 @@ class _Places:
 
     shared: SharedRecipes
     entry: Entry
-    disk: Disk
+    disk: LocalRecipes
     revisions: Revisions
 
 
@@ -111,19 +111,19 @@ class RecipeCache:
         self._desired = bool(shared and local and config.warmup.enabled)
         self._places: _Places | None = None
         if self._desired and shared and local and key:
-            entry, disk = Entry(Path(shared.path), key), Disk(Path(local), key)
+            entry, disk = Entry(Path(shared.path), key), LocalRecipes(Path(local), key)
             self._places = _Places(shared, entry, disk, Revisions(shared.kept_revisions, os.environ))
         self._board, self._stop = board, stop
         self._damaged = False
         self._outcome, self._reason = RecipeOutcome.MISS, ""
         self._clock, self._seconds = clock, 0.0
 
-    def take(self) -> None:
+    def restore(self) -> None:
         """Copy the existing recipes of the key to the disk of this pod. Raises Stopped."""
         if self._places:
-            self._take(self._places)
+            self._restore(self._places)
         elif self._desired:
-            self._report(RecipeOutcome.MISS, "The engine keeps no compiled code in this execution mode.")
+            self._report_outcome(RecipeOutcome.MISS, "The engine keeps no compiled code in this execution mode.")
 
     def publish(self) -> None:
         """Add the recipes that this pod compiled to the shared recipes. Raises Stopped."""
@@ -136,16 +136,16 @@ class RecipeCache:
             reason = f"Recipes cannot be written into {shared.path}: {error}."
         if reason:
             kept = self._outcome is RecipeOutcome.HIT
-            self._report(RecipeOutcome.HIT if kept else RecipeOutcome.MISS, reason)
+            self._report_outcome(RecipeOutcome.HIT if kept else RecipeOutcome.MISS, reason)
 
-    def _take(self, places: _Places) -> None:
+    def _restore(self, places: _Places) -> None:
         shared, entry = places.shared, places.entry
         # The mark protects the entry from removal until this process ends, even if the entry does not exist yet.
-        use(Path(shared.path) / mark_name(entry.key.digest, places.revisions.own()))
+        mark_in_use(Path(shared.path) / mark_name(entry.key.digest, places.revisions.pod_revision()))
         begun, outcome, reasons = self._clock(), RecipeOutcome.SEEDING, list[str]()
-        for name, source in _sources(shared, entry, self._alive):
+        for name, source in _sources(shared, entry, self._touch_unless_stopped):
             try:
-                if _bring(source(), places.disk, self._alive):
+                if _copy_recipes(source(), places.disk, self._touch_unless_stopped):
                     outcome = RecipeOutcome.HIT
                     break
                 reasons.append(f"{name} has no recipes for this software, card, model, dtype and parallelism yet.")
@@ -153,55 +153,55 @@ class RecipeCache:
                 self._damaged |= name == shared.path
                 reasons.append(f"The recipes in {name} are ignored: {error}.")
         self._seconds = self._clock() - begun
-        self._report(outcome, " ".join(reasons))
+        self._report_outcome(outcome, " ".join(reasons))
 
     def _publish(self, places: _Places) -> str | None:
         """Return why recipes could not be added.
 
         Return None if no recipe is missing or another process adds recipes.
         """
-        known = self._stored(places.entry)
-        fresh = places.disk.held(self._alive, but=known.files if known else ())
+        known = self._read_stored_manifest(places.entry)
+        fresh = places.disk.build_manifest(self._touch_unless_stopped, but=known.files if known else ())
         if not (fresh.files or known):
             return f"Warm-up wrote no compiled code into {places.disk.folder}."
-        with _turn(Path(places.shared.path)) as ours:
+        with _try_write_lock(Path(places.shared.path)) as ours:
             if ours:
-                return self._write(places, fresh)
+                return self._write_entry(places, fresh)
         log.info("Another process writes into %s, so this process does not add its recipes", places.shared.path)
         return None
 
-    def _write(self, places: _Places, fresh: Manifest) -> str | None:
+    def _write_entry(self, places: _Places, fresh: Manifest) -> str | None:
         shared, entry = places.shared, places.entry
-        stored = self._stored(entry)
-        desired = fresh.and_that_of(stored) if stored else fresh
+        stored = self._read_stored_manifest(entry)
+        desired = fresh.merge(stored) if stored else fresh
         limit, room = format_bytes(shared.limit_bytes), shared.limit_bytes - desired.size
         if room < 0:
             return f"The recipes take {format_bytes(desired.size)}, but the limit of {shared.path} is {limit}. {ADVICE}"
-        kept = places.revisions.kept()
-        left = clean(Path(shared.path), entry.folder.name, room, shared.max_age_seconds, kept)
+        kept = places.revisions.read_kept()
+        left = remove_old_entries(Path(shared.path), entry.folder.name, room, shared.max_age_seconds, kept)
         if left > room:
             others = f"other recipes that pods use take {format_bytes(left)}"
             return f"The recipes take {format_bytes(desired.size)} and {others}, but the limit is {limit}. {ADVICE}"
         if stored is None or not desired.matches(stored):
-            entry.write(desired, places.disk.folder, self._alive, again=self._damaged)
-            entry.drop_unnamed(desired)
+            entry.write(desired, places.disk.folder, self._touch_unless_stopped, again=self._damaged)
+            entry.remove_unlisted(desired)
             files = plural(len(desired.files), "file")
             log.info("Added recipes to %s: %s, %s", entry.folder, files, format_bytes(desired.size))
         if self._outcome is RecipeOutcome.SEEDING:
-            self._report(RecipeOutcome.SEEDED, self._reason)
+            self._report_outcome(RecipeOutcome.SEEDED, self._reason)
         return None
 
-    def _stored(self, entry: Entry) -> Manifest | None:
+    def _read_stored_manifest(self, entry: Entry) -> Manifest | None:
         try:
-            return None if self._damaged else entry.read()
+            return None if self._damaged else entry.read_manifest()
         except EntryUnusable:
             return None
 
-    def _alive(self) -> None:
+    def _touch_unless_stopped(self) -> None:
         raise_if_stopped(self._stop)
         self._board.restart_stall_clock()
 
-    def _report(self, outcome: RecipeOutcome, reason: str) -> None:
+    def _report_outcome(self, outcome: RecipeOutcome, reason: str) -> None:
         self._outcome, self._reason = outcome, reason
         log.info("Shared recipes: %s. %s", outcome, reason)
         report = SharedRecipesReport(outcome=outcome, reason=reason[:2048] or None, seconds=self._seconds)
@@ -209,13 +209,13 @@ class RecipeCache:
 
 
 @contextmanager
-def _turn(root: Path) -> Iterator[bool]:
+def _try_write_lock(root: Path) -> Iterator[bool]:
     """Yield True if only this process may write into `root` during the block. Raises OSError."""
     with (root / "lock").open("a+") as lock:
         yield try_lock(lock)
 
 
-def _sources(shared: SharedRecipes, entry: Entry, alive: Alive) -> Iterator[tuple[str, Callable[[], Source]]]:
+def _sources(shared: SharedRecipes, entry: Entry, alive: Alive) -> Iterator[tuple[str, Callable[[], RecipeSource]]]:
     """Yield the sources of recipes: first the volume with its `entry`, then the image, then the store."""
     # Sources are created one by one. Otherwise wrong credentials for the store would prevent the use of the volume.
     yield shared.path, lambda: entry
@@ -231,10 +231,10 @@ def _sources(shared: SharedRecipes, entry: Entry, alive: Alive) -> Iterator[tupl
         )
 
 
-def _bring(source: Source, disk: Disk, alive: Alive) -> bool:
+def _copy_recipes(source: RecipeSource, disk: LocalRecipes, alive: Alive) -> bool:
     """Copy the files of the entry to the disk. Return False if there is no entry."""
     for look in range(1, LOOKS + 1):
-        manifest = source.read()
+        manifest = source.read_manifest()
         if manifest is None:
             return False
         try:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gaudi_runtime.artifacts.lock import try_lock
-from gaudi_runtime.artifacts.recipe_cache.entry import remove
-from gaudi_runtime.artifacts.recipe_cache.revisions import User, is_needed, marked
+from gaudi_runtime.artifacts.recipe_cache.entry import remove_entry
+from gaudi_runtime.artifacts.recipe_cache.revisions import RevisionId, is_needed, parse_mark_name
 from gaudi_runtime.artifacts.sources.snapshots import bytes_below
 from gaudi_runtime.contract.config import KeptRevisions
 
@@ -20,7 +20,7 @@ SETTLING_SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
-class Kept:
+class EntryUsage:
     """An entry: its bytes, the seconds since the last start with the entry, and whether it is in use or needed."""
 
     name: str
@@ -29,19 +29,19 @@ class Kept:
     in_use: bool
     needed: bool = True
 
-    def is_over(self, max_age_seconds: float) -> bool:
+    def is_expired(self, max_age_seconds: float) -> bool:
         """Return True if the entry must be removed even if the volume has enough space."""
         limit = max_age_seconds if self.needed else min(max_age_seconds, SETTLING_SECONDS)
         return not self.in_use and self.unused_seconds > limit
 
 
-def to_remove(entries: Iterable[Kept], room: int, max_age_seconds: float) -> list[str]:
+def select_entries_to_remove(entries: Iterable[EntryUsage], room: int, max_age_seconds: float) -> list[str]:
     """Return the names of entries to remove, so that at most `room` bytes are left.
 
     Entries in use are never removed.
     """
     entries = sorted(entries, key=lambda each: -each.unused_seconds)
-    gone = [each for each in entries if each.is_over(max_age_seconds)]
+    gone = [each for each in entries if each.is_expired(max_age_seconds)]
     taken = sum(each.size for each in entries) - sum(each.size for each in gone)
     for each in entries:
         if taken > room and not each.in_use and each not in gone:
@@ -50,26 +50,26 @@ def to_remove(entries: Iterable[Kept], room: int, max_age_seconds: float) -> lis
     return [each.name for each in gone]
 
 
-def clean(root: Path, but: str, room: int, max_age_seconds: float, kept: KeptRevisions | None) -> int:
+def remove_old_entries(root: Path, but: str, room: int, max_age_seconds: float, kept: KeptRevisions | None) -> int:
     """Remove entries that are too old or do not fit, except `but`. Return the bytes of the other remaining entries.
 
     `kept` contains the revisions that can still run, or is None if they are unknown. The caller must have the lock.
     """
     for half in root.glob(_HALF_REMOVED):
-        remove(half)
-    marks = _marks(root)
-    others = list(_entries(root, but, marks, kept))
-    gone = to_remove(others, room, max_age_seconds)
+        remove_entry(half)
+    marks = _find_marks(root)
+    others = list(_find_entries(root, but, marks, kept))
+    gone = select_entries_to_remove(others, room, max_age_seconds)
     for name in gone:
-        remove(root / name)
-    _drop_marks(root, marks, kept)
+        remove_entry(root / name)
+    _remove_stale_marks(root, marks, kept)
     return sum(each.size for each in others if each.name not in gone)
 
 
 @dataclass(frozen=True)
 class _Mark:
     file: Path
-    user: User | None
+    user: RevisionId | None
 
     @property
     def unused_seconds(self) -> float:
@@ -84,22 +84,24 @@ class _Mark:
             return True  # a file of another user cannot be locked, so its entry is kept
 
 
-def _marks(root: Path) -> dict[str, list[_Mark]]:
+def _find_marks(root: Path) -> dict[str, list[_Mark]]:
     """Return the marks by entry, including marks of entries that do not exist."""
     found = defaultdict(list)
     for file in root.glob("*.use"):
-        if mark := marked(file.name):
+        if mark := parse_mark_name(file.name):
             digest, user = mark
             found[digest].append(_Mark(file, user))
     return found
 
 
-def _entries(root: Path, but: str, marks: dict[str, list[_Mark]], kept: KeptRevisions | None) -> Iterator[Kept]:
+def _find_entries(
+    root: Path, but: str, marks: dict[str, list[_Mark]], kept: KeptRevisions | None
+) -> Iterator[EntryUsage]:
     for folder in root.iterdir():
         if folder.name != but and folder.is_dir() and _DIGEST.fullmatch(folder.name):
             own = marks.get(folder.name, [])
             unused = [each.unused_seconds for each in own] or [time.time() - folder.stat().st_mtime]
-            yield Kept(
+            yield EntryUsage(
                 name=folder.name,
                 size=bytes_below(folder),
                 unused_seconds=min(unused),
@@ -108,7 +110,7 @@ def _entries(root: Path, but: str, marks: dict[str, list[_Mark]], kept: KeptRevi
             )
 
 
-def _drop_marks(root: Path, marks: dict[str, list[_Mark]], kept: KeptRevisions | None) -> None:
+def _remove_stale_marks(root: Path, marks: dict[str, list[_Mark]], kept: KeptRevisions | None) -> None:
     """Remove marks whose entry or revision no longer exists."""
     # Each revision leaves one mark for each entry. Without this cleanup, the marks of thousands of revisions would
     # accumulate.

@@ -19,7 +19,7 @@ from gaudi_runtime.artifacts.recipe_cache.manifest import (
     EntryUnusable,
     Manifest,
     StoredFile,
-    manifest_text,
+    format_manifest,
     parse_manifest,
 )
 from gaudi_runtime.engine_protocol.engine import RecipeKey
@@ -30,10 +30,10 @@ Alive = Callable[[], None]
 """Called for each piece that is read; may raise to end the work."""
 
 
-class Source(Protocol):
+class RecipeSource(Protocol):
     """An entry of compiled recipes that can be read."""
 
-    def read(self) -> Manifest | None:
+    def read_manifest(self) -> Manifest | None:
         """Read the manifest; None if there is no entry. Raises EntryUnusable or OSError."""
 
     def copy(self, files: Iterable[tuple[str, StoredFile]], target: Path, alive: Alive) -> None:
@@ -47,7 +47,7 @@ class Entry:
         self.folder, self.key = root / key.digest, key
         self._manifest, self._objects = self.folder / "manifest", self.folder / "objects"
 
-    def read(self) -> Manifest | None:
+    def read_manifest(self) -> Manifest | None:
         """Read the manifest; None if there is no entry. Raises EntryUnusable or OSError."""
         try:
             with self._manifest.open("rb") as file:
@@ -64,7 +64,7 @@ class Entry:
             place = target / path
             place.parent.mkdir(parents=True, exist_ok=True)
             try:
-                found = _copy(self._objects / stated.sha256, place, alive)
+                found = _copy_file(self._objects / stated.sha256, place, alive)
             except FileNotFoundError as error:
                 raise EntryUnusable(f"the file {path} is missing") from error
             if found != stated:
@@ -79,12 +79,12 @@ class Entry:
         self._objects.mkdir(parents=True, exist_ok=True)
         self._drop_unfinished()
         for path, stated in manifest.files.items():
-            if (source / path).is_file() and (again or not self._has(stated)):
-                self._put(source / path, stated, alive)
-        with _at_once(self._manifest) as fresh:
-            fresh.write_text(manifest_text(manifest, self.key))
+            if (source / path).is_file() and (again or not self._has_file(stated)):
+                self._store_file(source / path, stated, alive)
+        with _replace_atomically(self._manifest) as fresh:
+            fresh.write_text(format_manifest(manifest, self.key))
 
-    def drop_unnamed(self, manifest: Manifest) -> None:
+    def remove_unlisted(self, manifest: Manifest) -> None:
         """Remove stored contents that `manifest` does not list."""
         named = {file.sha256 for file in manifest.files.values()}
         for each in self._objects.iterdir():
@@ -96,20 +96,20 @@ class Entry:
         for each in [*self._objects.glob("*.*"), *self.folder.glob("manifest.*")]:
             each.unlink(missing_ok=True)
 
-    def _has(self, stated: StoredFile) -> bool:
+    def _has_file(self, stated: StoredFile) -> bool:
         try:
             return (self._objects / stated.sha256).stat().st_size == stated.size
         except FileNotFoundError:
             return False
 
-    def _put(self, file: Path, stated: StoredFile, alive: Alive) -> None:
-        with _at_once(self._objects / stated.sha256) as fresh:
-            if _copy(file, fresh, alive) != stated:
+    def _store_file(self, file: Path, stated: StoredFile, alive: Alive) -> None:
+        with _replace_atomically(self._objects / stated.sha256) as fresh:
+            if _copy_file(file, fresh, alive) != stated:
                 raise EntryUnusable(f"the file {file} changed during the copy")
 
 
 @contextmanager
-def _at_once(place: Path) -> Iterator[Path]:
+def _replace_atomically(place: Path) -> Iterator[Path]:
     """Yield a temporary file that becomes `place` if the block succeeds. The file is removed if the disk is full."""
     fresh = place.with_name(f"{place.name}.{uuid4().hex}")
     try:
@@ -119,18 +119,18 @@ def _at_once(place: Path) -> Iterator[Path]:
         fresh.unlink(missing_ok=True)
 
 
-def files_below(folder: Path, skip: Callable[[str], bool], alive: Alive) -> dict[str, StoredFile]:
+def hash_files(folder: Path, skip: Callable[[str], bool], alive: Alive) -> dict[str, StoredFile]:
     """Return all files below `folder` with their checksums, except the paths that `skip` selects."""
     found = {}
     for file in sorted(folder.rglob("*")):
         path = file.relative_to(folder).as_posix()
         if file.is_file() and not file.is_symlink() and not skip(path):
             with file.open("rb") as content:
-                found[path] = stated(_pieces(content, alive))
+                found[path] = hash_pieces(_read_pieces(content, alive))
     return found
 
 
-def remove(folder: Path) -> None:
+def remove_entry(folder: Path) -> None:
     """Remove one entry of recipes from the disk: first hide it by a rename, then delete its files."""
     # One rename hides the whole entry. Otherwise a reader could see an entry with half of its files.
     gone = folder.with_name(f"{folder.name}.{uuid4().hex}.gone")
@@ -138,28 +138,28 @@ def remove(folder: Path) -> None:
     shutil.rmtree(gone, ignore_errors=True)
 
 
-def _copy(source: Path, target: Path, alive: Alive) -> StoredFile:
+def _copy_file(source: Path, target: Path, alive: Alive) -> StoredFile:
     """Copy a file with its executable bit, and return its checksum and size."""
     with source.open("rb") as content, target.open("wb") as copy:
         os.fchmod(copy.fileno(), 0o755 if os.fstat(content.fileno()).st_mode & 0o100 else 0o644)
-        return stated(written(_pieces(content, alive), copy))
+        return hash_pieces(write_and_yield(_read_pieces(content, alive), copy))
 
 
-def written(pieces: Iterator[bytes], copy: BinaryIO) -> Iterator[bytes]:
+def write_and_yield(pieces: Iterator[bytes], copy: BinaryIO) -> Iterator[bytes]:
     """Write the pieces of an entry's file to `copy`, and yield each piece after it is written."""
     for piece in pieces:
         copy.write(piece)
         yield piece
 
 
-def _pieces(content: BinaryIO, alive: Alive) -> Iterator[bytes]:
+def _read_pieces(content: BinaryIO, alive: Alive) -> Iterator[bytes]:
     alive()
     while piece := content.read(CHUNK_BYTES):
         yield piece
         alive()
 
 
-def stated(pieces: Iterator[bytes]) -> StoredFile:
+def hash_pieces(pieces: Iterator[bytes]) -> StoredFile:
     """Return the checksum and size of one file of an entry, computed from its pieces."""
     digest, count = hashlib.sha256(), 0
     for piece in pieces:

@@ -53,7 +53,7 @@ class Manifest:
         """The bytes of all files. Files with equal contents count once."""
         return sum({file.sha256: file.size for file in self.files.values()}.values())
 
-    def and_that_of(self, stored: "Manifest") -> "Manifest":
+    def merge(self, stored: "Manifest") -> "Manifest":
         """Return the files and steps of both manifests."""
         # A stored file replaces the new one: another start has already used the stored file, but the new one may come
         # from a killed process.
@@ -64,7 +64,7 @@ class Manifest:
         return self.files == stored.files and self.recipes.seconds.keys() == stored.recipes.seconds.keys()
 
 
-def manifest_text(manifest: Manifest, key: RecipeKey) -> str:
+def format_manifest(manifest: Manifest, key: RecipeKey) -> str:
     """Return the text of a manifest of the entry of `key`."""
     body = _Body(
         key=asdict(key), files=dict(manifest.files), journal=format_journal(manifest.recipes, key)

@@ -11,7 +11,7 @@ from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from gaudi_runtime.artifacts.recipe_cache.manifest import EntryUnusable
-from gaudi_runtime.artifacts.recipe_cache.s3_signature import Keys, signed_headers
+from gaudi_runtime.artifacts.recipe_cache.s3_signature import AwsKeys, signed_headers
 from gaudi_runtime.contract.config import RecipeStore
 from gaudi_runtime.contract.ports import (
     STORE_KEY_ID_VARIABLE,
@@ -30,7 +30,7 @@ class NoSuchObject(Exception):
     """The error of a request for an object that the store does not have."""
 
 
-class StoreAway(Exception):
+class StoreUnavailable(Exception):
     """The error that a request to an object store failed and a retry may help.
 
     The message is the reason, as the end of a sentence.
@@ -53,11 +53,11 @@ class HttpStore:
 
     url: str
     token: str | None = field(default=None, repr=False)
-    keys: Keys | None = None
+    keys: AwsKeys | None = None
     region: str | None = None
     silence_seconds: float = SILENCE_SECONDS
 
-    def pieces(self, path: str) -> Iterator[bytes]:
+    def read_object(self, path: str) -> Iterator[bytes]:
         """Yield the bytes of one object. Raises NoSuchObject, StoreAway, or EntryUnusable if no retry can help."""
         address = f"{self.url.rstrip('/')}/{path}"
         request = Request(address, headers=self._headers(address))  # noqa: S310 - only http and https are allowed
@@ -66,13 +66,13 @@ class HttpStore:
                 while piece := answer.read1(PIECE_BYTES):
                     yield piece
                 if answer.length:
-                    raise StoreAway(f"an answer of the store ended {answer.length} bytes too early")
+                    raise StoreUnavailable(f"an answer of the store ended {answer.length} bytes too early")
         except HTTPError as error:
             error.close()
-            raise _refusal(error.code) from error
+            raise _error_for_status(error.code) from error
         except (OSError, HTTPException, ValueError, OverflowError) as error:  # the last two for an invalid address
             why = str(getattr(error, "reason", error)) or type(error).__name__
-            raise StoreAway(f"the store does not answer ({why})") from error
+            raise StoreUnavailable(f"the store does not answer ({why})") from error
 
     def _headers(self, address: str) -> dict[str, str]:
         if self.keys and self.region:
@@ -101,14 +101,14 @@ def http_store(store: RecipeStore, environment: Mapping[str, str]) -> HttpStore:
         return HttpStore(store.url, token)
     if not (key_id and secret):
         raise EntryUnusable("the Secret of the store has no AWS_ACCESS_KEY_ID or no AWS_SECRET_ACCESS_KEY")
-    return HttpStore(store.url, keys=Keys(key_id, secret, session), region=store.s3_region)
+    return HttpStore(store.url, keys=AwsKeys(key_id, secret, session), region=store.s3_region)
 
 
-def _refusal(status: int) -> Exception:
+def _error_for_status(status: int) -> Exception:
     if status == HTTPStatus.NOT_FOUND:
         return NoSuchObject()
     if status in _BUSY or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return StoreAway(f"the store answers with HTTP {status}")
+        return StoreUnavailable(f"the store answers with HTTP {status}")
     if status in _DENIED:
         return EntryUnusable(
             f"the store answers with HTTP {status}. Check the credentials, which need the permission to list objects"

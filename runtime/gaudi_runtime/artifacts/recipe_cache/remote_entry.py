@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from gaudi_runtime.artifacts.recipe_cache.entry import Alive, stated, written
+from gaudi_runtime.artifacts.recipe_cache.entry import Alive, hash_pieces, write_and_yield
 from gaudi_runtime.artifacts.recipe_cache.manifest import (
     MAX_MANIFEST_BYTES,
     EntryUnusable,
@@ -15,9 +15,9 @@ from gaudi_runtime.artifacts.recipe_cache.manifest import (
     StoredFile,
     parse_manifest,
 )
-from gaudi_runtime.artifacts.recipe_cache.object_store import HttpStore, NoSuchObject, StoreAway
+from gaudi_runtime.artifacts.recipe_cache.object_store import HttpStore, NoSuchObject, StoreUnavailable
 from gaudi_runtime.artifacts.recipe_cache.signature import MAX_SIGNATURE_BYTES, check_signature
-from gaudi_runtime.artifacts.transfer import all_at_once, persistently
+from gaudi_runtime.artifacts.transfer import call_with_retries, run_concurrently
 from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.units import format_bytes
 
@@ -51,15 +51,15 @@ class RemoteEntry:
         self._seconds, self._until = seconds, clock() + seconds
         self._ended = threading.Event()
 
-    def read(self) -> Manifest | None:
+    def read_manifest(self) -> Manifest | None:
         """Read the manifest; None if there is no entry. Raises EntryUnusable, or the errors of `alive`."""
         self._ended.clear()
         try:
-            content = self._persistently(lambda: b"".join(self._pieces("manifest", MAX_MANIFEST_BYTES)))
+            content = self._call_with_retries(lambda: b"".join(self._read_object("manifest", MAX_MANIFEST_BYTES)))
         except NoSuchObject:
             return None
         if self._public_key:
-            check_signature(content, self._signature(), self._public_key)
+            check_signature(content, self._read_signature(), self._public_key)
         manifest = parse_manifest(content.decode(errors="replace"), self._key)
         if manifest.size > self._limit:
             raise EntryUnusable(
@@ -68,50 +68,50 @@ class RemoteEntry:
             )
         return manifest
 
-    def _signature(self) -> bytes:
+    def _read_signature(self) -> bytes:
         try:
-            return self._persistently(lambda: b"".join(self._pieces("manifest.sig", MAX_SIGNATURE_BYTES)))
+            return self._call_with_retries(lambda: b"".join(self._read_object("manifest.sig", MAX_SIGNATURE_BYTES)))
         except NoSuchObject as error:
             raise EntryUnusable("manifest.sig is missing, but publicKey is set") from error
 
     def copy(self, files: Iterable[tuple[str, StoredFile]], target: Path, alive: Alive) -> None:
         """Copy files as Entry.copy() does. The first failure cancels the other copies."""
-        tasks = [partial(self._bring, path, wanted, target / path) for path, wanted in files]
-        all_at_once(tasks, self._ended, "recipes")
+        tasks = [partial(self._download_file, path, wanted, target / path) for path, wanted in files]
+        run_concurrently(tasks, self._ended, "recipes")
 
-    def _bring(self, path: str, wanted: StoredFile, place: Path) -> None:
+    def _download_file(self, path: str, wanted: StoredFile, place: Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         try:
-            self._persistently(lambda: self._write(path, wanted, place))
+            self._call_with_retries(lambda: self._write_object(path, wanted, place))
         except NoSuchObject as error:
             raise EntryUnusable(f"the file {path} is missing") from error
 
-    def _write(self, path: str, wanted: StoredFile, place: Path) -> None:
+    def _write_object(self, path: str, wanted: StoredFile, place: Path) -> None:
         """Write one object to a file. Each retry starts from the first byte, because objects are small."""
         with place.open("wb") as file:
-            found = stated(written(self._pieces(f"objects/{wanted.sha256}", wanted.size), file))
+            found = hash_pieces(write_and_yield(self._read_object(f"objects/{wanted.sha256}", wanted.size), file))
         if found != wanted:
-            raise StoreAway(f"the file {path} does not match its checksum in the manifest")
+            raise StoreUnavailable(f"the file {path} does not match its checksum in the manifest")
         place.chmod(0o755)  # stores keep no modes, and some compiled files must be executable
 
-    def _pieces(self, name: str, most: int) -> Iterator[bytes]:
+    def _read_object(self, name: str, most: int) -> Iterator[bytes]:
         """Yield the bytes of one object. An object may have at most `most` bytes."""
-        self._look()  # checked before each attempt, so that none begins after the deadline
+        self._raise_if_ended()  # checked before each attempt, so that none begins after the deadline
         count = 0
-        for piece in self._store.pieces(f"{self._key.digest}/{name}"):
-            self._look()
+        for piece in self._store.read_object(f"{self._key.digest}/{name}"):
+            self._raise_if_ended()
             count += len(piece)
             if count > most:  # an endless answer must fill neither memory nor disk
                 raise EntryUnusable(f"the object {name} is larger than {format_bytes(most)}")
             yield piece
 
-    def _persistently(self, ask: Callable[[], Answer]) -> Answer:
+    def _call_with_retries(self, ask: Callable[[], Answer]) -> Answer:
         try:
-            return persistently(ask, StoreAway, self._pauses, lambda seconds, _: self._ended.wait(seconds))
-        except StoreAway as error:
+            return call_with_retries(ask, StoreUnavailable, self._pauses, lambda seconds, _: self._ended.wait(seconds))
+        except StoreUnavailable as error:
             raise EntryUnusable(str(error)) from error
 
-    def _look(self) -> None:
+    def _raise_if_ended(self) -> None:
         self._alive()
         if self._ended.is_set():
             raise EntryUnusable("another file of the store could not be read")

@@ -19,28 +19,28 @@ _MARK = re.compile(r"([0-9a-f]{16})(?:\.([0-9A-Za-z-]+)\.([0-9a-z]+))?\.use")
 
 
 @dataclass(frozen=True)
-class User:
+class RevisionId:
     """A user of an entry of recipes: a revision, identified by the uid of its resource and its name."""
 
     resource: str
     revision: str
 
 
-def mark_name(digest: str, user: User | None) -> str:
+def mark_name(digest: str, user: RevisionId | None) -> str:
     """Return the name of the mark file for starts of `user` with the entry `digest`."""
     return f"{digest}.{user.resource}.{user.revision}.use" if user else f"{digest}.use"
 
 
-def marked(name: str) -> tuple[str, User | None] | None:
+def parse_mark_name(name: str) -> tuple[str, RevisionId | None] | None:
     """Return the entry and the user of a mark file. Return None if the name is not that of a mark file."""
     found = _MARK.fullmatch(name)
     if found is None:
         return None
     digest, resource, revision = found.groups()
-    return digest, User(resource, revision) if resource else None
+    return digest, RevisionId(resource, revision) if resource else None
 
 
-def is_needed(users: Collection[User | None], kept: KeptRevisions | None) -> bool:
+def is_needed(users: Collection[RevisionId | None], kept: KeptRevisions | None) -> bool:
     """Return True if one of these users, or an unknown user, may start with the entry in the future."""
     # An entry is kept if a user is unknown, belongs to another resource or has no revision, or if `kept` is None.
     if kept is None or not users:
@@ -55,7 +55,7 @@ class Revisions:
         """Remember the `file` with KeptRevisions; None if the kept revisions are unknown."""
         self._file, self._own = file, environment.get(REVISION_VARIABLE, "")
 
-    def kept(self) -> KeptRevisions | None:
+    def read_kept(self) -> KeptRevisions | None:
         """Return the kept revisions. Return None if the file cannot be read; no revision is removed then."""
         if self._file is None:
             return None
@@ -65,7 +65,7 @@ class Revisions:
             log.info("The list of kept revisions cannot be read, so the recipes of all revisions are kept: %s", error)
             return None
 
-    def own(self) -> User | None:
+    def pod_revision(self) -> RevisionId | None:
         """Return the revision of this pod; None if its resource or its name is unknown."""
-        kept = self.kept()
-        return User(kept.resource, self._own) if kept and _NAME.fullmatch(self._own) else None
+        kept = self.read_kept()
+        return RevisionId(kept.resource, self._own) if kept and _NAME.fullmatch(self._own) else None

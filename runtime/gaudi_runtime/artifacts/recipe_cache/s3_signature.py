@@ -16,7 +16,7 @@ NO_BODY = hashlib.sha256(b"").hexdigest()
 
 
 @dataclass(frozen=True)
-class Keys:
+class AwsKeys:
     """An access key and a secret key, with the token of their session if they are temporary."""
 
     key_id: str
@@ -25,7 +25,7 @@ class Keys:
 
 
 def signed_headers(
-    url: str, region: str, keys: Keys, moment: datetime, others: Mapping[str, str] | None = None
+    url: str, region: str, keys: AwsKeys, moment: datetime, others: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """Return all headers of a GET of `url` at a UTC `moment`, including `others`."""
     split, stamp = urlsplit(url), moment.strftime("%Y%m%dT%H%M%SZ")

@@ -22,7 +22,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 CHUNK_BYTES = 4 * 1024 * 1024
 
 
-def is_as_stated(file: Path, stated: RemoteFile, progress: Callable[[], None]) -> bool:
+def matches_checksum(file: Path, stated: RemoteFile, progress: Callable[[], None]) -> bool:
     """Return True if a downloaded file has the checksum that its source states. Reads the whole `file`.
 
     `progress` is called every few MB and may raise to end the reading.
@@ -62,7 +62,7 @@ class Progress:
         if total and before * STEPS // total != done * STEPS // total:
             self._publish(FetchProgress(done_bytes=done, total_bytes=total))
 
-    def others(self, here: int) -> None:
+    def report_waiting(self, here: int) -> None:
         """Report that another process fetches the same files, of which `here` bytes are on disk."""
         # Only a changed number is published, because each report restarts the stall clock. If the other process stalls,
         # this process must count as stalled, too.
@@ -82,13 +82,13 @@ class Source(Protocol):
     def revision(self) -> str:
         """The branch, tag or commit."""
 
-    def listing(self) -> Listing:
+    def list_files(self) -> Listing:
         """Return the current files of the revision with sizes and checksums, and an ID of exactly these files.
 
         Raises HubUnreachable if a retry may help.
         """
 
-    def content(self, commit: str, path: str, offset: int) -> AbstractContextManager[tuple[int, Iterator[bytes]]]:
+    def open_file(self, commit: str, path: str, offset: int) -> AbstractContextManager[tuple[int, Iterator[bytes]]]:
         """Return the bytes of one file from about `offset`, and the offset of the first byte.
 
         Raises as `listing` does.
@@ -106,9 +106,9 @@ def download(source: Source, commit: str, file: RemoteFile, part: Path, target: 
     for folder in (part.parent, target.parent):
         folder.mkdir(parents=True, exist_ok=True)
     for _ in range(TRIES):
-        with _disk_full_as_sentence(file):
-            _append(source, commit, file, part, progress)
-        if is_as_stated(part, file, progress.alive):
+        with _translate_disk_full(file):
+            _download_rest(source, commit, file, part, progress)
+        if matches_checksum(part, file, progress.alive):
             part.replace(target)
             return
         progress.add(-file.size)
@@ -119,15 +119,15 @@ def download(source: Source, commit: str, file: RemoteFile, part: Path, target: 
     )
 
 
-def _append(source: Source, commit: str, file: RemoteFile, part: Path, progress: Progress) -> None:
+def _download_rest(source: Source, commit: str, file: RemoteFile, part: Path, progress: Progress) -> None:
     """Append to `part` up to the expected size. If the server does not support ranges, start at the beginning."""
     with part.open("ab") as content:
         if content.tell() < file.size:
-            with source.content(commit, file.path, content.tell()) as (start, pieces):
+            with source.open_file(commit, file.path, content.tell()) as (start, pieces):
                 progress.add(start - content.tell())
                 content.seek(start)
                 content.truncate()
-                _write(pieces, content, file.size, progress)
+                _write_pieces(pieces, content, file.size, progress)
         content.flush()
         os.fsync(content.fileno())
         here = content.tell()
@@ -137,7 +137,7 @@ def _append(source: Source, commit: str, file: RemoteFile, part: Path, progress:
         raise HubUnreachable(f"The download of {file.path} from {source.repo} ended after {here} of {file.size} bytes.")
 
 
-def _write(pieces: Iterator[bytes], content: BinaryIO, size: int, progress: Progress) -> None:
+def _write_pieces(pieces: Iterator[bytes], content: BinaryIO, size: int, progress: Progress) -> None:
     for piece in pieces:
         content.write(piece)
         progress.add(len(piece))
@@ -146,7 +146,7 @@ def _write(pieces: Iterator[bytes], content: BinaryIO, size: int, progress: Prog
 
 
 @contextmanager
-def _disk_full_as_sentence(file: RemoteFile) -> Iterator[None]:
+def _translate_disk_full(file: RemoteFile) -> Iterator[None]:
     try:
         yield
     except OSError as error:

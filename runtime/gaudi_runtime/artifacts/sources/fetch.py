@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 
 from gaudi_runtime.artifacts.lock import LOOK_SECONDS
 from gaudi_runtime.artifacts.sources.download import FULL, Progress, Source, download
-from gaudi_runtime.artifacts.sources.listing import Listing, RemoteFile, is_pinned, wanted
-from gaudi_runtime.artifacts.sources.snapshots import Store, bytes_below, bytes_of
+from gaudi_runtime.artifacts.sources.listing import Listing, RemoteFile, is_pinned, select_files
+from gaudi_runtime.artifacts.sources.snapshots import SnapshotStore, bytes_below, bytes_of
 from gaudi_runtime.artifacts.sources.weights import check_weights
-from gaudi_runtime.artifacts.transfer import all_at_once, persistently
+from gaudi_runtime.artifacts.transfer import call_with_retries, run_concurrently
 from gaudi_runtime.contract.config import EngineName, HubRepository, QuantizationConfig, RuntimeConfig
 from gaudi_runtime.contract.report import FetchProgress, Phase
 from gaudi_runtime.errors import ConfigError, DiskFull, HubUnreachable
@@ -35,7 +35,7 @@ PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, *[60.0] * 9)
 """Seconds between attempts that bring no bytes, about ten minutes in all."""
 
 
-def with_model_here(config: RuntimeConfig, board: ReportBoard, stop: threading.Event) -> RuntimeConfig:
+def fetch_model(config: RuntimeConfig, board: ReportBoard, stop: threading.Event) -> RuntimeConfig:
     """Return the configuration with the paths of the fetched and checked model and adapters.
 
     A simulated engine reads and fetches no model. Raises Stopped, or a RuntimeStartError with the reason.
@@ -43,23 +43,27 @@ def with_model_here(config: RuntimeConfig, board: ReportBoard, stop: threading.E
     if config.engine.name is EngineName.SIM:
         return config
 
-    def progress() -> None:
+    def touch_unless_stopped() -> None:
         raise_if_stopped(stop)
         board.restart_stall_clock()
 
-    def here(hub: HubRepository | None, path: str) -> str:
-        folder = fetched(hub, Path(path), config.model.fetch_limit_bytes, board, stop) if hub else Path(path)
-        check_weights(folder, progress)
+    def fetch_and_check(hub: HubRepository | None, path: str) -> str:
+        folder = fetch_repository(hub, Path(path), config.model.fetch_limit_bytes, board, stop) if hub else Path(path)
+        check_weights(folder, touch_unless_stopped)
         return str(folder)
 
     model = config.model
-    path = here(model.hub, model.path)
-    adapters = tuple(each.model_copy(update={"path": here(each.hub, each.path)}) for each in model.adapters)
-    found = {"path": path, "adapters": adapters, "quantization": _moved(model.quantization, model.path, path)}
+    path = fetch_and_check(model.hub, model.path)
+    adapters = tuple(each.model_copy(update={"path": fetch_and_check(each.hub, each.path)}) for each in model.adapters)
+    found = {
+        "path": path,
+        "adapters": adapters,
+        "quantization": _move_config_file(model.quantization, model.path, path),
+    }
     return config.model_copy(update={"model": model.model_copy(update=found)})
 
 
-def _moved(desired: QuantizationConfig | None, named: str, found: str) -> QuantizationConfig | None:
+def _move_config_file(desired: QuantizationConfig | None, named: str, found: str) -> QuantizationConfig | None:
     """Return the quantization with its file moved to the folder `found` if the file was in the folder `named`."""
     if desired is None or desired.config_file is None or not Path(desired.config_file).is_relative_to(named):
         return desired
@@ -67,7 +71,7 @@ def _moved(desired: QuantizationConfig | None, named: str, found: str) -> Quanti
     return desired.model_copy(update={"config_file": str(file)})
 
 
-def fetched(
+def fetch_repository(
     repository: HubRepository, root: Path, limit: int | None, board: ReportBoard, stop: threading.Event
 ) -> Path:
     """Fetch the missing files of a repository below `root`, and return their folder.
@@ -91,13 +95,13 @@ def fetched(
         board.update(warnings=(sentence,))
 
     board.update(phase=Phase.FETCHING)
-    hub = Hub(repository.repo, repository.revision, *access(os.environ))
+    hub = Hub(repository.repo, repository.revision, *read_hub_access(os.environ))
     return Fetch(hub, root, stop, publish, warn, board.restart_stall_clock, limit=limit).run()
 
 
-def access(environment: Mapping[str, str]) -> tuple[str | None, str | None]:
+def read_hub_access(environment: Mapping[str, str]) -> tuple[str | None, str | None]:
     """Return the token and the address of the hub. Raises ConfigError for a token without TLS."""
-    token, endpoint = _token(environment), environment.get("HF_ENDPOINT")
+    token, endpoint = _read_token(environment), environment.get("HF_ENDPOINT")
     address = urlsplit(endpoint or "")
     if token and address.scheme.lower() == "http" and address.hostname not in LOOPBACK:
         raise ConfigError(
@@ -107,7 +111,7 @@ def access(environment: Mapping[str, str]) -> tuple[str | None, str | None]:
     return token, endpoint
 
 
-def _token(environment: Mapping[str, str]) -> str | None:
+def _read_token(environment: Mapping[str, str]) -> str | None:
     """Return the token without the line break at its end, which is common in Secrets made from files."""
     token = environment.get("HF_TOKEN", "").strip()
     if not (token.isascii() and token.isprintable()):
@@ -144,10 +148,10 @@ class Fetch:
         free: Callable[[Path], int] = free_bytes,
     ) -> None:
         self._source, self._root, self._stop, self._warn = source, root, stop, warn
-        self._store, self._limit = Store(root, source.repo, look_seconds), limit
+        self._store, self._limit = SnapshotStore(root, source.repo, look_seconds), limit
         self._touch, self._pauses, self._disk_free = touch, pauses, free
         self._failed = threading.Event()
-        self._progress = Progress(publish, self._alive)
+        self._progress = Progress(publish, self._touch_unless_stopped)
 
     def run(self) -> Path:
         """Fetch the snapshot and return its folder. A commit that is already complete needs no request.
@@ -155,102 +159,104 @@ class Fetch:
         Raises Stopped after `stop` is set, or a RuntimeStartError with the reason.
         """
         try:
-            return self._pinned_and_here() or self._in_turn()
+            return self._use_pinned_snapshot() or self._fetch_with_lock()
         except OSError as error:
             if error.errno in FULL:
                 raise DiskFull(f"The disk of {self._root} is full. Free space, or use a larger volume.") from error
             raise ConfigError(f"The model cannot be fetched into {self._root}: {error}. Check the volume.") from error
 
-    def _pinned_and_here(self) -> Path | None:
+    def _use_pinned_snapshot(self) -> Path | None:
         commit = self._source.revision
-        if not is_pinned(commit) or not self._store.is_whole(commit):
+        if not is_pinned(commit) or not self._store.is_complete(commit):
             return None
-        folder = self._store.use(commit)
-        if not self._store.is_whole(commit):  # another process may have removed it before it was marked as in use
+        folder = self._store.use_snapshot(commit)
+        if not self._store.is_complete(commit):  # another process may have removed it before it was marked as in use
             return None
         here = bytes_below(folder)
         self._progress.begin(here, here)
         return folder
 
-    def _in_turn(self) -> Path:
-        with self._store.turn.begin(lambda: self._progress.others(self._store.bytes_here()), self._stop):
-            if here := self._pinned_and_here():
+    def _fetch_with_lock(self) -> Path:
+        with self._store.turn.acquire(
+            lambda: self._progress.report_waiting(self._store.unfinished_bytes()), self._stop
+        ):
+            if here := self._use_pinned_snapshot():
                 return here
-            listing = self._listing()
-            commit = listing.name if isinstance(listing, Path) else self._snapshot(listing)
-            return self._store.use(commit)
+            listing = self._get_listing_or_snapshot()
+            commit = listing.name if isinstance(listing, Path) else self._fetch_snapshot(listing)
+            return self._store.use_snapshot(commit)
 
-    def _listing(self) -> Listing | Path:
+    def _get_listing_or_snapshot(self) -> Listing | Path:
         """Return the listing, or the last snapshot of the branch or tag if the hub is not reachable."""
-        known = self._store.known(self._source.revision)
+        known = self._store.last_snapshot(self._source.revision)
         if known is None:
-            return self._persistently(self._source.listing)
+            return self._call_with_retries(self._source.list_files)
         try:
-            return self._source.listing()
+            return self._source.list_files()
         except (HubUnreachable, ConfigError) as error:
             revision = self._source.revision
             self._warn(f"{error} Commit {known.name}, which was fetched earlier, is used for revision {revision}.")
             return known
 
-    def _snapshot(self, listing: Listing) -> str:
+    def _fetch_snapshot(self, listing: Listing) -> str:
         """Fetch the files of the listing and return their commit."""
         commit, repo = listing.commit, self._source.repo
-        if not self._store.is_whole(commit):
-            files = wanted(repo, listing)
+        if not self._store.is_complete(commit):
+            files = select_files(repo, listing)
             self._store.drop_unfinished(but=commit)
-            self._store.reopen(commit)
-            self._persistently(lambda: self._round(commit, files))
-            self._store.turn.check()
-            self._store.complete(commit, files)
+            self._store.prepare_folders(commit)
+            self._call_with_retries(lambda: self._fetch_missing(commit, files))
+            self._store.turn.check_exclusive()
+            self._store.publish_snapshot(commit, files)
             log.info(
                 "Fetched repository %s at commit %s, %s", repo, commit, format_bytes(sum(file.size for file in files))
             )
-        self._store.remember(self._source.revision, commit)
+        self._store.record_commit(self._source.revision, commit)
         return commit
 
-    def _make_room(self, commit: str, needed: int) -> None:
+    def _ensure_space(self, commit: str, needed: int) -> None:
         """Remove older commits of this repository that no process reads. Other repositories are not changed."""
-        for dropped in self._store.drop_unused(commit, lambda: self._free() >= needed):
+        for dropped in self._store.drop_unused(commit, lambda: self._free_bytes() >= needed):
             log.info(
                 "Repository %s: removed commit %s, which no process uses, to free space", self._source.repo, dropped
             )
-        if (free := self._free()) < needed:
+        if (free := self._free_bytes()) < needed:
             advice = "Use a larger volume" if self._limit is None else "Raise spec.model.cache.emptyDir.sizeLimit"
             raise DiskFull(
                 f"Repository {self._source.repo} needs {format_bytes(needed)} more in {self._root}, but only "
                 f"{format_bytes(free)} are free. {advice}."
             )
 
-    def _free(self) -> int:
+    def _free_bytes(self) -> int:
         free = self._disk_free(self._store.folder)
         return free if self._limit is None else max(0, min(free, self._limit - bytes_below(self._root)))
 
-    def _here(self, commit: str, file: RemoteFile) -> int:
-        done = bytes_of(self._store.partial(commit) / file.path)
-        return (done if done is not None else bytes_of(self._store.parts(commit) / file.path)) or 0
+    def _received_bytes(self, commit: str, file: RemoteFile) -> int:
+        done = bytes_of(self._store.partial_folder(commit) / file.path)
+        return (done if done is not None else bytes_of(self._store.parts_folder(commit) / file.path)) or 0
 
-    def _round(self, commit: str, files: Sequence[RemoteFile]) -> None:
+    def _fetch_missing(self, commit: str, files: Sequence[RemoteFile]) -> None:
         """Try once to fetch every missing file. The first failure cancels the other downloads."""
-        total, here = sum(file.size for file in files), sum(self._here(commit, file) for file in files)
-        self._make_room(commit, total - here)  # so that DiskFull is raised before the first byte
+        total, here = sum(file.size for file in files), sum(self._received_bytes(commit, file) for file in files)
+        self._ensure_space(commit, total - here)  # so that DiskFull is raised before the first byte
         self._progress.begin(total, here)
-        all_at_once([partial(self._download, commit, file) for file in files], self._failed, "fetch")
+        run_concurrently([partial(self._download, commit, file) for file in files], self._failed, "fetch")
 
     def _download(self, commit: str, file: RemoteFile) -> None:
-        part, target = self._store.parts(commit) / file.path, self._store.partial(commit) / file.path
+        part, target = self._store.parts_folder(commit) / file.path, self._store.partial_folder(commit) / file.path
         download(self._source, commit, file, part, target, self._progress)
-        self._store.turn.check()
+        self._store.turn.check_exclusive()
 
-    def _persistently(self, ask: Callable[[], Answer]) -> Answer:
+    def _call_with_retries(self, ask: Callable[[], Answer]) -> Answer:
         """Retry `ask` while the hub is not reachable. The pauses start from the first one after bytes were received."""
-        return persistently(ask, HubUnreachable, self._pauses, self._wait, lambda: self._progress.done)
+        return call_with_retries(ask, HubUnreachable, self._pauses, self._warn_and_wait, lambda: self._progress.done)
 
-    def _wait(self, seconds: float, why: HubUnreachable) -> None:
+    def _warn_and_wait(self, seconds: float, why: HubUnreachable) -> None:
         self._warn(f"{why} The next attempt is in {seconds:.0f} s.")
         self._stop.wait(seconds)
         raise_if_stopped(self._stop)
 
-    def _alive(self) -> None:
+    def _touch_unless_stopped(self) -> None:
         raise_if_stopped(self._stop)
         if self._failed.is_set():
             raise Stopped

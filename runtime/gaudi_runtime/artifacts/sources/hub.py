@@ -40,24 +40,24 @@ class Hub:
     token: str | None = None
     endpoint: str | None = None
 
-    def listing(self) -> Listing:
+    def list_files(self) -> Listing:
         """List the files of the revision. Raises ModelNotFound, ModelAccessDenied or HubUnreachable."""
-        with self._sentences():
-            info = self._info()
+        with self._translate_errors():
+            info = self._request_info()
         files = tuple(
             RemoteFile(each.rfilename, each.size or 0, each.blob_id or "", each.lfs.sha256 if each.lfs else None)
             for each in info.siblings or ()
         )
-        return Listing(self._commit(info), files)
+        return Listing(self._verify_commit(info), files)
 
-    def _commit(self, info: ModelInfo) -> str:
+    def _verify_commit(self, info: ModelInfo) -> str:
         # The commit becomes the name of a folder, so any other text could lead to a wrong path.
         commit = info.sha or ""
         if not is_pinned(commit) or (is_pinned(self.revision) and commit != self.revision):
             raise HubUnreachable(f"{self._name} returned the wrong commit {commit!r} for revision {self.revision}.")
         return commit
 
-    def _info(self) -> ModelInfo:
+    def _request_info(self) -> ModelInfo:
         api = HfApi(endpoint=self.endpoint, token=self.token or False)
         try:
             return api.model_info(self.repo, revision=self.revision, files_metadata=True, timeout=ANSWER_SECONDS)
@@ -67,7 +67,7 @@ class Hub:
             raise HubUnreachable(f"{self._name} sent an answer in an unknown format. Check HF_ENDPOINT.") from error
 
     @contextmanager
-    def content(self, commit: str, path: str, offset: int) -> Iterator[tuple[int, Iterator[bytes]]]:
+    def open_file(self, commit: str, path: str, offset: int) -> Iterator[tuple[int, Iterator[bytes]]]:
         """Yield the offset at which the answer begins (0 if the server does not support ranges), and the bytes.
 
         Raises the errors of `listing`, also while the bytes are read.
@@ -77,24 +77,24 @@ class Hub:
         if offset:
             headers["Range"] = f"bytes={offset}-"
         with (
-            self._sentences(),
+            self._translate_errors(),
             get_session().stream("GET", url, headers=headers, timeout=ANSWER_SECONDS) as answer,
         ):
             hf_raise_for_status(answer)
             yield offset if answer.status_code == HTTPStatus.PARTIAL_CONTENT else 0, answer.iter_bytes()
 
     @contextmanager
-    def _sentences(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except GatedRepoError as error:
-            raise ModelAccessDenied(self._gated()) from error
+            raise ModelAccessDenied(self._gated_message()) from error
         except RevisionNotFoundError as error:
             raise ModelNotFound(f"Repository {self.repo} has no revision {self.revision}.") from error
         except RepositoryNotFoundError as error:
-            raise ModelNotFound(self._unknown()) from error
+            raise ModelNotFound(self._not_found_message()) from error
         except HfHubHTTPError as error:
-            self._refused(error)
+            self._raise_http_error(error)
         except OfflineModeIsEnabled as error:
             raise ConfigError(
                 f"HF_HUB_OFFLINE is set, so repository {self.repo} cannot be fetched. Unset HF_HUB_OFFLINE."
@@ -105,7 +105,7 @@ class Hub:
             detail = str(error) if isinstance(error, _HTTP.ConnectError) else type(error).__name__
             raise HubUnreachable(f"{self._name} is not reachable ({detail}).") from error
 
-    def _refused(self, error: HfHubHTTPError) -> NoReturn:
+    def _raise_http_error(self, error: HfHubHTTPError) -> NoReturn:
         status = error.response.status_code
         if status in DENIED:
             raise ModelAccessDenied(
@@ -120,7 +120,7 @@ class Hub:
     def _name(self) -> str:
         return f"The hub {self.endpoint}" if self.endpoint else "The hub"
 
-    def _gated(self) -> str:
+    def _gated_message(self) -> str:
         if self.token:
             return (
                 f"Repository {self.repo} is gated, and the account of the token has no access. Accept the repository's "
@@ -128,7 +128,7 @@ class Hub:
             )
         return f"Repository {self.repo} is gated. Accept its terms on the hub, and set tokenSecretRef."
 
-    def _unknown(self) -> str:
+    def _not_found_message(self) -> str:
         if self.token:
             return f"{self._name} has no repository {self.repo} that the token may read. Check the name and the token."
         return f"{self._name} has no public repository {self.repo}. Check the name, or set tokenSecretRef."

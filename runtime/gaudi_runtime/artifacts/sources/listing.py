@@ -38,13 +38,13 @@ def is_pinned(revision: str) -> bool:
     return COMMIT.fullmatch(revision) is not None
 
 
-def wanted(repo: str, listing: Listing) -> tuple[RemoteFile, ...]:
+def select_files(repo: str, listing: Listing) -> tuple[RemoteFile, ...]:
     """Return the files of a repository to fetch, largest first, without weights in other formats.
 
     Raises UnsupportedModel if there are no safetensors files, and ModelUnreadable for a path outside the folder.
     """
     for file in listing.files:
-        _stay_inside(repo, file.path)
+        _check_inside_folder(repo, file.path)
     weights = [file for file in listing.files if file.path.endswith(WEIGHTS)]
     if not weights:
         raise UnsupportedModel(f"Repository {repo} has no safetensors files. Choose a repository with such files.")
@@ -59,7 +59,7 @@ def _is_original(file: RemoteFile) -> bool:
     return name.startswith(ORIGINAL) and name.endswith(WEIGHTS)
 
 
-def _stay_inside(repo: str, path: str) -> None:
+def _check_inside_folder(repo: str, path: str) -> None:
     parts = PurePosixPath(path)
     if parts.is_absolute() or ".." in parts.parts or not parts.parts:
         raise ModelUnreadable(f"Repository {repo} lists the file {path!r}, which is outside the repository's folder.")

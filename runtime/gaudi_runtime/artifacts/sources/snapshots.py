@@ -16,80 +16,80 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from gaudi_runtime.artifacts.lock import LOOK_SECONDS, Turn, unused, use
+from gaudi_runtime.artifacts.lock import LOOK_SECONDS, WriteLock, lock_if_unused, mark_in_use
 from gaudi_runtime.artifacts.sources.listing import RemoteFile, is_pinned
 
 UNFINISHED = (".partial", ".parts")
 
 
-class Store:
-    """The snapshots of one repository below `root`. A `Turn` polls every `look_seconds`."""
+class SnapshotStore:
+    """The snapshots of one repository below `root`. A `WriteLock` polls every `look_seconds`."""
 
     def __init__(self, root: Path, repo: str, look_seconds: float = LOOK_SECONDS) -> None:
         self.folder = root / repo.replace("/", "--")
-        self.turn = Turn(self.folder, look_seconds)
+        self.turn = WriteLock(self.folder, look_seconds)
 
-    def snapshot(self, commit: str) -> Path:
+    def snapshot_folder(self, commit: str) -> Path:
         """Return the folder of the complete files of `commit`."""
         return self.folder / commit
 
-    def partial(self, commit: str) -> Path:
+    def partial_folder(self, commit: str) -> Path:
         """Return the folder for complete files of `commit`, which is used until all files are complete."""
         return self.folder / f"{commit}.partial"
 
-    def parts(self, commit: str) -> Path:
+    def parts_folder(self, commit: str) -> Path:
         """Return the folder for incomplete files of `commit`."""
         return self.folder / f"{commit}.parts"
 
-    def known(self, revision: str) -> Path | None:
+    def last_snapshot(self, revision: str) -> Path | None:
         """Return the last fetched snapshot of a branch or tag if it is complete; otherwise None."""
-        ref = self._ref(revision)
+        ref = self._ref_file(revision)
         commit = ref.read_text() if ref.exists() else None
-        return self.snapshot(commit) if commit and self.is_whole(commit) else None
+        return self.snapshot_folder(commit) if commit and self.is_complete(commit) else None
 
-    def is_whole(self, commit: str) -> bool:
+    def is_complete(self, commit: str) -> bool:
         """Return True if all files of a snapshot exist with all their bytes."""
         # Only sizes are compared: the download has already verified the checksums, and reading 100 GB a second time
         # takes minutes.
         try:
-            stated = json.loads(self._stated(commit).read_text())
+            stated = json.loads(self._file_list(commit).read_text())
         except (OSError, ValueError):
             return False
-        return all(bytes_of(self.snapshot(commit) / name) == size for name, size in stated.items())
+        return all(bytes_of(self.snapshot_folder(commit) / name) == size for name, size in stated.items())
 
-    def use(self, commit: str) -> Path:
+    def use_snapshot(self, commit: str) -> Path:
         """Return the snapshot and keep it from removal until this process ends."""
-        use(self.folder / f"{commit}.use")
-        return self.snapshot(commit)
+        mark_in_use(self.folder / f"{commit}.use")
+        return self.snapshot_folder(commit)
 
-    def reopen(self, commit: str) -> None:
+    def prepare_folders(self, commit: str) -> None:
         """Create the folders for the files of `commit`, and keep the files of an incomplete snapshot."""
-        if self.snapshot(commit).exists():
-            shutil.rmtree(self.partial(commit), ignore_errors=True)
-            self.snapshot(commit).rename(self.partial(commit))
-        self.partial(commit).mkdir(exist_ok=True)
+        if self.snapshot_folder(commit).exists():
+            shutil.rmtree(self.partial_folder(commit), ignore_errors=True)
+            self.snapshot_folder(commit).rename(self.partial_folder(commit))
+        self.partial_folder(commit).mkdir(exist_ok=True)
 
-    def complete(self, commit: str, files: Iterable[RemoteFile]) -> None:
+    def publish_snapshot(self, commit: str, files: Iterable[RemoteFile]) -> None:
         """Publish the snapshot after all its files are complete."""
-        _write(self._stated(commit), json.dumps({file.path: file.size for file in files}))
-        self.partial(commit).rename(self.snapshot(commit))
-        shutil.rmtree(self.parts(commit), ignore_errors=True)
+        _write_atomically(self._file_list(commit), json.dumps({file.path: file.size for file in files}))
+        self.partial_folder(commit).rename(self.snapshot_folder(commit))
+        shutil.rmtree(self.parts_folder(commit), ignore_errors=True)
 
-    def remember(self, revision: str, commit: str) -> None:
+    def record_commit(self, revision: str, commit: str) -> None:
         """Record the current commit of a branch or tag."""
         if not is_pinned(revision):
-            self._ref(revision).parent.mkdir(exist_ok=True)
-            _write(self._ref(revision), commit)
+            self._ref_file(revision).parent.mkdir(exist_ok=True)
+            _write_atomically(self._ref_file(revision), commit)
 
-    def bytes_here(self) -> int:
+    def unfinished_bytes(self) -> int:
         """Return the bytes of snapshots that are not complete."""
-        return sum(map(bytes_below, self._unfinished()))
+        return sum(map(bytes_below, self._unfinished_folders()))
 
     def drop_unfinished(self, but: str) -> None:
         """Remove incomplete files of all commits except `but`."""
         # No other process fetches these files, because this process has the lock.
-        for folder in self._unfinished():
-            if folder not in (self.partial(but), self.parts(but)):
+        for folder in self._unfinished_folders():
+            if folder not in (self.partial_folder(but), self.parts_folder(but)):
                 shutil.rmtree(folder, ignore_errors=True)
 
     def drop_unused(self, but: str, enough: Callable[[], bool]) -> Iterator[str]:
@@ -97,24 +97,26 @@ class Store:
 
         Yields the removed commits.
         """
-        marks = [mark for mark in self.folder.glob("*.use") if mark.stem != but and self.snapshot(mark.stem).exists()]
+        marks = [
+            mark for mark in self.folder.glob("*.use") if mark.stem != but and self.snapshot_folder(mark.stem).exists()
+        ]
         for mark in sorted(marks, key=lambda each: each.stat().st_mtime):
-            with unused(mark) as free:
+            with lock_if_unused(mark) as free:
                 if not free:
                     continue
                 if enough():
                     return
-                self._stated(mark.stem).unlink(missing_ok=True)
-                shutil.rmtree(self.snapshot(mark.stem), ignore_errors=True)
+                self._file_list(mark.stem).unlink(missing_ok=True)
+                shutil.rmtree(self.snapshot_folder(mark.stem), ignore_errors=True)
             yield mark.stem
 
-    def _unfinished(self) -> Iterator[Path]:
+    def _unfinished_folders(self) -> Iterator[Path]:
         return (each for end in UNFINISHED for each in self.folder.glob(f"*{end}"))
 
-    def _stated(self, commit: str) -> Path:
+    def _file_list(self, commit: str) -> Path:
         return self.folder / f"{commit}.files"
 
-    def _ref(self, revision: str) -> Path:
+    def _ref_file(self, revision: str) -> Path:
         return self.folder / "refs" / f"{quote(revision, safe='')}.ref"
 
 
@@ -123,7 +125,7 @@ def bytes_below(folder: Path) -> int:
     return sum(bytes_of(Path(place) / name) or 0 for place, _, names in os.walk(folder) for name in names)
 
 
-def _write(file: Path, text: str) -> None:
+def _write_atomically(file: Path, text: str) -> None:
     """Write the text atomically: the file has either the whole text or its old contents."""
     fresh = file.with_suffix(".new")
     with fresh.open("w") as content:

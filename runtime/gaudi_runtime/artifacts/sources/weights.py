@@ -32,9 +32,9 @@ def check_weights(folder: Path, progress: Callable[[], None] = lambda: None) -> 
     missing file and ModelUnreadable for a damaged file. The message names the file.
     """
     try:
-        named = _named_by_index(folder)
+        named = _read_index(folder)
         for name in sorted(named or (file.name for file in folder.glob("*.safetensors"))):
-            _check(folder / name, named.get(name, set()))
+            _check_file(folder / name, named.get(name, set()))
             progress()  # reading a header on a slow volume may take seconds, and there may be a hundred of them
     except OSError as error:
         raise ModelUnreadable(
@@ -43,8 +43,8 @@ def check_weights(folder: Path, progress: Callable[[], None] = lambda: None) -> 
         ) from error
 
 
-def _check(file: Path, wanted: set[str]) -> None:
-    if missing := wanted - _tensors(file).keys():
+def _check_file(file: Path, wanted: set[str]) -> None:
+    if missing := wanted - _read_tensors(file).keys():
         lacks = plural(len(missing), "tensor")
         raise ModelUnreadable(
             f"{file} lacks {lacks} that {INDEX_FILE} lists, such as {safe_excerpt(min(missing))}, because files of "
@@ -52,7 +52,7 @@ def _check(file: Path, wanted: set[str]) -> None:
         )
 
 
-def _named_by_index(folder: Path) -> dict[str, set[str]]:
+def _read_index(folder: Path) -> dict[str, set[str]]:
     """Return the tensors of the index by file. The result is empty if there is no index."""
     file = folder / INDEX_FILE
     if not file.exists():
@@ -61,7 +61,7 @@ def _named_by_index(folder: Path) -> dict[str, set[str]]:
         found = json.loads(file.read_bytes())["weight_map"]
         named: dict[str, set[str]] = {}
         for tensor, name in found.items():
-            named.setdefault(_inside(str(name)), set()).add(tensor)
+            named.setdefault(_validate_name(str(name)), set()).add(tensor)
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise ModelUnreadable(
             f"{file} is not an index of safetensors files. Download a new copy of the file."
@@ -69,40 +69,40 @@ def _named_by_index(folder: Path) -> dict[str, set[str]]:
     return named
 
 
-def _inside(name: str) -> str:
+def _validate_name(name: str) -> str:
     """Return the printable name of a file in the folder. Raises ValueError for any other path."""
     if len(name) > MOST_NAME or not name.isprintable() or name.startswith("/") or ".." in name.split("/"):
         raise ValueError(name)
     return name
 
 
-def _tensors(file: Path) -> Mapping[str, Any]:
+def _read_tensors(file: Path) -> Mapping[str, Any]:
     """Return the entries of the header. Checks that the length of the file matches the entries."""
     if not file.exists():
         raise ModelNotFound(f"{file} is missing, but {INDEX_FILE} lists it. Download the complete checkpoint.")
     with file.open("rb") as content:
-        length = _header_bytes(content, file)
-        entries = _header(content.read(length), file)
+        length = _read_header_length(content, file)
+        entries = _parse_header(content.read(length), file)
     here = file.stat().st_size
     wanted = LENGTH_BYTES + length + max((each["data_offsets"][1] for each in entries.values()), default=0)
     if here != wanted:
-        raise _damaged(
+        raise _damaged_error(
             file, f"the file has {format_bytes(here)} ({here} bytes), but its header requires {wanted} bytes"
         )
     return entries
 
 
-def _header_bytes(content: BinaryIO, file: Path) -> int:
+def _read_header_length(content: BinaryIO, file: Path) -> int:
     begin = content.read(LENGTH_BYTES)
     length = int.from_bytes(begin, "little")
     if POINTER.startswith(begin) and len(begin) == LENGTH_BYTES:
-        raise _damaged(file, "the file is a git-lfs pointer instead of the weights")
+        raise _damaged_error(file, "the file is a git-lfs pointer instead of the weights")
     if len(begin) < LENGTH_BYTES or length > MOST_HEADER_BYTES:
-        raise _damaged(file, "the file does not begin with a header")
+        raise _damaged_error(file, "the file does not begin with a header")
     return length
 
 
-def _header(text: bytes, file: Path) -> Mapping[str, Any]:
+def _parse_header(text: bytes, file: Path) -> Mapping[str, Any]:
     try:
         entries = {name: entry for name, entry in json.loads(text).items() if name != "__metadata__"}
         if all(
@@ -110,9 +110,9 @@ def _header(text: bytes, file: Path) -> Mapping[str, Any]:
         ):
             return entries
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-        raise _damaged(file, "the header cannot be parsed") from error
-    raise _damaged(file, "the header is inconsistent")
+        raise _damaged_error(file, "the header cannot be parsed") from error
+    raise _damaged_error(file, "the header is inconsistent")
 
 
-def _damaged(file: Path, why: str) -> ModelUnreadable:
+def _damaged_error(file: Path, why: str) -> ModelUnreadable:
     return ModelUnreadable(f"{file} is damaged: {why}. Download a new copy of the file.")

@@ -36,25 +36,25 @@ def parse_config(text: str) -> ModelShape:
 def read_config(config: Mapping[str, Any]) -> ModelShape:
     """Read a parsed config.json into a ModelShape. Raises ModelUnreadable or UnsupportedModel."""
     outer = ConfigValues(config)
-    values = outer.part("text_config") or outer
+    values = outer.nested_object("text_config") or outer
     name = values.text("model_type", outer.text("model_type", ""))
     family = FAMILIES.get(name)
     if family is None:
         known = ", ".join(sorted(FAMILIES))
         raise UnsupportedModel(f"config.json has model_type {name!r}, but memory can only be calculated for {known}")
-    shape = _shape(name, family, values, outer)
+    shape = _read_shape(name, family, values, outer)
     extra = count_vision_parameters(outer, shape.hidden)
     return replace(shape, extra_parameters=extra, quantization=read_quantization(outer))
 
 
-def _shape(name: str, family: Family, values: ConfigValues, outer: ConfigValues) -> ModelShape:
-    hidden = values.whole("hidden_size", family.defaults.get("hidden_size"))
-    count = values.whole("num_hidden_layers", family.defaults.get("num_hidden_layers"), most=MAX_LAYERS)
+def _read_shape(name: str, family: Family, values: ConfigValues, outer: ConfigValues) -> ModelShape:
+    hidden = values.integer("hidden_size", family.defaults.get("hidden_size"))
+    count = values.integer("num_hidden_layers", family.defaults.get("num_hidden_layers"), most=MAX_LAYERS)
     return ModelShape(
         family=name,
         hidden=hidden,
         layers=tuple(family.layer(values, hidden, index) for index in range(count)),
-        vocab=values.whole("vocab_size", family.defaults.get("vocab_size")),
+        vocab=values.integer("vocab_size", family.defaults.get("vocab_size")),
         tied_embeddings=outer.flag("tie_word_embeddings", values.flag("tie_word_embeddings", family.tied)),
         dtype_bytes=_dtype_bytes(values, outer),
     )

@@ -20,7 +20,7 @@ class ConfigValues:
     def __contains__(self, key: str) -> bool:
         return key in self._config
 
-    def whole(self, key: str, default: int | None = None, *, least: int = 1, most: int = MOST) -> int:
+    def integer(self, key: str, default: int | None = None, *, least: int = 1, most: int = MOST) -> int:
         """Return a whole number from `least` to `most`. Raises ModelUnreadable for a missing key without a default."""
         value = self._config.get(key, default)
         if value is None:
@@ -30,9 +30,9 @@ class ConfigValues:
             raise ModelUnreadable(f"config.json: {key} is {value!r}, but must be a whole number from {least} to {most}")
         return value
 
-    def maybe_whole(self, key: str) -> int | None:
+    def optional_integer(self, key: str) -> int | None:
         """Return a whole number. Return None if the key is missing."""
-        return self.whole(key) if key in self else None
+        return self.integer(key) if key in self else None
 
     def flag(self, key: str, default: bool) -> bool:
         """Return a boolean. Raises ModelUnreadable for any other value."""
@@ -48,14 +48,14 @@ class ConfigValues:
             raise ModelUnreadable(f"config.json: {key} is {value!r}, but must be a string")
         return value
 
-    def wholes(self, key: str) -> tuple[int, ...]:
+    def integers(self, key: str) -> tuple[int, ...]:
         """Return a list of whole numbers, empty if the key is missing. Raises ModelUnreadable for any other value."""
         value = self._config.get(key, [])
         if not isinstance(value, list) or not all(isinstance(each, int) for each in value):
             raise ModelUnreadable(f"config.json: {key} must be a list of whole numbers")
         return tuple(value)
 
-    def part(self, key: str) -> "ConfigValues | None":
+    def nested_object(self, key: str) -> "ConfigValues | None":
         """Return a nested object, or None if the key is missing. Raises ModelUnreadable for any other value."""
         value = self._config.get(key)
         if value is None:
@@ -64,7 +64,7 @@ class ConfigValues:
             raise ModelUnreadable(f"config.json: {key} must be an object")
         return ConfigValues(value)
 
-    def parts(self) -> "tuple[ConfigValues, ...]":
+    def nested_objects(self) -> "tuple[ConfigValues, ...]":
         """Return all nested objects of this object."""
         return tuple(ConfigValues(value) for value in self._config.values() if isinstance(value, dict))
 

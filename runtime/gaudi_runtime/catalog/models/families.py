@@ -29,8 +29,8 @@ class Family:
 def _attention(
     values: ConfigValues, hidden: int, *, bias: bool, out_bias: bool = False, norm: bool = False
 ) -> Attention:
-    heads = values.whole("num_attention_heads")
-    kv_heads = values.whole("num_key_value_heads", heads)
+    heads = values.integer("num_attention_heads")
+    kv_heads = values.integer("num_key_value_heads", heads)
     if heads % kv_heads:
         raise ModelUnreadable(
             f"config.json: num_attention_heads is {heads}, but must be a multiple of num_key_value_heads ({kv_heads})"
@@ -38,20 +38,20 @@ def _attention(
     return Attention(
         heads=heads,
         kv_heads=kv_heads,
-        head_dim=values.whole("head_dim", max(1, hidden // heads)),
+        head_dim=values.integer("head_dim", max(1, hidden // heads)),
         qkv_bias=bias,
         out_bias=out_bias,
         query_key_norm=norm,
-        window=_window(values),
+        window=_sliding_window(values),
     )
 
 
-def _window(values: ConfigValues) -> int | None:
-    return values.maybe_whole("sliding_window") if values.flag("use_sliding_window", True) else None
+def _sliding_window(values: ConfigValues) -> int | None:
+    return values.optional_integer("sliding_window") if values.flag("use_sliding_window", True) else None
 
 
 def _mlp(values: ConfigValues, bias: bool = False) -> Mlp:
-    return Mlp(values.whole("intermediate_size"), bias=bias)
+    return Mlp(values.integer("intermediate_size"), bias=bias)
 
 
 def llama(values: ConfigValues, hidden: int, index: int) -> Layer:
@@ -65,7 +65,7 @@ def qwen2(values: ConfigValues, hidden: int, index: int) -> Layer:
 
     Layers have a sliding window only if the config.json enables it.
     """
-    window = _window(values) if values.flag("use_sliding_window", False) else None
+    window = _sliding_window(values) if values.flag("use_sliding_window", False) else None
     attention = _attention(values, hidden, bias=True)
     return Layer(replace(attention, window=window), _mlp(values))
 
@@ -81,36 +81,36 @@ def qwen2_moe(values: ConfigValues, hidden: int, index: int) -> Layer:
     """Read a layer of a Qwen 2 mixture of experts, in which the shared expert has its own gate."""
     attention = qwen2(values, hidden, index).attention
     experts = Experts(
-        count=values.whole("num_experts"),
-        active=values.whole("num_experts_per_tok"),
-        intermediate=values.whole("moe_intermediate_size"),
-        shared_intermediate=values.whole("shared_expert_intermediate_size"),
+        count=values.integer("num_experts"),
+        active=values.integer("num_experts_per_tok"),
+        intermediate=values.integer("moe_intermediate_size"),
+        shared_intermediate=values.integer("shared_expert_intermediate_size"),
         shared_gate=True,
     )
-    return Layer(attention, experts if _sparse(values, index) else _mlp(values))
+    return Layer(attention, experts if _has_experts(values, index) else _mlp(values))
 
 
 def qwen3_moe(values: ConfigValues, hidden: int, index: int) -> Layer:
     """Read a layer of a Qwen 3 mixture of experts."""
     experts = Experts(
-        count=values.whole("num_experts"),
-        active=values.whole("num_experts_per_tok"),
-        intermediate=values.whole("moe_intermediate_size"),
+        count=values.integer("num_experts"),
+        active=values.integer("num_experts_per_tok"),
+        intermediate=values.integer("moe_intermediate_size"),
     )
-    return Layer(qwen3(values, hidden, index).attention, experts if _sparse(values, index) else _mlp(values))
+    return Layer(qwen3(values, hidden, index).attention, experts if _has_experts(values, index) else _mlp(values))
 
 
-def _sparse(values: ConfigValues, index: int) -> bool:
-    step = values.whole("decoder_sparse_step", 1)
-    return index not in values.wholes("mlp_only_layers") and (index + 1) % step == 0
+def _has_experts(values: ConfigValues, index: int) -> bool:
+    step = values.integer("decoder_sparse_step", 1)
+    return index not in values.integers("mlp_only_layers") and (index + 1) % step == 0
 
 
 def mixtral(values: ConfigValues, hidden: int, index: int) -> Layer:
     """Read a layer of Mixtral or of a Granite mixture of experts. Every layer has experts."""
     experts = Experts(
-        count=values.whole("num_local_experts"),
-        active=values.whole("num_experts_per_tok"),
-        intermediate=values.whole("intermediate_size"),
+        count=values.integer("num_local_experts"),
+        active=values.integer("num_experts_per_tok"),
+        intermediate=values.integer("intermediate_size"),
     )
     bias = values.flag("attention_bias", False)
     return Layer(_attention(values, hidden, bias=bias, out_bias=bias), experts)
@@ -118,27 +118,27 @@ def mixtral(values: ConfigValues, hidden: int, index: int) -> Layer:
 
 def deepseek(values: ConfigValues, hidden: int, index: int) -> Layer:
     """Read a layer of DeepSeek V2, V3 or R1: latent attention, and experts in all layers after the first dense ones."""
-    rank = values.maybe_whole("q_lora_rank")
+    rank = values.optional_integer("q_lora_rank")
     attention = LatentAttention(
-        heads=values.whole("num_attention_heads"),
+        heads=values.integer("num_attention_heads"),
         query_rank=rank,
-        kv_rank=values.whole("kv_lora_rank"),
-        nope_dim=values.whole("qk_nope_head_dim"),
-        rope_dim=values.whole("qk_rope_head_dim"),
-        value_dim=values.whole("v_head_dim"),
+        kv_rank=values.integer("kv_lora_rank"),
+        nope_dim=values.integer("qk_nope_head_dim"),
+        rope_dim=values.integer("qk_rope_head_dim"),
+        value_dim=values.integer("v_head_dim"),
     )
-    dense_first = values.whole("first_k_dense_replace", 0, least=0)
-    dense = index < dense_first or index % values.whole("moe_layer_freq", 1)
+    dense_first = values.integer("first_k_dense_replace", 0, least=0)
+    dense = index < dense_first or index % values.integer("moe_layer_freq", 1)
     return Layer(attention, _mlp(values) if dense else _deepseek_experts(values))
 
 
 def _deepseek_experts(values: ConfigValues) -> Experts:
-    width = values.whole("moe_intermediate_size")
+    width = values.integer("moe_intermediate_size")
     return Experts(
-        count=values.whole("n_routed_experts"),
-        active=values.whole("num_experts_per_tok"),
+        count=values.integer("n_routed_experts"),
+        active=values.integer("num_experts_per_tok"),
         intermediate=width,
-        shared_intermediate=width * values.whole("n_shared_experts", 0, least=0),
+        shared_intermediate=width * values.integer("n_shared_experts", 0, least=0),
         # With `noaux_tc`, as in DeepSeek V3, the router has a bias that balances the load of the experts.
         router_bias=values.text("topk_method", "") == "noaux_tc",
     )
@@ -147,22 +147,22 @@ def _deepseek_experts(values: ConfigValues) -> Experts:
 def gemma2(values: ConfigValues, hidden: int, index: int) -> Layer:
     """Read a layer of Gemma 2. Each layer has four norms, and every other layer has a sliding window."""
     attention = _attention(values, hidden, bias=False)
-    window = None if index % 2 else values.whole("sliding_window", 4096)
+    window = None if index % 2 else values.integer("sliding_window", 4096)
     return Layer(replace(attention, window=window), _mlp(values), norms=4)
 
 
 def gemma3(values: ConfigValues, hidden: int, index: int) -> Layer:
     """Read a layer of Gemma 3. Queries and keys have norms; five of six layers have a sliding window."""
-    heads = values.whole("num_attention_heads", 8)
-    full = (index + 1) % values.whole("sliding_window_pattern", 6) == 0
+    heads = values.integer("num_attention_heads", 8)
+    full = (index + 1) % values.integer("sliding_window_pattern", 6) == 0
     attention = Attention(
         heads=heads,
-        kv_heads=values.whole("num_key_value_heads", 4),
-        head_dim=values.whole("head_dim", 256),
+        kv_heads=values.integer("num_key_value_heads", 4),
+        head_dim=values.integer("head_dim", 256),
         query_key_norm=True,
-        window=None if full else values.whole("sliding_window", 4096),
+        window=None if full else values.integer("sliding_window", 4096),
     )
-    return Layer(attention, Mlp(values.whole("intermediate_size", 9216)), norms=4)
+    return Layer(attention, Mlp(values.integer("intermediate_size", 9216)), norms=4)
 
 
 _GEMMA3 = Family(gemma3, tied=True, defaults={"vocab_size": 262_208, "hidden_size": 2304, "num_hidden_layers": 26})

@@ -28,7 +28,7 @@ def known_models() -> dict[str, dict[str, Any]]:
 
 
 @lru_cache(maxsize=1)
-def _by_name() -> dict[str, dict[str, Any]]:
+def _models_by_short_name() -> dict[str, dict[str, Any]]:
     """Return the known models by repository name without owner, such as llama-3.1-8b."""
     return {repository.partition("/")[2]: entry for repository, entry in known_models().items()}
 
@@ -40,7 +40,7 @@ def known_shape(repository: str) -> ModelShape | None:
 
     `repository` may have an owner or not.
     """
-    entry = known_models().get(repository.lower()) or _by_name().get(repository.lower())
+    entry = known_models().get(repository.lower()) or _models_by_short_name().get(repository.lower())
     if entry is None:
         return None
     return replace(read_config(entry["config"]), name=entry["repository"])

@@ -59,7 +59,7 @@ def read_quantization(outer: ConfigValues) -> Quantization | None:
 
     Raises UnsupportedModel for an unknown method.
     """
-    values = outer.part("quantization_config")
+    values = outer.nested_object("quantization_config")
     if values is None:
         return None
     method = values.text("quant_method", "")
@@ -73,8 +73,8 @@ def read_quantization(outer: ConfigValues) -> Quantization | None:
 def _gptq(values: ConfigValues) -> Quantization:
     return Quantization(
         Method.GPTQ,
-        bits=values.whole("bits", most=8),
-        group=_group(values, "group_size"),
+        bits=values.integer("bits", most=8),
+        group=_group_size(values, "group_size"),
         zero_points=True,
         group_index=True,
         head=values.flag("lm_head", False),
@@ -84,31 +84,31 @@ def _gptq(values: ConfigValues) -> Quantization:
 def _awq(values: ConfigValues) -> Quantization:
     return Quantization(
         Method.AWQ,
-        bits=values.whole("bits", 4, most=8),
-        group=_group(values, "group_size"),
+        bits=values.integer("bits", 4, most=8),
+        group=_group_size(values, "group_size"),
         zero_points=values.flag("zero_point", True),
         attention="self_attn" not in values.texts("modules_to_not_convert"),
     )
 
 
 def _fp8(values: ConfigValues) -> Quantization:
-    block = values.wholes("weight_block_size")
+    block = values.integers("weight_block_size")
     return Quantization(Method.FP8, bits=8, block=block[0] if block else None)
 
 
-def _compressed(values: ConfigValues) -> Quantization:
+def _compressed_tensors(values: ConfigValues) -> Quantization:
     """Read the quantization of a checkpoint in the compressed-tensors format."""
     # The first group is used for all matrices, because config.json assigns matrices to groups by name patterns only.
-    groups = values.part("config_groups")
-    first = next(iter(groups.parts()), None) if groups else None
-    weights = first.part("weights") if first else None
+    groups = values.nested_object("config_groups")
+    first = next(iter(groups.nested_objects()), None) if groups else None
+    weights = first.nested_object("weights") if first else None
     if weights is None:
         raise UnsupportedModel("config.json: quantization_config has no config_groups with weights")
-    bits = weights.whole("num_bits", most=8)
+    bits = weights.integer("num_bits", most=8)
     return Quantization(
         Method.COMPRESSED_TENSORS,
         bits=bits,
-        group=_group(weights, "group_size"),
+        group=_group_size(weights, "group_size"),
         # The method quantizes all linear layers. This includes the output head unless `ignore` lists `lm_head`.
         head="lm_head" not in values.texts("ignore"),
     )
@@ -124,10 +124,10 @@ def _modelopt(values: ConfigValues) -> Quantization:
     return Quantization(Method.MODELOPT, bits=8)
 
 
-def _group(values: ConfigValues, key: str) -> int | None:
+def _group_size(values: ConfigValues, key: str) -> int | None:
     """Return the number of inputs that share a scale, or None if all inputs share one scale."""
     # A checkpoint without groups has the value -1, as in AutoGPTQ, or no key.
-    size = values.whole(key, -1, least=-1)
+    size = values.integer(key, -1, least=-1)
     return size if size > 0 else None
 
 
@@ -136,7 +136,7 @@ _READERS: dict[str, Callable[[ConfigValues], Quantization]] = {
     "awq": _awq,
     "fp8": _fp8,
     "fbgemm_fp8": _fp8,
-    "compressed-tensors": _compressed,
+    "compressed-tensors": _compressed_tensors,
     "modelopt": _modelopt,
     "inc": lambda _: ASKED_FOR[Method.INC],
 }

@@ -18,7 +18,7 @@ def count_vision_parameters(outer: ConfigValues, text_hidden: int) -> int:
 
     Raises UnsupportedModel for a tower that is not in TOWERS.
     """
-    tower = outer.part("vision_config")
+    tower = outer.nested_object("vision_config")
     if tower is None:
         return 0
     # The `vision_config` of Qwen 2.5 VL may lack the type of the tower. The model's own `model_type` then names the
@@ -43,47 +43,49 @@ def _count_attention(hidden: int) -> int:
 
 def count_siglip(tower: ConfigValues, text_hidden: int) -> int:
     """Count SigLIP (Gemma 3): patch and position embeddings, layers with 2 norms, a final norm, a projection."""
-    hidden, intermediate = tower.whole("hidden_size"), tower.whole("intermediate_size")
-    layers = tower.whole("num_hidden_layers", most=MAX_TOWER_LAYERS)
+    hidden, intermediate = tower.integer("hidden_size"), tower.integer("intermediate_size")
+    layers = tower.integer("num_hidden_layers", most=MAX_TOWER_LAYERS)
     layer = (
         _count_attention(hidden)
         + _count_linear(hidden, intermediate)
         + _count_linear(intermediate, hidden)
         + 4 * hidden
     )
-    patch = tower.whole("patch_size")
-    patches = (tower.whole("image_size") // patch) ** 2
+    patch = tower.integer("patch_size")
+    patches = (tower.integer("image_size") // patch) ** 2
     ends = _count_linear(COLOURS * patch * patch, hidden) + patches * hidden + 2 * hidden
     return layers * layer + ends + hidden * text_hidden + hidden
 
 
 def count_qwen2_5(tower: ConfigValues, text_hidden: int) -> int:
     """Count Qwen 2.5 VL: gated layers with RMS norms, and a merger that joins `spatial_merge_size` squared patches."""
-    hidden, intermediate = tower.whole("hidden_size", 1280), tower.whole("intermediate_size", 3420)
+    hidden, intermediate = tower.integer("hidden_size", 1280), tower.integer("intermediate_size", 3420)
     gated = 2 * _count_linear(hidden, intermediate) + _count_linear(intermediate, hidden)
     layer = _count_attention(hidden) + gated + 2 * hidden
-    patch = COLOURS * tower.whole("temporal_patch_size", 2) * tower.whole("patch_size", 14) ** 2
-    merged = hidden * tower.whole("spatial_merge_size", 2) ** 2
-    merger = hidden + _count_linear(merged, merged) + _count_linear(merged, tower.whole("out_hidden_size", text_hidden))
-    return patch * hidden + tower.whole("depth", 32, most=MAX_TOWER_LAYERS) * layer + merger
+    patch = COLOURS * tower.integer("temporal_patch_size", 2) * tower.integer("patch_size", 14) ** 2
+    merged = hidden * tower.integer("spatial_merge_size", 2) ** 2
+    merger = (
+        hidden + _count_linear(merged, merged) + _count_linear(merged, tower.integer("out_hidden_size", text_hidden))
+    )
+    return patch * hidden + tower.integer("depth", 32, most=MAX_TOWER_LAYERS) * layer + merger
 
 
 def count_qwen3(tower: ConfigValues, text_hidden: int) -> int:
     """Count Qwen 3 VL: layer norms, learned positions, and another merger for each layer that the decoder reads."""
-    hidden, intermediate = tower.whole("hidden_size", 1152), tower.whole("intermediate_size", 4304)
+    hidden, intermediate = tower.integer("hidden_size", 1152), tower.integer("intermediate_size", 4304)
     layer = (
         _count_attention(hidden)
         + _count_linear(hidden, intermediate)
         + _count_linear(intermediate, hidden)
         + 4 * hidden
     )
-    patch = COLOURS * tower.whole("temporal_patch_size", 2) * tower.whole("patch_size", 16) ** 2
-    ends = _count_linear(patch, hidden) + tower.whole("num_position_embeddings", 2304) * hidden
-    merged = hidden * tower.whole("spatial_merge_size", 2) ** 2
-    merger = _count_linear(merged, merged) + _count_linear(merged, tower.whole("out_hidden_size", text_hidden))
+    patch = COLOURS * tower.integer("temporal_patch_size", 2) * tower.integer("patch_size", 16) ** 2
+    ends = _count_linear(patch, hidden) + tower.integer("num_position_embeddings", 2304) * hidden
+    merged = hidden * tower.integer("spatial_merge_size", 2) ** 2
+    merger = _count_linear(merged, merged) + _count_linear(merged, tower.integer("out_hidden_size", text_hidden))
     # Mergers of inner layers apply their norm after the patches are joined. The last merger applies its norm before.
-    inner = len(tower.wholes("deepstack_visual_indexes")) * (merger + 2 * merged)
-    return ends + tower.whole("depth", 27, most=MAX_TOWER_LAYERS) * layer + merger + 2 * hidden + inner
+    inner = len(tower.integers("deepstack_visual_indexes")) * (merger + 2 * merged)
+    return ends + tower.integer("depth", 27, most=MAX_TOWER_LAYERS) * layer + merger + 2 * hidden + inner
 
 
 Tower = Callable[[ConfigValues, int], int]

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gaudi_runtime.buckets.bucket import Bucket, weight
+from gaudi_runtime.buckets.bucket import Bucket, bucket_weight
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engine_protocol.engine import DeviceMemory
 from gaudi_runtime.engines.sim.script import SimScript
@@ -47,7 +47,7 @@ class SimCard:
 
     def graph_bytes(self, phase: BucketPhase, bucket: Bucket, block_size: int) -> int:
         """Return the bytes of the graph of one bucket; `block_size` is in tokens per KV block."""
-        return int(self.scripted_cost(phase).graph_bytes * weight(phase, bucket, block_size))
+        return int(self.scripted_cost(phase).graph_bytes * bucket_weight(phase, bucket, block_size))
 
 
 def imaginary_card(memory: int = DEFAULT_MEMORY) -> SimCard:

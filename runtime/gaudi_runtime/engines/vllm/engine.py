@@ -133,7 +133,7 @@ class VllmEngine(VllmProcesses):
 
         Raises PlanImpossible for a bucket that the attention kernel cannot compute.
         """
-        limits = self._memory.split_and_blocks()[1].limits(self._config.limits)
+        limits = self._memory.split_and_blocks()[1].adjust_limits(self._config.limits)
         if why := why_attention_impossible(
             plan.prompt, self._config.model_copy(update={"limits": limits}), self._attention
         ):
@@ -180,7 +180,7 @@ class VllmEngine(VllmProcesses):
 
     def use_warm_buckets(self, plan: BucketPlan) -> None:
         """Restrict the workers' bucket lookup to these buckets. On a CPU, vLLM uses every compiled number of tokens."""
-        limits = self._memory.split_and_blocks()[1].limits(self._config.limits)
+        limits = self._memory.split_and_blocks()[1].adjust_limits(self._config.limits)
         self.counters = ServingHistogram(make_padder(plan, limits, self._shapes.is_warm))
         if self._config.engine.device != "cpu":
             self._call_ranks("use_warm", *_buckets_as_lists(plan))

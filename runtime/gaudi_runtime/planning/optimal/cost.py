@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gaudi_runtime.buckets.bucket import Bucket, weight
+from gaudi_runtime.buckets.bucket import Bucket, bucket_weight
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.catalog.cards import GAUDI2_RATES, Card
 from gaudi_runtime.catalog.models.rank_memory import Spread, kv_block_bytes, stage_memory
@@ -162,7 +162,7 @@ def price_in_bytes(block_size: int) -> Price:
         BucketPhase.PROMPT: GAUDI2_RATES.prompt_graph_bytes_per_token.value,
         BucketPhase.DECODE: GAUDI2_RATES.decode_graph_bytes_per_sequence.value,
     }
-    return lambda phase, bucket: rates[phase] * weight(phase, bucket, block_size)
+    return lambda phase, bucket: rates[phase] * bucket_weight(phase, bucket, block_size)
 
 
 def price_in_seconds(phase: BucketPhase, _bucket: Bucket) -> float:

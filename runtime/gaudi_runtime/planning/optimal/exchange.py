@@ -99,7 +99,7 @@ def _losses(market: ExchangeInput, plan: Buckets) -> Iterator[tuple[float, Bucke
     for at, bucket in enumerate(plan):
         rest = plan[:at] + plan[at + 1 :]
         finder = Finder(rest)
-        if all(finder.first(*shape) is not None for shape in (*users[bucket], *market.needed)):
+        if all(finder.find_position(*shape) is not None for shape in (*users[bucket], *market.needed)):
             paid = market.cost(bucket)
             yield (
                 sum(
@@ -126,7 +126,7 @@ def _gains(market: ExchangeInput, plan: Buckets) -> Mapping[Bucket, float]:
 
 
 def _find_bucket(finder: Finder, plan: Buckets, shape: Bucket) -> Bucket:
-    position = finder.first(*shape)
+    position = finder.find_position(*shape)
     if position is None:
         raise AssertionError(f"{tuple(shape)} has no bucket")
     return plan[position]

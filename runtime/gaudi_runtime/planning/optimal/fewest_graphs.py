@@ -91,7 +91,7 @@ def _padded_compute(phase: BucketPhase, buckets: Buckets, kind: TrafficKind, cos
     costs = [cost(phase, bucket) for bucket in buckets]
     padded = 0.0
     for shape, weight in kind.weights.items():
-        position = finder.first(*shape)
+        position = finder.find_position(*shape)
         if position is None:
             raise AssertionError(f"{tuple(shape)} has no bucket")
         padded += weight * costs[position]

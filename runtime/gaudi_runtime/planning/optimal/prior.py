@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import ceil, log2
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.buckets.kv_blocks import most_context_of, most_decode_blocks
+from gaudi_runtime.buckets.kv_blocks import most_context_for_query, most_decode_blocks
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.optimal.cost import Cost
@@ -74,7 +74,7 @@ def _prompt_shares(limits: Limits) -> Iterator[tuple[str, Bucket, float]]:
         together = min(limits.max_num_prefill_seqs, limits.max_num_batched_tokens // query)
         for batch in geometric_sizes(2, together, 1) if together > 1 else ():
             yield "several prompts", Bucket(batch, query, 0), 1.0
-        most = most_context_of(limits, query) if limits.has_context else 0
+        most = most_context_for_query(limits, query) if limits.has_context else 0
         contexts = geometric_sizes(1, most, CONTEXT_POINTS) if most else []
         for context in contexts:
             yield "one prompt with context", Bucket(1, query, context), 1 / len(contexts)

@@ -10,7 +10,7 @@ from typing import Any
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
 from gaudi_operator.core.observed import PodReport
 from gaudi_operator.shell.metrics.monitoring import Metrics
-from gaudi_operator.shell.polling.reports import Reports
+from gaudi_operator.shell.polling.reports import ReportPoller
 from gaudi_operator.shell.polling.status_port import StatusPortClient
 from gaudi_operator.shell.watching.store import Key
 from gaudi_runtime.contract.report import MAX_REPORT_BYTES
@@ -58,9 +58,9 @@ async def _poll_all(pods: list[Object]) -> dict[str, PodReport]:
     received = asyncio.Event()
     async with (
         StatusPortClient() as ports,
-        Reports(lambda key, urgent: received.set(), Metrics(), ports.fetch, 30.0) as reports,
+        ReportPoller(lambda key, urgent: received.set(), Metrics(), ports.fetch, 30.0) as reports,
     ):
-        reports.follow(Key("models", "tiny"), pods)
+        reports.set_polled_pods(Key("models", "tiny"), pods)
         async with asyncio.timeout(60):
             while sum(each.report is not None for each in reports.latest.values()) < PODS:
                 await received.wait()

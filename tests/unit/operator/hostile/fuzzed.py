@@ -157,7 +157,9 @@ async def _reconcile_twice(planner: Planner, cost: Cost, found: Found) -> None:
             cost.decision = max(cost.decision, found.decisions[-1])
             answered = asyncio.Event()
             began = time.perf_counter()
-            planner.ask(Key("models", "tiny"), decision.question, lambda _, answered=answered: answered.set())
+            planner.queue_question(
+                Key("models", "tiny"), decision.question, lambda _, answered=answered: answered.set()
+            )
             await answered.wait()
             found.questions.append(time.perf_counter() - began)
             cost.questions += found.questions[-1]

@@ -105,7 +105,7 @@ async def _grown(objects: Objects) -> int:
         before = peak()
         url = str(server.make_url("")).rstrip("/")
         list_watch = ListWatch(http, url, objects.kind, None, listed, seen, seen, pause=_continue_at_once)
-        task = asyncio.create_task(list_watch.follow())
+        task = asyncio.create_task(list_watch.run())
         await ended.wait()
         await watched.wait()
         task.cancel()

@@ -11,7 +11,7 @@ from gaudi_operator.core.plan_answers import AnyPlanQuestion
 from gaudi_operator.shell.client import ApiResponse
 from gaudi_operator.shell.kinds import SERVICE
 from gaudi_operator.shell.metrics.monitoring import Metrics
-from gaudi_operator.shell.polling.reports import Reports
+from gaudi_operator.shell.polling.reports import ReportPoller
 from gaudi_operator.shell.polling.status_port import PodUnreachable
 from gaudi_operator.shell.reconciling.controller import Controller
 from gaudi_operator.shell.reconciling.reconcile import Reconciler
@@ -46,7 +46,9 @@ class Operator:
         self.decide: Callable[[Observed], Decision] = self._decide
         clock = Clock(now=lambda: moment(self.loop.time()), monotonic=self.loop.time)
         self.publisher = Publisher(self.memory.cluster, "operator-1", clock)
-        self.reports = Reports(lambda *news: self.controller.reported(*news), self.metrics, _silent, 10.0, clock)
+        self.reports = ReportPoller(
+            lambda *news: self.controller.handle_report(*news), self.metrics, _silent, 10.0, clock
+        )
         reconciler = Reconciler(
             self.memory.store,
             self.reports,
@@ -68,7 +70,7 @@ class Operator:
 
         async def see() -> None:
             for each in manifests:
-                self.controller.seen(each)
+                self.controller.handle_change(each)
 
         self.loop.run_until_complete(see())
         self.pass_time(0)

@@ -29,7 +29,7 @@ def test_empty_bucket_has_the_time_until_the_next_token(loop: Loop) -> None:
     empty = bucket(loop)
     while empty.take():
         pass
-    assert empty.seconds_left() == 0.5
+    assert empty.seconds_until_token() == 0.5
 
 
 def test_tokens_are_refilled_up_to_the_burst(loop: Loop) -> None:

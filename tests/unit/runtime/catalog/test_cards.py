@@ -3,7 +3,7 @@
 import pytest
 
 from gaudi_runtime.catalog.cards import CARDS, GAUDI2, GAUDI2_RATES, GAUDI3, Card, card_named
-from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
+from gaudi_runtime.catalog.figure import Confidence, Figure, lowest_confidence
 from gaudi_runtime.catalog.models.known import known_shape
 from gaudi_runtime.errors import ConfigError
 
@@ -55,4 +55,4 @@ def test_unknown_card_is_refused_with_the_known_cards() -> None:
 
 def test_sum_has_the_lowest_confidence_of_its_parts() -> None:
     exact, assumed = Figure(1, "", Confidence.EXACT), Figure(1, "", Confidence.ASSUMED)
-    assert weakest(exact, assumed) is Confidence.ASSUMED
+    assert lowest_confidence(exact, assumed) is Confidence.ASSUMED

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from gaudi_operator.shell.polling.status_port import UnusableReport, read_report
+from gaudi_operator.shell.polling.status_port import UnusableReport, parse_report
 from gaudi_runtime.artifacts.recipe_cache.manifest import (
     EntryUnusable,
     Manifest,
     StoredFile,
-    manifest_text,
+    format_manifest,
     parse_manifest,
 )
 from gaudi_runtime.artifacts.sources.weights import INDEX_FILE, check_weights
@@ -84,7 +84,7 @@ def _index(content: bytes) -> object:
 
 _STEPS = {(StepKind.COMPILE, BucketPhase.PROMPT, Bucket(1, 128, 0)): 1.5}
 _FILES = {"a/b.recipe": StoredFile(sha256="0" * 64, size=12)}
-_MANIFEST = manifest_text(Manifest(_FILES, Recipes(_STEPS)), KEY).partition("\n")[2].encode()
+_MANIFEST = format_manifest(Manifest(_FILES, Recipes(_STEPS)), KEY).partition("\n")[2].encode()
 _HEADER = b'{"__metadata__": {"format": "pt"}, "a": {"dtype": "F32", "shape": [1, 2], "data_offsets": [0, 0]}}'
 _REPORT = WarmupReport(
     instance="a",
@@ -142,7 +142,7 @@ READERS = {
     ),
     "report": Reader(
         (_REPORT.model_dump_json(by_alias=True).encode(),),
-        lambda content: read_report(content).model_dump_json(by_alias=True),
+        lambda content: parse_report(content).model_dump_json(by_alias=True),
         (UnusableReport,),
         most=MAX_REPORT_BYTES,
     ),

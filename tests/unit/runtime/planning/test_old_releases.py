@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from gaudi_runtime.buckets.bucket_plan import Dropped, Rule
+from gaudi_runtime.buckets.bucket_plan import DroppedBuckets, DropRule
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
@@ -54,7 +54,9 @@ def test_release_1_22_plans_contexts_that_fit_the_token_budget() -> None:
 
 def test_release_1_22_reports_dropped_contexts_over_the_budget() -> None:
     """Two sequences have 256 tokens each. Of 4 + 3 + 2 + 1 contexts, 2 + 1 fit, and 7 are dropped."""
-    assert plan_1_22(CACHING, kv_blocks=16).dropped == (Dropped(BucketPhase.PROMPT, Rule.OVER_BUDGET_WITH_CONTEXT, 7),)
+    assert plan_1_22(CACHING, kv_blocks=16).dropped == (
+        DroppedBuckets(BucketPhase.PROMPT, DropRule.OVER_BUDGET_WITH_CONTEXT, 7),
+    )
 
 
 def test_release_1_22_plan_without_prompt_buckets_is_refused() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.buckets.bucket_plan import BucketPlan, Dropped, Rule
+from gaudi_runtime.buckets.bucket_plan import BucketPlan, DroppedBuckets, DropRule
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.contract.bucketing import (
     BucketPolicy,
@@ -152,7 +152,7 @@ def test_queries_are_multiples_of_the_engines_query_step(strategy: Strategy) -> 
 def test_dropped_buckets_are_counted_by_rule() -> None:
     policy = linear(query=RangeSettings(max=4096), context=RangeSettings(max=0))
     plan = make_plan(policy, LIMITS, kv_blocks=64)
-    assert plan.dropped == (Dropped(BucketPhase.PROMPT, Rule.QUERY_TOO_LONG, 16),)
+    assert plan.dropped == (DroppedBuckets(BucketPhase.PROMPT, DropRule.QUERY_TOO_LONG, 16),)
 
 
 def test_prompt_without_any_bucket_names_phase_and_rule() -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.buckets.bucket_plan import Rule
+from gaudi_runtime.buckets.bucket_plan import DropRule
 from gaudi_runtime.contract.bucketing import AttentionSlices, BucketPolicy, Limits, Strategy
 from gaudi_runtime.planning.planner import make_plan
 
@@ -24,7 +24,7 @@ def test_long_prompt_buckets_without_context_are_multiples_of_slices() -> None:
 
 def test_dropped_buckets_are_counted_by_their_rule() -> None:
     plan = make_plan(LINEAR, sliced(), KV_BLOCKS)
-    counted = [each.count for each in plan.dropped if each.rule is Rule.NOT_WHOLE_SLICES]
+    counted = [each.count for each in plan.dropped if each.rule is DropRule.NOT_WHOLE_SLICES]
     assert counted == [(4096 - 2048) // 128 + 1 - 3]
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.buckets.bucket import Bucket, weight
+from gaudi_runtime.buckets.bucket import Bucket, bucket_weight
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.config import CaptureOrder
 from gaudi_runtime.contract.report import BucketPhase, percent
@@ -57,7 +57,7 @@ def small_budget(prompt: int, decode: int, plan: BucketPlan | None = None) -> Ca
 
 
 def by_weight(step: CaptureStep) -> int:
-    return weight(step.phase, step.bucket, block_size=128)
+    return bucket_weight(step.phase, step.bucket, block_size=128)
 
 
 def waiting_buckets(budget: CaptureBudget, phase: BucketPhase) -> tuple[int, int]:
@@ -235,7 +235,7 @@ def test_no_skipped_graph_fits_the_unused_bytes(prompt: int, decode: int, prompt
     budget = small_budget(prompt, decode, small_plan(prompts, decodes))
     run(budget, by_weight)
     unused = prompt + decode - budget.phase_budget(PROMPT).graph_bytes - budget.phase_budget(DECODE).graph_bytes
-    left_out = [weight(each.phase, Bucket(*each.bucket), block_size=128) for each in budget.skipped_buckets()]
+    left_out = [bucket_weight(each.phase, Bucket(*each.bucket), block_size=128) for each in budget.skipped_buckets()]
     assert all(each >= unused for each in left_out)
 
 

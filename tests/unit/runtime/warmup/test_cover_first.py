@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.buckets.kv_blocks import most_context_of, most_decode_blocks
+from gaudi_runtime.buckets.kv_blocks import most_context_for_query, most_decode_blocks
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.planner import make_plan
@@ -46,7 +46,7 @@ def covered_prompts(plan: BucketPlan, room: Limits) -> Shapes:
     return {
         (query, context)
         for query in range(1, room.longest_query + 1)
-        for context in range(most_context_of(room, query) + 1)
+        for context in range(most_context_for_query(room, query) + 1)
         if plan.find(PROMPT, 1, query, context)
     }
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.buckets.bucket_plan import Rule
+from gaudi_runtime.buckets.bucket_plan import DropRule
 from tests.support.builders import merged
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan
 from tests.unit.runtime.planning.vectors import VECTORS, digest
@@ -146,7 +146,7 @@ def test_bucket_file_replaces_the_strategy(tmp_path: Path) -> None:
 def test_table_shows_bucket_counts_and_omitted_candidates() -> None:
     shown = plan(BARE | {"max_model_len": 1024}).stdout
     assert "8 prompt buckets" in shown
-    assert f"8 prompt candidates left out: {Rule.QUERY_TOO_LONG}" in shown
+    assert f"8 prompt candidates left out: {DropRule.QUERY_TOO_LONG}" in shown
 
 
 def test_find_prints_bucket_and_fallback() -> None:

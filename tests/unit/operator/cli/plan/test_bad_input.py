@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gaudi_operator.cli.plan.app import app
-from gaudi_runtime.buckets.bucket_plan import Rule
+from gaudi_runtime.buckets.bucket_plan import DropRule
 from tests.support.builders import gaudi_inference, merged
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, one_sentence, plan, refusal
 
@@ -32,7 +32,7 @@ from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, one_sentence, pl
         ({"num_blocks": 0}, "num_blocks: Input should be greater than or equal to 1"),
         ({"block_size": 4096}, "bucketing.prompt.query: min 4096 "),
         ({"max_num_batched_tokens": 64}, "bucketing.prompt.query: min 128 "),
-        ({"max_model_len": 64}, f"16 dropped because {Rule.QUERY_TOO_LONG}"),
+        ({"max_model_len": 64}, f"16 dropped because {DropRule.QUERY_TOO_LONG}"),
         ({"block_size": 1, "max_num_batched_tokens": 9_000_000, "max_model_len": 9_000_000}, "than 100000 values"),
         (
             {"env": {"VLLM_PROMPT_BS_BUCKET_MAX": -4}},

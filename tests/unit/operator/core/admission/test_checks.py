@@ -8,7 +8,7 @@ import pytest
 from gaudi_operator.core.admission.checks import check_published_access, first_violation
 from gaudi_operator.core.admission.kv_cache_bounds import max_kv_blocks
 from gaudi_operator.core.installation import InstallationDefaults
-from gaudi_runtime.buckets.bucket_plan import Rule
+from gaudi_runtime.buckets.bucket_plan import DropRule
 from gaudi_runtime.errors import Problem
 from tests.support.builders import merged
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
@@ -179,7 +179,7 @@ def test_refusal_names_fault_and_remedy(case: str) -> None:
         ),
         (
             {"strategy": "File", "file": "(1, 512, 0)\n(1, 1, 8)"},
-            ["spec.bucketing: no prompt bucket", f"1 dropped because {Rule.QUERY_TOO_LONG}"],
+            ["spec.bucketing: no prompt bucket", f"1 dropped because {DropRule.QUERY_TOO_LONG}"],
         ),
     ],
     ids=["range that contradicts itself", "no bucket"],

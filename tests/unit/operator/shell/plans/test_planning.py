@@ -100,7 +100,7 @@ async def planner() -> AsyncIterator[Planner]:
 async def answer_of(planner: Planner, question: AnyPlanQuestion, namespace: str = "models") -> Any:
     """Ask a question and return the answer as soon as it is known."""
     answered = asyncio.Event()
-    planner.ask(Key(namespace, repr(question)[:50]), question, lambda _: answered.set())
+    planner.queue_question(Key(namespace, repr(question)[:50]), question, lambda _: answered.set())
     async with asyncio.timeout(60):
         await answered.wait()
     return planner.answers.get(question)
@@ -156,7 +156,7 @@ async def test_failed_question_raises_plan_too_expensive(
 
 async def test_known_answer_is_returned_during_another_question(planner: Planner) -> None:
     await answer_of(planner, FIGURES)
-    planner.ask(Key("others", "endless"), Endless(), lambda _: None)
+    planner.queue_question(Key("others", "endless"), Endless(), lambda _: None)
     assert isinstance(planner.answers.get(FIGURES), AdmissionFigures)
     with pytest.raises(AnswerNotComputed):
         planner.answers.get(Endless())
@@ -165,7 +165,7 @@ async def test_known_answer_is_returned_during_another_question(planner: Planner
 async def test_stopped_planner_kills_its_process() -> None:
     async with Planner(MEMORY, 60) as planner:
         await answer_of(planner, FIGURES)
-        planner.ask(Key("models", "endless"), Endless(), lambda _: None)
+        planner.queue_question(Key("models", "endless"), Endless(), lambda _: None)
         process = planner._process
     assert process
     assert process.returncode == -signal.SIGKILL
@@ -177,7 +177,7 @@ def serving_order(*keys: str) -> list[str]:
     for number, key in enumerate(keys):
         queue.add(PendingQuestion(Key(*key.split("/")), number, print))
     found = []
-    while answer_of := queue.next():
+    while answer_of := queue.pop():
         found.append("/".join(answer_of.key))
     return found
 

@@ -15,7 +15,7 @@ from gaudi_operator.shell.polling.reports import (
     ANSWERS_PER_SECOND,
     REQUEST_INTERVAL_SECONDS,
     STARTING_WAIT_SECONDS,
-    Reports,
+    ReportPoller,
 )
 from gaudi_operator.shell.polling.status_port import PodUnreachable, StatusPort, UnusableReport
 from gaudi_runtime.contract.report import Phase, WarmupReport
@@ -37,7 +37,7 @@ class Pods:
         self.answers: dict[str, WarmupReport | Exception] = {}
         self.polls: list[float] = []
         clock = Clock(now=lambda: moment(self.loop.time()), monotonic=self.loop.time)
-        self.reports = Reports(
+        self.reports = ReportPoller(
             lambda _, urgent: self.woken.append((self.loop.time(), urgent)),
             Metrics(),
             self.fetch,
@@ -62,7 +62,7 @@ class Pods:
         """Poll these pods and no other pods."""
 
         async def follow() -> None:
-            self.reports.follow(KEY, pods)
+            self.reports.set_polled_pods(KEY, pods)
 
         self.loop.run_until_complete(follow())
 
@@ -207,7 +207,7 @@ def test_pod_answering_immediately_is_polled_twenty_times_a_second(pods: Pods) -
         pods.polls.append(pods.loop.time())
         return report(next(numbers))
 
-    pods.reports = Reports(lambda *_: None, Metrics(), answer_immediately, WAIT, Clock(monotonic=pods.loop.time))
+    pods.reports = ReportPoller(lambda *_: None, Metrics(), answer_immediately, WAIT, Clock(monotonic=pods.loop.time))
     pods.follow(pod())
     pods.pass_time(1)
     assert len(pods.polls) <= 21
@@ -220,7 +220,7 @@ def test_pod_answering_immediately_is_rate_limited(pods: Pods) -> None:
         pods.polls.append(pods.loop.time())
         return report(next(numbers))
 
-    pods.reports = Reports(lambda *_: None, Metrics(), answer_immediately, WAIT, Clock(monotonic=pods.loop.time))
+    pods.reports = ReportPoller(lambda *_: None, Metrics(), answer_immediately, WAIT, Clock(monotonic=pods.loop.time))
     pods.follow(pod())
     pods.pass_time(600)
     assert sum(at > 540 for at in pods.polls) <= 60 * ANSWERS_PER_SECOND + 1
@@ -234,7 +234,7 @@ def urgency_of_alternating_reports(pods: Pods, gate_is_open: bool, phases: tuple
         number = next(numbers)
         return report(number, phases[number % 2])
 
-    pods.reports = Reports(
+    pods.reports = ReportPoller(
         lambda _, urgent: pods.woken.append((pods.loop.time(), urgent)),
         Metrics(),
         alternate,
@@ -258,7 +258,7 @@ def test_report_that_closes_an_open_gate_is_always_urgent(pods: Pods) -> None:
 def follow_many(pods: Pods, connections: int, **phases: Phase) -> None:
     """Poll one pod for each phase. The keyword of the argument is the name of the pod's container."""
     clock = Clock(now=lambda: moment(pods.loop.time()), monotonic=pods.loop.time)
-    pods.reports = Reports(lambda *_: None, Metrics(), pods.fetch, WAIT, clock, connections=connections)
+    pods.reports = ReportPoller(lambda *_: None, Metrics(), pods.fetch, WAIT, clock, connections=connections)
     pods.answers = {name: report(phase=phase) for name, phase in phases.items()}
     pods.follow(*(pod(name, uid=name) for name in phases))
     pods.pass_time(2 * WAIT)
@@ -328,11 +328,11 @@ def test_warming_pods_are_counted(pods: Pods) -> None:
     pods.answers |= {"c1": report(), "c2": report(phase=Phase.SERVING)}
     pods.follow(pod("c1", "u1"), pod("c2", "u2"))
     pods.pass_time(1)
-    assert pods.reports.warming() == 1
+    assert pods.reports.count_warming_pods() == 1
 
 
 def test_warming_pods_are_counted_while_reports_arrive(pods: Pods) -> None:
     def receive(number: int) -> None:
         pods.reports.latest[str(number)] = PodReport("c", moment(0), report())
 
-    assert count_during_changes(pods.reports.warming, receive) >= INITIAL
+    assert count_during_changes(pods.reports.count_warming_pods, receive) >= INITIAL

@@ -45,10 +45,10 @@ def serving_pod(operator: Operator) -> Object:
 
 def test_decisive_report_is_reconciled_immediately(operator: Operator) -> None:
     operator.observe_objects(operator.resource)
-    operator.loop.call_soon(operator.controller.reported, KEY, True)
+    operator.loop.call_soon(operator.controller.handle_report, KEY, True)
     operator.pass_time(0)
     assert len(operator.decided) == 2
-    operator.loop.call_soon(operator.controller.reported, KEY, False)
+    operator.loop.call_soon(operator.controller.handle_report, KEY, False)
     operator.pass_time(STATUS_DELAY_SECONDS - 0.1)
     assert len(operator.decided) == 2
     operator.pass_time(0.2)
@@ -78,8 +78,8 @@ def test_operator_is_ready_after_all_resources_were_reconciled(operator: Operato
     assert operator.controller.why_not_ready() is None
 
     async def list_all() -> None:
-        operator.controller.seen(operator.resource)
-        operator.controller.listed(RESOURCE, None, [operator.resource["metadata"]["uid"]], 99)
+        operator.controller.handle_change(operator.resource)
+        operator.controller.handle_list_end(RESOURCE, None, [operator.resource["metadata"]["uid"]], 99)
         why = operator.controller.why_not_ready()
         assert why is not None
         assert why.endswith("0 of 1 done")
@@ -127,7 +127,7 @@ def test_remaining_actions_for_an_older_spec_are_not_performed(operator: Operato
             written.append(request[1].partition("?")[0].rpartition("/")[2])
         if written == ["a"]:
             edited = {**operator.resource, "spec": {**operator.resource["spec"], "replicas": 7}}
-            operator.controller.seen(operator.memory.api.put(edited, generation=2))
+            operator.controller.handle_change(operator.memory.api.put(edited, generation=2))
         return await send(*request)
 
     operator.decide = decide
@@ -186,7 +186,7 @@ def test_own_write_observed_before_its_response_starts_no_reconcile(operator: Op
 
     async def deliver_by_watch_first(*request: Any) -> ApiResponse:
         answer = await send(*request)
-        operator.controller.seen(json.loads(answer.text))
+        operator.controller.handle_change(json.loads(answer.text))
         return answer
 
     operator.memory.send = deliver_by_watch_first  # type: ignore[method-assign]
@@ -212,7 +212,7 @@ def test_pod_change_before_its_gate_write_is_reconciled(operator: Operator) -> N
 
     operator.memory.send = changed_before  # type: ignore[method-assign]
     operator.wanted = (SetGate("a", pod["metadata"]["uid"], True, "WarmedUp", ""),)
-    operator.loop.call_soon(operator.controller.reported, KEY, True)
+    operator.loop.call_soon(operator.controller.handle_report, KEY, True)
     operator.pass_time(3600)
     assert len(operator.decided) == decided + 2
 
@@ -227,8 +227,8 @@ def test_last_list_starts_reconciles(operator: Operator) -> None:
     operator.memory.store.unlisted = {(RESOURCE, None)}
 
     async def list_all() -> None:
-        operator.controller.seen(operator.resource)
-        operator.controller.listed(RESOURCE, None, [operator.resource["metadata"]["uid"]], 99)
+        operator.controller.handle_change(operator.resource)
+        operator.controller.handle_list_end(RESOURCE, None, [operator.resource["metadata"]["uid"]], 99)
 
     operator.loop.run_until_complete(list_all())
     operator.pass_time(0)
@@ -240,7 +240,7 @@ def test_deleted_resource_is_not_reconciled(operator: Operator) -> None:
     operator.observe_objects(operator.resource)
 
     async def gone() -> None:
-        operator.controller.gone({**operator.resource, "metadata": {**operator.resource["metadata"]}})
+        operator.controller.handle_deletion({**operator.resource, "metadata": {**operator.resource["metadata"]}})
 
     operator.loop.run_until_complete(gone())
     operator.pass_time(100)
@@ -253,7 +253,7 @@ def test_no_write_starts_after_the_stop(operator: Operator) -> None:
 
     async def stop() -> None:
         operator.controller.stop()
-        operator.controller.seen(operator.memory.exists(manifest(CONFIG_MAP, "news"), seen=False))
+        operator.controller.handle_change(operator.memory.exists(manifest(CONFIG_MAP, "news"), seen=False))
 
     operator.loop.run_until_complete(stop())
     requests = len(operator.memory.requests)
@@ -265,6 +265,6 @@ def test_deleted_object_marks_its_resource_as_maybe_deleted(operator: Operator) 
     child = operator.memory.exists(manifest(SERVICE, "a", operator.resource))
     operator.observe_objects(operator.resource)
     operator.memory.store.maybe_deleted.clear()
-    operator.loop.call_soon(operator.controller.gone, child)
+    operator.loop.call_soon(operator.controller.handle_deletion, child)
     operator.pass_time(0)
     assert operator.memory.store.maybe_deleted == {KEY}

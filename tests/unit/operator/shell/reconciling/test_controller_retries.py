@@ -119,7 +119,7 @@ def test_failed_reconcile_writes_no_status_and_no_events(operator: Operator) -> 
     operator.memory.answers = [AWAY]
     operator.observe_objects(operator.resource)
     assert "status" not in operator.memory.api.objects["GaudiInference", "tiny"]
-    assert operator.publisher.waiting() == 0
+    assert operator.publisher.count_waiting() == 0
 
 
 def test_exception_in_a_decision_is_counted_and_retried(operator: Operator) -> None:

@@ -34,7 +34,7 @@ def test_refused_gate_does_not_delay_others(operator: Operator) -> None:
 
 def reported(operator: Operator, seconds: float = 0.0) -> None:
     """Deliver a pod's report that affects its gate, and advance the clock."""
-    operator.loop.call_soon(operator.controller.reported, KEY, True)
+    operator.loop.call_soon(operator.controller.handle_report, KEY, True)
     operator.pass_time(seconds)
 
 

@@ -45,7 +45,7 @@ def test_refusal_expires() -> None:
     time = Time()
     refusals = time.refusals()
     refusals.add(apply(1), REFUSED)
-    time.seconds += refusals.next_seconds() or 0.0
+    time.seconds += refusals.seconds_until_retry() or 0.0
     assert refusals.find(apply(1)) is None
 
 
@@ -53,7 +53,7 @@ def test_refusals_last_longer_each_time() -> None:
     refusals = Refusals()
     for _ in range(12):
         refusals.add(apply(1), REFUSED)
-    seconds = refusals.next_seconds()
+    seconds = refusals.seconds_until_retry()
     assert seconds is not None
     assert 30 <= seconds <= 60
 
@@ -62,14 +62,14 @@ def test_refusal_of_an_undesired_action_is_forgotten() -> None:
     refusals = Refusals()
     refusals.add(apply(1), REFUSED)
     refusals.keep_only(())
-    assert refusals.next_seconds() is None
+    assert refusals.seconds_until_retry() is None
 
 
 def test_accepted_action_clears_its_refusal() -> None:
     refusals = Refusals()
     refusals.add(apply(1), REFUSED)
     refusals.remove(apply(1))
-    assert refusals.next_seconds() is None
+    assert refusals.seconds_until_retry() is None
 
 
 def test_missing_permission_is_retried_before_its_deadline() -> None:

@@ -36,12 +36,15 @@ def test_urgent_change_ends_the_wait() -> None:
 
 
 def test_own_write_alone_does_not_end_the_wait() -> None:
-    assert waited(60, lambda worker: worker.wake(0, 7), lambda worker: worker.ignore([7])) == 60
+    assert waited(60, lambda worker: worker.wake(0, 7), lambda worker: worker.ignore_versions([7])) == 60
 
 
 def test_own_write_with_another_change_ends_the_wait() -> None:
-    assert waited(60, lambda worker: worker.wake(0, 7), lambda worker: worker.wake(0), lambda w: w.ignore([7])) == 0
+    assert (
+        waited(60, lambda worker: worker.wake(0, 7), lambda worker: worker.wake(0), lambda w: w.ignore_versions([7]))
+        == 0
+    )
 
 
 def test_reconcile_consumes_all_earlier_changes() -> None:
-    assert waited(60, lambda worker: worker.wake(0), lambda worker: worker.wake(1), lambda w: w.begin()) == 60
+    assert waited(60, lambda worker: worker.wake(0), lambda worker: worker.wake(1), lambda w: w.mark_started()) == 60

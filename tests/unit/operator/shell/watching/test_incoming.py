@@ -93,7 +93,7 @@ async def pieces(content: bytes, size: int) -> AsyncIterator[bytes]:
 
 async def read(content: bytes, size: int) -> Any:
     """Return the list that ListReader reads from `content` in pieces of `size` bytes."""
-    return await ListReader(pieces(content, size), lambda each: each).whole()
+    return await ListReader(pieces(content, size), lambda each: each).read()
 
 
 JSON = st.recursive(
@@ -123,7 +123,7 @@ async def test_objects_of_a_list_are_read_one_by_one(size: int) -> None:
     reader = ListReader(
         pieces(b' {"kind" :"L" , "items":[ {"a":[1,2]} ,{}, 12 ] ,"metadata":{"b": 1}}', size), taken.append
     )
-    assert await reader.whole() == {"kind": "L", "items": [None, None, None], "metadata": {"b": 1}}
+    assert await reader.read() == {"kind": "L", "items": [None, None, None], "metadata": {"b": 1}}
     assert taken == [{"a": [1, 2]}, {}, 12]
 
 
@@ -141,14 +141,14 @@ async def test_object_is_stored_before_the_next_one_is_read() -> None:
         end = content.index("{", 1) + len(ahead) * len(f"{each}, ") + len(each)
         ahead.append(came - end)
 
-    await ListReader(one_by_one(), take).whole()
+    await ListReader(one_by_one(), take).read()
     assert 0 < max(ahead) < len(each)
 
 
 @pytest.mark.parametrize("name", ["item", "itemz", "itemsOfOthers"])
 async def test_only_items_of_a_list_are_stored(name: str) -> None:
     taken: list[Any] = []
-    await ListReader(pieces(json.dumps({name: [1], "items": [2]}).encode(), 1000), taken.append).whole()
+    await ListReader(pieces(json.dumps({name: [1], "items": [2]}).encode(), 1000), taken.append).read()
     assert taken == [2]
 
 

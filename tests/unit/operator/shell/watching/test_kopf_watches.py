@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 
 from gaudi_operator.shell.kinds import POD, RESOURCE
 from gaudi_operator.shell.metrics.monitoring import Metrics
-from gaudi_operator.shell.watching.kopf_watches import ListResponse, WatchSession, collection_of
+from gaudi_operator.shell.watching.kopf_watches import ListResponse, WatchSession, parse_collection_path
 
 
 def session() -> WatchSession:
@@ -30,18 +30,18 @@ def test_longest_idle_time_is_reported() -> None:
 
 
 def test_collection_of_all_namespaces_is_recognized() -> None:
-    assert collection_of("/api/v1/pods") == (POD, None)
+    assert parse_collection_path("/api/v1/pods") == (POD, None)
 
 
 def test_collection_of_one_namespace_is_recognized() -> None:
     path = "/apis/inference.gaudi.dev/v1alpha1/namespaces/blue/gaudiinferences"
-    assert collection_of(path) == (RESOURCE, "blue")
+    assert parse_collection_path(path) == (RESOURCE, "blue")
 
 
 def test_other_path_is_not_a_collection() -> None:
-    assert collection_of("/apis/apps/v1") is None
-    assert collection_of("/api/v1/podx") is None
-    assert collection_of("/api/v1/namespaces/blue/pods/one") is None
+    assert parse_collection_path("/apis/apps/v1") is None
+    assert parse_collection_path("/api/v1/podx") is None
+    assert parse_collection_path("/api/v1/namespaces/blue/pods/one") is None
 
 
 async def test_list_is_stored_and_handed_on_without_objects() -> None:

@@ -25,28 +25,28 @@ def ignored(share: str, kind: str) -> str:
 
 def test_full_share_is_logged_once_until_it_is_empty(caplog: pytest.LogCaptureFixture) -> None:
     shares = MemoryShares()
-    assert shares.take(KEY, SERVICE, "a", SHARE_BYTES)
-    assert not shares.take(KEY, SERVICE, "b", 1)
-    assert not shares.take(KEY, CONFIG_MAP, "c", 1)
+    assert shares.reserve(KEY, SERVICE, "a", SHARE_BYTES)
+    assert not shares.reserve(KEY, SERVICE, "b", 1)
+    assert not shares.reserve(KEY, CONFIG_MAP, "c", 1)
     assert caplog.messages == [ignored("16", "Service")]
-    shares.give_back(SERVICE, "a")
-    assert shares.take(KEY, SERVICE, "a", SHARE_BYTES)
-    assert not shares.take(KEY, CONFIG_MAP, "b", 1)
+    shares.release(SERVICE, "a")
+    assert shares.reserve(KEY, SERVICE, "a", SHARE_BYTES)
+    assert not shares.reserve(KEY, CONFIG_MAP, "b", 1)
     assert caplog.messages[1:] == [ignored("16", "ConfigMap")]
 
 
 def test_pods_have_a_separate_share(caplog: pytest.LogCaptureFixture) -> None:
     shares = MemoryShares()
-    assert shares.take(KEY, POD, "a", PODS_BYTES)
-    assert shares.take(KEY, SERVICE, "b", SHARE_BYTES)
-    assert not shares.take(KEY, POD, "c", 1)
+    assert shares.reserve(KEY, POD, "a", PODS_BYTES)
+    assert shares.reserve(KEY, SERVICE, "b", SHARE_BYTES)
+    assert not shares.reserve(KEY, POD, "c", 1)
     assert caplog.messages == [ignored("64", "Pod")]
 
 
 def test_uncounted_object_does_not_free_memory() -> None:
     shares = MemoryShares()
-    shares.give_back(SERVICE, "unknown")
-    assert not shares.take(None, SERVICE, "a", SHARE_BYTES + 1)
+    shares.release(SERVICE, "unknown")
+    assert not shares.reserve(None, SERVICE, "a", SHARE_BYTES + 1)
 
 
 def test_oversized_object_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -110,19 +110,19 @@ def test_managed_fields_are_not_kept() -> None:
 
 def test_sweep_removes_objects_missing_from_a_list() -> None:
     store = store_of(manifest(RESOURCE, "r", 1), manifest(POD, "gone", 3, "mine"), manifest(POD, "there", 4, "mine"))
-    assert store.sweep(POD, None, {"there"}, version=10) == {KEY}
+    assert store.remove_missing_objects(POD, None, {"there"}, version=10) == {KEY}
     assert store.get(KEY, POD, "pods-gone") is None
     assert store.get(KEY, POD, "pods-there") is not None
 
 
 def test_sweep_keeps_objects_created_after_the_list() -> None:
     store = store_of(manifest(POD, "young", 11, "mine"))
-    assert store.sweep(POD, None, set(), version=10) == set()
+    assert store.remove_missing_objects(POD, None, set(), version=10) == set()
 
 
 def test_sweep_removes_objects_of_the_version_of_the_list() -> None:
     store = store_of(manifest(RESOURCE, "r", 1), manifest(POD, "p", 10, "mine"))
-    assert store.sweep(POD, None, set(), version=10) == {KEY}
+    assert store.remove_missing_objects(POD, None, set(), version=10) == {KEY}
 
 
 def test_list_of_one_namespace_removes_missing_objects_there() -> None:
@@ -139,7 +139,7 @@ def test_missing_pods_do_not_mark_the_resource_maybe_deleted() -> None:
 
 def test_sweep_of_one_namespace_keeps_objects_of_others() -> None:
     store = store_of(manifest(POD, "p", 1, "mine"))
-    assert store.sweep(POD, "elsewhere", set(), version=10) == set()
+    assert store.remove_missing_objects(POD, "elsewhere", set(), version=10) == set()
 
 
 def test_no_resource_is_requeued_before_every_kind_is_listed() -> None:
@@ -223,4 +223,4 @@ def test_resources_are_counted_while_objects_arrive() -> None:
     def see(number: int) -> None:
         store.put(manifest(RESOURCE, str(number), number))
 
-    assert count_during_changes(store.resources, see) >= INITIAL
+    assert count_during_changes(store.count_resources, see) >= INITIAL

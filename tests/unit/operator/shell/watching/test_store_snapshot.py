@@ -106,8 +106,8 @@ def test_resources_are_counted_and_listed_without_their_children() -> None:
     other = manifest(RESOURCE, "o", 1, spec="other")
     other["metadata"] |= {"name": "other", "namespace": "elsewhere"}
     store = store_of(manifest(SERVICE, "s", 1, "r"), manifest(RESOURCE, "r", 1), other)
-    assert (store.resources(), uids(store.all_resources())) == (2, ["r", "o"])
-    assert store.served() == (KEY, Key("elsewhere", "other"))
+    assert (store.count_resources(), uids(store.all_resources())) == (2, ["r", "o"])
+    assert store.resource_keys() == (KEY, Key("elsewhere", "other"))
     assert store.any_resource(lambda each: each.get("spec") == "other")
     assert not store.any_resource(lambda each: each.get("spec") == "none")
     assert not store_of(manifest(SERVICE, "s", 1, "r")).any_resource(lambda _: True)

@@ -22,7 +22,7 @@ from gaudi_operator.shell.kinds import (
     Kind,
     kind_of,
 )
-from gaudi_operator.shell.watching.trimmed_objects import SharedParts, read_trimmed, same_but_for_version, trim_object
+from gaudi_operator.shell.watching.trimmed_objects import SharedParts, equal_except_version, read_trimmed, trim_object
 from tests.unit.operator.core.children.test_children_as_written import EXAMPLES, children
 
 _PROBE = {"name": "runtime", "ports": [{"name": "status"}], "image": "registry.test/runtime:1"}
@@ -98,11 +98,11 @@ def test_trimmed_template_equals_the_original(one: Any, other: Any) -> None:
 
 def test_number_of_shared_parts_is_limited() -> None:
     parts = SharedParts(2, 2**20)
-    first, second = parts.once(["a"], 40), parts.once(["b"], 40)
-    assert parts.once(["a"], 40) is first
-    third = parts.once(["c"], 40)
-    assert parts.once(["c"], 40) is third
-    assert parts.once(["b"], 40) is not second
+    first, second = parts.deduplicate(["a"], 40), parts.deduplicate(["b"], 40)
+    assert parts.deduplicate(["a"], 40) is first
+    third = parts.deduplicate(["c"], 40)
+    assert parts.deduplicate(["c"], 40) is third
+    assert parts.deduplicate(["b"], 40) is not second
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_bytes_of_shared_parts_are_limited(part: Callable[[str], Any], three_fit
     parts = SharedParts(100, three_fit)
 
     def keep(names: str) -> list[Any]:
-        return [parts.once(part(name), 40) for name in names]
+        return [parts.deduplicate(part(name), 40) for name in names]
 
     def same(some: list[Any], others: list[Any]) -> bool:
         return [id(each) for each in some] == [id(each) for each in others]
@@ -140,7 +140,7 @@ def test_equal_parts_of_two_specs_are_kept_once() -> None:
 
 def test_numbers_and_booleans_are_different_parts() -> None:
     parts = SharedParts(100, 2**20)
-    kept = [parts.once(value, 40) for value in ([1], [True], [0], [False], [None])]
+    kept = [parts.deduplicate(value, 40) for value in ([1], [True], [0], [False], [None])]
     assert json.dumps(kept) == "[[1], [true], [0], [false], [null]]"
 
 
@@ -177,20 +177,20 @@ def test_version_without_other_changes_is_recognized() -> None:
         DISRUPTION_BUDGET, read(DISRUPTION_BUDGET, 2, spec={"minAvailable": 0}, status={"expectedPods": 2})
     )
     three = trim_object(DISRUPTION_BUDGET, read(DISRUPTION_BUDGET, 3, spec={"minAvailable": 1}))
-    assert same_but_for_version(one, two)
-    assert not same_but_for_version(two, three)
+    assert equal_except_version(one, two)
+    assert not equal_except_version(two, three)
 
 
 @pytest.mark.parametrize("field", ["status", "data", "immutable"])
 def test_change_of_any_field_is_detected(field: str) -> None:
     one, other = read(RESOURCE, 1, **{field: {"a": "b"}}), read(RESOURCE, 2, **{field: {"a": "c"}})
-    assert not same_but_for_version(trim_object(RESOURCE, one), trim_object(RESOURCE, other))
+    assert not equal_except_version(trim_object(RESOURCE, one), trim_object(RESOURCE, other))
 
 
 def test_change_of_an_annotation_is_detected() -> None:
     one, two = read(RESOURCE, 1), read(RESOURCE, 2)
     two["metadata"]["annotations"] = {"a": "b"}
-    assert not same_but_for_version(trim_object(RESOURCE, one), trim_object(RESOURCE, two))
+    assert not equal_except_version(trim_object(RESOURCE, one), trim_object(RESOURCE, two))
 
 
 def api_server_json(manifest: dict[str, Any]) -> bytes:
@@ -232,7 +232,7 @@ def test_change_of_an_unread_annotation_is_detected() -> None:
         resource = read(RESOURCE)
         resource["metadata"]["annotations"] = {"touched": value * 2**15}
         kept.append(trim_object(RESOURCE, resource))
-    assert not same_but_for_version(*kept)
+    assert not equal_except_version(*kept)
     assert len(str(kept)) < 2**12
 
 

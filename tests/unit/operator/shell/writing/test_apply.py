@@ -188,7 +188,7 @@ async def test_each_purpose_has_its_field_manager_with_force(memory: Memory, wri
     await writer.perform(KEY, apply_port(1))
     await writer.perform(KEY, gate(pod))
     await writer.perform(KEY, cost(pod, removed_first=True))
-    await writer.show(resource, GaudiInferenceStatus(replicas=1))
+    await writer.write_status(resource, GaudiInferenceStatus(replicas=1))
     queries = [
         query for (method, _), (query, _) in zip(memory.requests, memory.queries, strict=True) if method == "PATCH"
     ]
@@ -235,7 +235,7 @@ async def test_written_texts_have_no_control_characters(memory: Memory, writer: 
 async def test_status_has_no_control_characters(memory: Memory, writer: Writer) -> None:
     ended = LastTermination(reason="Error", message="\x1b[2J")
     row = PodState(name="a", revision="r1", phase="Ended", gate=False, ready=False, last_termination=ended)
-    await writer.show(memory.resource(), GaudiInferenceStatus(pods=(row,)))
+    await writer.write_status(memory.resource(), GaudiInferenceStatus(pods=(row,)))
     [shown] = memory.api.objects["GaudiInference", "tiny"]["status"]["pods"]
     assert shown["lastTermination"]["message"] == "\\x1b[2J"
 
@@ -312,42 +312,42 @@ async def test_resource_is_not_read_for_a_change(memory: Memory, writer: Writer,
 
 async def test_status_is_written_once(memory: Memory, writer: Writer) -> None:
     resource, status = memory.resource(), GaudiInferenceStatus(replicas=2)
-    await writer.show(resource, status)
-    await writer.show(memory.api.objects["GaudiInference", "tiny"], status)
+    await writer.write_status(resource, status)
+    await writer.write_status(memory.api.objects["GaudiInference", "tiny"], status)
     assert len(memory.writes) == 1
 
 
 async def test_status_is_written_without_empty_values(memory: Memory, writer: Writer) -> None:
-    await writer.show(memory.resource(), SETTLED)
+    await writer.write_status(memory.resource(), SETTLED)
     shown = memory.api.objects["GaudiInference", "tiny"]["status"]
     assert shown["observedGeneration"] == 3
     assert {"message", "capturedPercent"}.isdisjoint(shown["pods"][0])
 
 
 async def test_unchanged_status_is_not_written_after_a_restart(memory: Memory, writer: Writer) -> None:
-    await writer.show(memory.resource(), SETTLED)
+    await writer.write_status(memory.resource(), SETTLED)
     successor = Writer(memory.cluster, memory.store, CLOCK)
-    await successor.show(memory.api.objects["GaudiInference", "tiny"], SETTLED)
+    await successor.write_status(memory.api.objects["GaudiInference", "tiny"], SETTLED)
     assert len(memory.writes) == 1
 
 
 async def test_changed_status_is_written(memory: Memory, writer: Writer) -> None:
-    await writer.show(memory.resource(), GaudiInferenceStatus(replicas=1))
-    await writer.show(memory.api.objects["GaudiInference", "tiny"], GaudiInferenceStatus(replicas=2))
+    await writer.write_status(memory.resource(), GaudiInferenceStatus(replicas=1))
+    await writer.write_status(memory.api.objects["GaudiInference", "tiny"], GaudiInferenceStatus(replicas=2))
     assert memory.api.objects["GaudiInference", "tiny"]["status"]["replicas"] == 2
 
 
 async def test_externally_changed_status_is_written_again(memory: Memory, writer: Writer) -> None:
-    await writer.show(memory.resource(), GaudiInferenceStatus(replicas=1))
+    await writer.write_status(memory.resource(), GaudiInferenceStatus(replicas=1))
     live = memory.api.objects["GaudiInference", "tiny"]
-    await writer.show(memory.exists({**live, "status": {"replicas": 9}}), GaudiInferenceStatus(replicas=1))
+    await writer.write_status(memory.exists({**live, "status": {"replicas": 9}}), GaudiInferenceStatus(replicas=1))
     assert memory.api.objects["GaudiInference", "tiny"]["status"]["replicas"] == 1
 
 
 async def test_status_with_foreign_fields_is_written_once(memory: Memory, writer: Writer) -> None:
     status = GaudiInferenceStatus(replicas=1)
-    await writer.show(memory.resource(theirs="stays"), status)
-    await writer.show(memory.api.objects["GaudiInference", "tiny"], status)
+    await writer.write_status(memory.resource(theirs="stays"), status)
+    await writer.write_status(memory.api.objects["GaudiInference", "tiny"], status)
     assert memory.api.objects["GaudiInference", "tiny"]["status"]["theirs"] == "stays"
     assert len(memory.writes) == 1
 
@@ -356,14 +356,14 @@ async def test_status_of_a_successor_is_unchanged(memory: Memory, writer: Writer
     resource = memory.resource()
     successor = memory.replace(resource)
     with pytest.raises(TransientError):
-        await writer.show(resource, GaudiInferenceStatus(replicas=1))
+        await writer.write_status(resource, GaudiInferenceStatus(replicas=1))
     assert memory.api.get("GaudiInference", "tiny") == successor
 
 
 async def test_status_of_a_deleted_resource_is_not_written(memory: Memory, writer: Writer) -> None:
     resource = memory.resource()
     memory.api.remove("GaudiInference", "tiny")
-    await writer.show(resource, GaudiInferenceStatus(replicas=1))
+    await writer.write_status(resource, GaudiInferenceStatus(replicas=1))
     assert memory.api.get("GaudiInference", "tiny") is None
 
 
@@ -371,13 +371,13 @@ async def test_refused_status_is_an_error(memory: Memory, writer: Writer) -> Non
     resource = memory.resource()
     memory.answers = [ApiResponse(422, b"{}")]
     with pytest.raises(StalledError):
-        await writer.show(resource, GaudiInferenceStatus(replicas=1))
+        await writer.write_status(resource, GaudiInferenceStatus(replicas=1))
 
 
 async def test_time_of_the_last_status_write_is_kept_by_uid(memory: Memory, writer: Writer) -> None:
     resource = memory.resource()
     assert writer.status_written_at(resource["metadata"]["uid"]) is None
-    await writer.show(resource, GaudiInferenceStatus(replicas=1))
+    await writer.write_status(resource, GaudiInferenceStatus(replicas=1))
     assert writer.status_written_at(resource["metadata"]["uid"]) == LATER
 
 
@@ -386,7 +386,7 @@ async def test_status_write_times_are_kept_for_recent_resources(memory: Memory, 
     memory.answers = [ApiResponse(404, b"{}")] * 10_001
     for number in range(10_001):
         gone = {**resource, "metadata": {**resource["metadata"], "uid": str(number)}}
-        await writer.show(gone, GaudiInferenceStatus(replicas=1))
+        await writer.write_status(gone, GaudiInferenceStatus(replicas=1))
     assert writer.status_written_at("0") is None
     assert writer.status_written_at("1") == LATER
     assert writer.status_written_at("10000") == LATER

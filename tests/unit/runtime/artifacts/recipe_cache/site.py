@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gaudi_runtime.artifacts.recipe_cache.entry import Entry, files_below
+from gaudi_runtime.artifacts.recipe_cache.entry import Entry, hash_files
 from gaudi_runtime.artifacts.recipe_cache.manifest import Manifest
-from gaudi_runtime.artifacts.recipe_cache.revisions import User, mark_name
+from gaudi_runtime.artifacts.recipe_cache.revisions import RevisionId, mark_name
 from gaudi_runtime.contract.config import RecipeStore, RuntimeConfig, SharedRecipes
 from gaudi_runtime.contract.report import SharedRecipesReport, WarmupReport
 from gaudi_runtime.engine_protocol.engine import RecipeKey
@@ -59,17 +59,17 @@ class Site:
         """The files in the shared folder."""
         return sorted(self.shared.glob("*/objects/*"))
 
-    def mark(self, entry: Entry, user: User | None = None) -> Path:
+    def mark(self, entry: Entry, user: RevisionId | None = None) -> Path:
         """Return the mark file of `entry` for a start by `user`."""
         return self.shared / mark_name(entry.key.digest, user)
 
-    def put(self, name: str, content: bytes, days_ago: float, *users: User) -> Entry:
+    def put(self, name: str, content: bytes, days_ago: float, *users: RevisionId) -> Entry:
         """Write an entry of another key, last used `days_ago` by starts of `users`, or by a start without a user."""
         source = self._disks / f"of-{name}"
         source.mkdir(parents=True)
         (source / "recipe").write_bytes(content)
         entry = Entry(self.shared, replace(self.key(), model=name))
-        files = files_below(source, lambda _: False, lambda: None)
+        files = hash_files(source, lambda _: False, lambda: None)
         entry.write(Manifest(files, NOTHING_KNOWN), source, lambda: None, again=False)
         for user in users or (None,):
             mark = self.mark(entry, user)

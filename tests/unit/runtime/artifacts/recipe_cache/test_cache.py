@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gaudi_runtime.artifacts.recipe_cache.cache import STAGING, RecipeCache
-from gaudi_runtime.artifacts.recipe_cache.entry import Entry, files_below
+from gaudi_runtime.artifacts.recipe_cache.entry import Entry, hash_files
 from gaudi_runtime.artifacts.recipe_cache.manifest import Manifest
 from gaudi_runtime.contract.config import ExecutionMode, ParallelismConfig, WarmupConfig
 from gaudi_runtime.contract.report import RecipeOutcome
@@ -41,14 +41,14 @@ async def test_copy_time_is_reported_and_not_counted_as_saved(site: Site) -> Non
     site.start("a")
     clock = VirtualClock()
     clock.sleep(100)
-    read = Entry.read
+    read = Entry.read_manifest
 
     def slowly(entry: Entry) -> Manifest | None:
         clock.sleep(30)
         return read(entry)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Entry, "read", slowly)
+        patch.setattr(Entry, "read_manifest", slowly)
         second = start_on_virtual_clock(site.config("b"), clock)
     assert (shared_recipes(second).seconds, cached(second)) == (30, PLANNED)
     assert second.recipe_seconds_saved == pytest.approx(PLANNED * (10 - 1) - 30)
@@ -154,7 +154,7 @@ async def test_damaged_entry_leaves_no_files_on_the_pods_disk(site: Site) -> Non
     engine.load = lambda progress: stopped.set()  # type: ignore[method-assign]
     with pytest.raises(Stopped):
         start_engine(site.config("b"), ReportBoard("0" * 64), stopped, lambda _: engine)
-    assert files_below(site.disk("b"), lambda _: False, lambda: None) == {}
+    assert hash_files(site.disk("b"), lambda _: False, lambda: None) == {}
 
 
 async def test_restarted_container_adds_recipes_of_other_pods(site: Site) -> None:
@@ -257,7 +257,7 @@ async def test_leftovers_of_a_killed_start_are_removed(site: Site) -> None:
 
 async def test_engine_without_recipe_key_is_a_miss_with_a_reason(site: Site) -> None:
     board = ReportBoard("0" * 64)
-    RecipeCache(site.config("a"), None, board, threading.Event()).take()
+    RecipeCache(site.config("a"), None, board, threading.Event()).restore()
     found = shared_recipes(board.report())
     assert (found.outcome, found.seconds) == (MISS, 0)
     assert found.reason == "The engine keeps no compiled code in this execution mode."

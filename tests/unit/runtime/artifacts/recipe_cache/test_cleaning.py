@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.artifacts.recipe_cache.cleaning import SETTLING_SECONDS, Kept, to_remove
+from gaudi_runtime.artifacts.recipe_cache.cleaning import SETTLING_SECONDS, EntryUsage, select_entries_to_remove
 
 DAY = 86_400.0
 ENTRIES = st.lists(
     st.builds(
-        Kept,
+        EntryUsage,
         name=st.text("abcdef", min_size=4, max_size=4),
         size=st.integers(0, 100),
         unused_seconds=st.floats(0, 100),
@@ -20,48 +20,52 @@ ENTRIES = st.lists(
 )
 
 
-def entry(name: str, size: int = 10, days: float = 1, *, in_use: bool = False, needed: bool = True) -> Kept:
-    return Kept(name, size, days * DAY, in_use, needed)
+def entry(name: str, size: int = 10, days: float = 1, *, in_use: bool = False, needed: bool = True) -> EntryUsage:
+    return EntryUsage(name, size, days * DAY, in_use, needed)
 
 
 def test_recent_entries_stay_while_space_suffices() -> None:
-    assert to_remove([entry("a"), entry("b")], room=20, max_age_seconds=30 * DAY) == []
+    assert select_entries_to_remove([entry("a"), entry("b")], room=20, max_age_seconds=30 * DAY) == []
 
 
 def test_entry_unused_for_too_long_is_removed() -> None:
-    assert to_remove([entry("old", days=31), entry("young")], room=100, max_age_seconds=30 * DAY) == ["old"]
+    assert select_entries_to_remove([entry("old", days=31), entry("young")], room=100, max_age_seconds=30 * DAY) == [
+        "old"
+    ]
 
 
 def test_old_entry_in_use_by_a_process_stays() -> None:
-    assert to_remove([entry("old", days=31, in_use=True)], room=100, max_age_seconds=30 * DAY) == []
+    assert select_entries_to_remove([entry("old", days=31, in_use=True)], room=100, max_age_seconds=30 * DAY) == []
 
 
 def test_least_recently_used_entry_is_removed_first() -> None:
-    found = to_remove([entry("a", days=1), entry("c", days=3), entry("b", days=2)], room=10, max_age_seconds=30 * DAY)
+    found = select_entries_to_remove(
+        [entry("a", days=1), entry("c", days=3), entry("b", days=2)], room=10, max_age_seconds=30 * DAY
+    )
     assert found == ["c", "b"]
 
 
 def test_unneeded_entry_is_removed_despite_free_space() -> None:
-    assert to_remove([entry("a", needed=False), entry("b")], room=100, max_age_seconds=30 * DAY) == ["a"]
+    assert select_entries_to_remove([entry("a", needed=False), entry("b")], room=100, max_age_seconds=30 * DAY) == ["a"]
 
 
 def test_entry_without_a_revision_stays_while_in_use() -> None:
-    assert to_remove([entry("a", needed=False, in_use=True)], room=100, max_age_seconds=30 * DAY) == []
+    assert select_entries_to_remove([entry("a", needed=False, in_use=True)], room=100, max_age_seconds=30 * DAY) == []
 
 
 def test_unneeded_entry_of_a_recent_start_is_kept() -> None:
     fresh = entry("a", days=SETTLING_SECONDS / DAY, needed=False)
-    assert to_remove([fresh], room=100, max_age_seconds=30 * DAY) == []
+    assert select_entries_to_remove([fresh], room=100, max_age_seconds=30 * DAY) == []
 
 
 def test_unneeded_entries_are_removed_before_older_needed_ones() -> None:
     entries = [entry("needed", days=3), entry("not", days=1, needed=False)]
-    assert to_remove(entries, room=10, max_age_seconds=30 * DAY) == ["not"]
+    assert select_entries_to_remove(entries, room=10, max_age_seconds=30 * DAY) == ["not"]
 
 
 @given(ENTRIES, st.integers(0, 400), st.floats(0, 100))
-def test_remaining_entries_fit_the_volume_or_are_in_use(entries: list[Kept], room: int, max_age: float) -> None:
-    gone = to_remove(entries, room, max_age)
+def test_remaining_entries_fit_the_volume_or_are_in_use(entries: list[EntryUsage], room: int, max_age: float) -> None:
+    gone = select_entries_to_remove(entries, room, max_age)
     left = [each for each in entries if each.name not in gone]
     assert not any(each.in_use for each in entries if each.name in gone)
     assert sum(each.size for each in left) <= room or all(each.in_use for each in left)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_runtime.artifacts.recipe_cache.cache import RecipeCache
-from gaudi_runtime.artifacts.recipe_cache.entry import CHUNK_BYTES, Alive, Entry, files_below
+from gaudi_runtime.artifacts.recipe_cache.entry import CHUNK_BYTES, Alive, Entry, hash_files
 from gaudi_runtime.artifacts.recipe_cache.manifest import MAX_MANIFEST_BYTES, EntryUnusable, Manifest
 from gaudi_runtime.contract.config import SharedRecipes
 from gaudi_runtime.contract.report import RecipeOutcome
@@ -44,7 +44,7 @@ def make_recipes(folder: Path, **contents: str) -> Manifest:
     for name, content in contents.items():
         (folder / "code" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "code" / name).write_text(content)
-    return Manifest(files_below(folder, lambda _: False, alive), NOTHING_KNOWN)
+    return Manifest(hash_files(folder, lambda _: False, alive), NOTHING_KNOWN)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_killed_writer_leaves_no_visible_entry(entry: Entry, tmp_path: Path, ste
     manifest = make_recipes(tmp_path / "disk", a="one", b="two")
     with pytest.raises(Killed):
         entry.write(manifest, tmp_path / "disk", killed_at(step), again=False)
-    assert entry.read() is None
+    assert entry.read_manifest() is None
 
 
 def test_next_writer_removes_leftovers_of_a_killed_one(entry: Entry, tmp_path: Path) -> None:
@@ -87,9 +87,9 @@ def test_copied_files_keep_their_mode(entry: Entry, tmp_path: Path) -> None:
 def test_stop_is_checked_between_pieces_of_a_large_file(tmp_path: Path) -> None:
     (tmp_path / "large").touch()
     os.truncate(tmp_path / "large", CHUNK_BYTES + 1)
-    assert files_below(tmp_path, lambda _: False, alive)["large"].size == CHUNK_BYTES + 1
+    assert hash_files(tmp_path, lambda _: False, alive)["large"].size == CHUNK_BYTES + 1
     with pytest.raises(Killed):
-        files_below(tmp_path, lambda _: False, killed_at(2))
+        hash_files(tmp_path, lambda _: False, killed_at(2))
 
 
 def test_manifest_above_the_size_limit_is_not_read(entry: Entry) -> None:
@@ -97,14 +97,14 @@ def test_manifest_above_the_size_limit_is_not_read(entry: Entry) -> None:
     (entry.folder / "manifest").touch()
     os.truncate(entry.folder / "manifest", MAX_MANIFEST_BYTES + 1)
     with pytest.raises(EntryUnusable, match="the manifest is larger than 128 MiB"):
-        entry.read()
+        entry.read_manifest()
 
 
 def test_symbolic_links_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("x")
     (tmp_path / "disk").mkdir()
     (tmp_path / "disk" / "link").symlink_to(tmp_path / "secret")
-    assert files_below(tmp_path / "disk", lambda _: False, alive) == {}
+    assert hash_files(tmp_path / "disk", lambda _: False, alive) == {}
 
 
 async def test_reader_uses_the_new_entry_if_replaced_while_reading(
@@ -118,7 +118,7 @@ async def test_reader_uses_the_new_entry_if_replaced_while_reading(
     def replaced_first(self: Entry, *arguments: object) -> None:
         monkeypatch.setattr(Entry, "copy", copy)
         entry.write(after, tmp_path / "two", alive, again=False)
-        entry.drop_unnamed(after)
+        entry.remove_unlisted(after)
         copy(self, *arguments)
 
     monkeypatch.setattr(Entry, "copy", replaced_first)
@@ -131,7 +131,7 @@ def copy_to_empty_disk(shared: Path, disk: Path) -> RecipeOutcome:
     given = SharedRecipes(path=str(shared), limit_bytes=10**9, max_age_seconds=60)
     config = sim_config().model_copy(update={"recipe_cache_dir": str(disk), "shared_recipes": given})
     board = ReportBoard("0" * 64)
-    RecipeCache(config, KEY, board, threading.Event()).take()
+    RecipeCache(config, KEY, board, threading.Event()).restore()
     found = board.report().shared_recipes
     assert found is not None
     return found.outcome

@@ -30,13 +30,13 @@ SEEDER = """
 import json, sys
 from pathlib import Path
 from gaudi_runtime.engine_protocol.engine import RecipeKey
-from gaudi_runtime.artifacts.recipe_cache.cache import _turn
-from gaudi_runtime.artifacts.recipe_cache.entry import Entry, files_below
+from gaudi_runtime.artifacts.recipe_cache.cache import _try_write_lock
+from gaudi_runtime.artifacts.recipe_cache.entry import Entry, hash_files
 from gaudi_runtime.artifacts.recipe_cache.manifest import Manifest
 from gaudi_runtime.warmup.journal import NOTHING_KNOWN
 
 shared, disk, key = Path(sys.argv[1]), Path(sys.argv[2]), RecipeKey(**json.loads(sys.argv[3]))
-manifest = Manifest(files_below(disk, lambda _: False, lambda: None), NOTHING_KNOWN)
+manifest = Manifest(hash_files(disk, lambda _: False, lambda: None), NOTHING_KNOWN)
 pieces = iter(range(1))
 
 def stop_in_the_middle():
@@ -44,7 +44,7 @@ def stop_in_the_middle():
         print("in the middle", flush=True)
         sys.stdin.read()
 
-with _turn(shared):
+with _try_write_lock(shared):
     Entry(shared, key).write(manifest, disk, stop_in_the_middle, again=False)
 """
 
@@ -60,7 +60,7 @@ class Pod:
         self._cache = RecipeCache(config, KEY, self._board, threading.Event())
 
     def take(self) -> SharedRecipesReport:
-        self._cache.take()
+        self._cache.restore()
         return self._report()
 
     def compile(self, content: bytes = LARGE) -> None:
@@ -197,7 +197,7 @@ async def test_pod_killed_while_seeding_leaves_no_entry(shared: Path, tmp_path: 
     victim = Pod(shared, tmp_path / "victim")
     victim.compile()
     kill_in_the_middle(shared, victim.disk)
-    assert Entry(shared, KEY).read() is None
+    assert Entry(shared, KEY).read_manifest() is None
     (_half,) = objects(shared)  # Only temporary files remain, under names that no reader uses.
     later, last = Pod(shared, tmp_path / "later"), Pod(shared, tmp_path / "last")
     assert later.take().outcome is SEEDING

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from gaudi_runtime.artifacts.recipe_cache.entry import Entry
-from gaudi_runtime.artifacts.recipe_cache.revisions import User
+from gaudi_runtime.artifacts.recipe_cache.revisions import RevisionId
 from gaudi_runtime.contract.config import KeptRevisions
 from gaudi_runtime.contract.ports import REVISION_VARIABLE
 from tests.unit.runtime.artifacts.recipe_cache.site import Site
 
 RESOURCE = "uid-of-tiny"
-OLD, NEW, OTHERS = User(RESOURCE, "old"), User(RESOURCE, "new"), User("uid-of-other", "old")
+OLD, NEW, OTHERS = RevisionId(RESOURCE, "old"), RevisionId(RESOURCE, "new"), RevisionId("uid-of-other", "old")
 HALF_A_DAY, A_MINUTE = 0.5, 1 / 1440
 
 
@@ -97,7 +97,7 @@ async def test_start_without_a_revision_marks_its_entry_without_a_user(
 
 @pytest.mark.parametrize(("user", "days"), [(NEW, HALF_A_DAY), (OLD, A_MINUTE)], ids=["needed", "just now"])
 async def test_mark_of_a_needed_or_recent_entry_is_kept(
-    site: Site, monkeypatch: pytest.MonkeyPatch, user: User, days: float
+    site: Site, monkeypatch: pytest.MonkeyPatch, user: RevisionId, days: float
 ) -> None:
     entry = site.put("marked", b"x", days, user)
     start(site, monkeypatch, "new", "new")

@@ -13,7 +13,7 @@ from gaudi_runtime.artifacts.recipe_cache.manifest import (
     EntryUnusable,
     Manifest,
     StoredFile,
-    manifest_text,
+    format_manifest,
     parse_manifest,
 )
 from gaudi_runtime.buckets.bucket import Bucket
@@ -41,12 +41,12 @@ def manifest(**files: StoredFile) -> Manifest:
 @given(st.dictionaries(PATHS, FILES, max_size=5))
 def test_manifest_reads_back_as_written(files: dict[str, StoredFile]) -> None:
     desired = Manifest(files, Recipes({COMPILED: 2.5}))
-    assert parse_manifest(manifest_text(desired, KEY), KEY) == desired
+    assert parse_manifest(format_manifest(desired, KEY), KEY) == desired
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(RecipeKey)])
 def test_manifest_with_another_key_is_refused(field: str) -> None:
-    text = manifest_text(manifest(), replace(KEY, **{field: "another"}))
+    text = format_manifest(manifest(), replace(KEY, **{field: "another"}))
     with pytest.raises(
         EntryUnusable, match=r"^the manifest is for other software or for another card, model, dtype or parallelism$"
     ):
@@ -55,7 +55,7 @@ def test_manifest_with_another_key_is_refused(field: str) -> None:
 
 @given(st.integers(0, 10**6), st.integers(1, 255))
 def test_one_changed_byte_is_detected(at: int, change: int) -> None:
-    content = bytearray(manifest_text(manifest(a=stored("a")), KEY).encode())
+    content = bytearray(format_manifest(manifest(a=stored("a")), KEY).encode())
     content[at % len(content)] ^= change
     with pytest.raises(EntryUnusable):
         parse_manifest(content.decode(errors="replace"), KEY)
@@ -63,7 +63,7 @@ def test_one_changed_byte_is_detected(at: int, change: int) -> None:
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../other/file", "a/../../b", "", "a\0b"])
 def test_files_outside_of_the_folder_are_refused(path: str) -> None:
-    text = manifest_text(Manifest({path: stored("a")}, Recipes({})), KEY)
+    text = format_manifest(Manifest({path: stored("a")}, Recipes({})), KEY)
     with pytest.raises(EntryUnusable, match="lists a file outside the folder of the recipes"):
         parse_manifest(text, KEY)
 
@@ -83,7 +83,7 @@ def test_any_text_is_a_manifest_or_unusable(text: str) -> None:
     ids=["form", "journal"],
 )
 def test_json_that_is_no_manifest_is_refused_with_a_reason(changes: dict[str, object], why: str) -> None:
-    whole = json.loads(manifest_text(manifest(), KEY).partition("\n")[2])
+    whole = json.loads(format_manifest(manifest(), KEY).partition("\n")[2])
     body = json.dumps({**whole, **changes})
     with pytest.raises(EntryUnusable, match=why):
         parse_manifest(f"{hashlib.sha256(body.encode()).hexdigest()}\n{body}", KEY)
@@ -104,7 +104,7 @@ def test_manifests_differ_by_files_and_steps_but_not_seconds(other: Manifest, is
 
 def test_merge_keeps_files_of_two_pods_and_stored_versions() -> None:
     ours, theirs = manifest(a=stored("a"), b=stored("b")), manifest(b=stored("0"), c=stored("c"))
-    assert ours.and_that_of(theirs).files == {"a": stored("a"), "b": stored("0"), "c": stored("c")}
+    assert ours.merge(theirs).files == {"a": stored("a"), "b": stored("0"), "c": stored("c")}
 
 
 def test_content_shared_by_several_files_counts_once() -> None:

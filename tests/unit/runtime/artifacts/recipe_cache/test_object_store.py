@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from gaudi_runtime.artifacts.recipe_cache.entry import Entry
-from gaudi_runtime.artifacts.recipe_cache.s3_signature import Keys, signed_headers
+from gaudi_runtime.artifacts.recipe_cache.s3_signature import AwsKeys, signed_headers
 from gaudi_runtime.contract.config import RecipeStore
 from gaudi_runtime.contract.ports import (
     STORE_KEY_ID_VARIABLE,
@@ -150,7 +150,7 @@ async def test_requests_are_signed_for_a_region(site: Site, store: StoreState, m
         moment = datetime.strptime(headers["x-amz-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
         assert abs(datetime.now(UTC) - moment) < timedelta(minutes=5)
         address = f"http://{headers['host']}{path}"
-        expected = signed_headers(address, "eu-1", Keys("id-of-a-key", SECRET, "session"), moment)
+        expected = signed_headers(address, "eu-1", AwsKeys("id-of-a-key", SECRET, "session"), moment)
         assert expected.items() <= headers.items()
     assert SECRET not in str(store.requests)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.artifacts.recipe_cache.entry import Entry, files_below
-from gaudi_runtime.artifacts.recipe_cache.manifest import EntryUnusable, Manifest, StoredFile, manifest_text
+from gaudi_runtime.artifacts.recipe_cache.entry import Entry, hash_files
+from gaudi_runtime.artifacts.recipe_cache.manifest import EntryUnusable, Manifest, StoredFile, format_manifest
 from gaudi_runtime.artifacts.recipe_cache.object_store import PIECE_BYTES, SILENCE_SECONDS, HttpStore
 from gaudi_runtime.artifacts.recipe_cache.remote_entry import RemoteEntry
 from gaudi_runtime.engine_protocol.engine import RecipeKey
@@ -33,7 +33,7 @@ def store(tmp_path: Path) -> Iterator[StoreState]:
     for path, content in CONTENTS.items():
         (tmp_path / "disk" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "disk" / path).write_bytes(content)
-    manifest = Manifest(files_below(tmp_path / "disk", lambda _: False, alive), NOTHING_KNOWN)
+    manifest = Manifest(hash_files(tmp_path / "disk", lambda _: False, alive), NOTHING_KNOWN)
     Entry(tmp_path / "bucket", KEY).write(manifest, tmp_path / "disk", alive, again=False)
     with store_server(tmp_path / "bucket") as state:
         yield state
@@ -45,7 +45,7 @@ def remote(store: StoreState, silence_seconds: float = SILENCE_SECONDS, **given:
 
 
 def read_and_copy(entry: RemoteEntry, target: Path) -> None:
-    manifest = entry.read()
+    manifest = entry.read_manifest()
     assert manifest is not None
     entry.copy(manifest.files.items(), target, alive)
 
@@ -64,15 +64,15 @@ def test_files_arrive_unchanged_and_executable(store: StoreState, tmp_path: Path
 
 def test_address_may_end_with_a_slash(store: StoreState) -> None:
     store.url += "/"
-    assert remote(store).read()
+    assert remote(store).read_manifest()
     assert [path for path, _ in store.requests] == [f"/recipes/{KEY.digest}/manifest"]
 
 
 def test_manifest_in_several_pieces_is_joined(store: StoreState) -> None:
     name = "x" * 100
     files = {f"{name}{number}": StoredFile(sha256="0" * 64, size=1) for number in range(10_000)}
-    (store.folder / KEY.digest / "manifest").write_text(manifest_text(Manifest(files, NOTHING_KNOWN), KEY))
-    found = remote(store).read()
+    (store.folder / KEY.digest / "manifest").write_text(format_manifest(Manifest(files, NOTHING_KNOWN), KEY))
+    found = remote(store).read_manifest()
     assert found
     assert len(found.files) == 10_000
 
@@ -80,12 +80,12 @@ def test_manifest_in_several_pieces_is_joined(store: StoreState) -> None:
 def test_manifest_that_is_not_text_is_damaged(store: StoreState) -> None:
     (store.folder / KEY.digest / "manifest").write_bytes(b"\xff")
     with pytest.raises(EntryUnusable, match=r"^the manifest does not match its checksum$"):
-        remote(store).read()
+        remote(store).read_manifest()
 
 
 def test_missing_manifest_is_read_as_none(store: StoreState, tmp_path: Path) -> None:
     store.folder = tmp_path / "disk"
-    assert remote(store).read() is None
+    assert remote(store).read_manifest() is None
 
 
 @pytest.mark.parametrize("fault", [{"cut": 2}, {"damage": 2}], ids=["cut off", "damaged"])
@@ -117,14 +117,14 @@ def test_busy_store_is_retried(store: StoreState, tmp_path: Path) -> None:
 def test_busy_store_is_retried_after_a_delay(store: StoreState) -> None:
     store.statuses = [503]
     begun = time.monotonic()
-    assert remote(store, pauses=(0.1,)).read()
+    assert remote(store, pauses=(0.1,)).read_manifest()
     assert time.monotonic() - begun >= 0.1
 
 
 def test_store_that_stays_busy_is_abandoned_after_three_requests(store: StoreState) -> None:
     store.statuses = [500] * 10
     with pytest.raises(EntryUnusable, match="the store answers with HTTP 500"):
-        remote(store).read()
+        remote(store).read_manifest()
     assert len(store.requests) == 3
 
 
@@ -133,7 +133,7 @@ def test_refused_connection_makes_the_entry_unusable() -> None:
         taken.bind(("127.0.0.1", 0))
         unheard = StoreState(Path(), url=f"http://127.0.0.1:{taken.getsockname()[1]}/recipes")
         with pytest.raises(EntryUnusable, match=r"the store does not answer \(.*Connection refused\)"):
-            remote(unheard).read()
+            remote(unheard).read_manifest()
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def secure(store: StoreState, tmp_path: Path) -> Iterator[StoreState]:
 
 def test_store_with_an_untrusted_certificate_gets_no_request(secure: StoreState) -> None:
     with pytest.raises(EntryUnusable, match="certificate verify failed"):
-        remote(secure).read()
+        remote(secure).read_manifest()
     assert secure.requests == []
 
 
@@ -172,7 +172,7 @@ def test_store_may_be_silent_for_ten_seconds() -> None:
 def test_entry_that_takes_too_long_is_abandoned(store: StoreState) -> None:
     times = iter((0.0, 1.0, 5.5))
     with pytest.raises(EntryUnusable, match="the recipes were not read within 5 s"):
-        remote(store, seconds=5, clock=lambda: next(times)).read()
+        remote(store, seconds=5, clock=lambda: next(times)).read_manifest()
 
 
 def test_entry_beyond_the_limit_is_refused_before_its_files(store: StoreState, tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_entry_beyond_the_limit_is_refused_before_its_files(store: StoreState, t
 
 
 def test_entry_of_exactly_the_limit_is_accepted(store: StoreState) -> None:
-    assert remote(store, limit_bytes=sum(map(len, CONTENTS.values()))).read()
+    assert remote(store, limit_bytes=sum(map(len, CONTENTS.values()))).read_manifest()
 
 
 def test_object_larger_than_its_size_in_the_manifest_is_refused(store: StoreState, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_object_larger_than_its_size_in_the_manifest_is_refused(store: StoreStat
     # the bytes of all pieces.
     (tmp_path / "large").mkdir()
     (tmp_path / "large" / "recipe").write_bytes(b"x" * (PIECE_BYTES + 1))
-    manifest = Manifest(files_below(tmp_path / "large", lambda _: False, alive), NOTHING_KNOWN)
+    manifest = Manifest(hash_files(tmp_path / "large", lambda _: False, alive), NOTHING_KNOWN)
     Entry(store.folder, KEY).write(manifest, tmp_path / "large", alive, again=False)
     store.endless = True
     with pytest.raises(EntryUnusable, match="is larger than"):
@@ -199,7 +199,7 @@ def test_object_larger_than_its_size_in_the_manifest_is_refused(store: StoreStat
 
 def test_stop_ends_a_running_download(store: StoreState, tmp_path: Path) -> None:
     entry = remote(store)
-    manifest = entry.read()
+    manifest = entry.read_manifest()
     assert manifest is not None
 
     def stop() -> None:

@@ -4,14 +4,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gaudi_runtime.artifacts.recipe_cache.s3_signature import Keys, signed_headers
+from gaudi_runtime.artifacts.recipe_cache.s3_signature import AwsKeys, signed_headers
 
-KEYS = Keys("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")
+KEYS = AwsKeys("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")
 MOMENT = datetime(2013, 5, 24, tzinfo=UTC)
 URL = "https://examplebucket.s3.amazonaws.com/test.txt"
 
 
-def signature(url: str = URL, keys: Keys = KEYS, moment: datetime = MOMENT, region: str = "us-east-1") -> str:
+def signature(url: str = URL, keys: AwsKeys = KEYS, moment: datetime = MOMENT, region: str = "us-east-1") -> str:
     return signed_headers(url, region, keys, moment)["authorization"].rsplit("=", 1)[1]
 
 
@@ -28,10 +28,10 @@ def test_signature_equals_the_example_in_the_s3_documentation() -> None:
     "changed",
     [
         {"url": f"{URL}2"},
-        {"keys": Keys(KEYS.key_id, "other")},
+        {"keys": AwsKeys(KEYS.key_id, "other")},
         {"moment": MOMENT.replace(day=25)},
         {"region": "eu-1"},
-        {"keys": Keys(KEYS.key_id, KEYS.secret, "session")},
+        {"keys": AwsKeys(KEYS.key_id, KEYS.secret, "session")},
     ],
     ids=["object", "secret", "moment", "region", "session"],
 )
@@ -40,7 +40,7 @@ def test_signature_covers_every_field(changed: dict[str, object]) -> None:
 
 
 def test_session_token_is_sent() -> None:
-    found = signed_headers(URL, "us-east-1", Keys(KEYS.key_id, KEYS.secret, "session"), MOMENT)
+    found = signed_headers(URL, "us-east-1", AwsKeys(KEYS.key_id, KEYS.secret, "session"), MOMENT)
     assert found["x-amz-security-token"] == "session"
 
 

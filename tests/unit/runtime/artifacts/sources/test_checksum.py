@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.artifacts.sources.download import CHUNK_BYTES, is_as_stated
+from gaudi_runtime.artifacts.sources.download import CHUNK_BYTES, matches_checksum
 from gaudi_runtime.artifacts.sources.listing import RemoteFile
 from gaudi_runtime.errors import ModelUnreadable
 from tests.support.hub_server import COMMIT
@@ -26,7 +26,7 @@ def test_large_file_reports_progress_every_few_megabytes(tmp_path: Path) -> None
     file, seen = tmp_path / "large", list[None]()
     file.touch()
     os.truncate(file, CHUNK_BYTES + 1)
-    is_as_stated(file, checksum_of(sha256=True), lambda: seen.append(None))
+    matches_checksum(file, checksum_of(sha256=True), lambda: seen.append(None))
     assert len(seen) == 2
 
 
@@ -35,7 +35,7 @@ def test_large_file_reports_progress_every_few_megabytes(tmp_path: Path) -> None
 def test_changed_byte_of_a_small_file_is_detected(tmp_path: Path, sha256: bool, content: bytes, whole: bool) -> None:
     file = tmp_path / "config.json"
     file.write_bytes(content)
-    assert is_as_stated(file, checksum_of(sha256=sha256), lambda: None) is whole
+    assert matches_checksum(file, checksum_of(sha256=sha256), lambda: None) is whole
 
 
 def test_file_damaged_in_transit_is_fetched_again(site: Site) -> None:

@@ -26,7 +26,7 @@ def test_bytes_of_another_process_are_reported_when_they_change() -> None:
     reports: list[FetchProgress] = []
     progress = Progress(reports.append, lambda: None)
     for here in (0, 0, 5, 5):
-        progress.others(here)
+        progress.report_waiting(here)
     assert reports == [FetchProgress(done_bytes=0, waiting=True), FetchProgress(done_bytes=5, waiting=True)]
 
 

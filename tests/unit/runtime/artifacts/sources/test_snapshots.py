@@ -9,20 +9,20 @@ import pytest
 
 from gaudi_runtime.artifacts.sources import snapshots
 from gaudi_runtime.artifacts.sources.listing import RemoteFile
-from gaudi_runtime.artifacts.sources.snapshots import Store, bytes_below, bytes_of
+from gaudi_runtime.artifacts.sources.snapshots import SnapshotStore, bytes_below, bytes_of
 
 YOUNG, OLDEST, OLD, NEXT = (digit * 40 for digit in "abcd")
 
 
 @pytest.fixture
-def three(tmp_path: Path) -> Store:
+def three(tmp_path: Path) -> SnapshotStore:
     """Complete snapshots of different ages, without readers."""
-    found = Store(tmp_path, "tiny/model")
+    found = SnapshotStore(tmp_path, "tiny/model")
     found.folder.mkdir()
     for commit, days in ((YOUNG, 1), (OLDEST, 3), (OLD, 2)):
-        found.reopen(commit)
-        (found.partial(commit) / "config.json").write_text("{}")
-        found.complete(commit, [RemoteFile("config.json", 2, "")])
+        found.prepare_folders(commit)
+        (found.partial_folder(commit) / "config.json").write_text("{}")
+        found.publish_snapshot(commit, [RemoteFile("config.json", 2, "")])
         mark = found.folder / f"{commit}.use"
         mark.touch()
         used = mark.stat().st_mtime - days * 86_400
@@ -30,50 +30,50 @@ def three(tmp_path: Path) -> Store:
     return found
 
 
-def test_least_recently_used_commits_are_removed_until_space_suffices(three: Store) -> None:
+def test_least_recently_used_commits_are_removed_until_space_suffices(three: SnapshotStore) -> None:
     enough = iter((False, False, True))
     assert list(three.drop_unused(NEXT, lambda: next(enough))) == [OLDEST, OLD]
     assert {each.name for each in three.folder.glob(f"{OLDEST}*")} == {f"{OLDEST}.use"}
-    assert three.is_whole(YOUNG)
+    assert three.is_complete(YOUNG)
 
 
-def test_commit_with_a_reader_stays_and_newer_ones_are_removed(three: Store) -> None:
+def test_commit_with_a_reader_stays_and_newer_ones_are_removed(three: SnapshotStore) -> None:
     with (three.folder / f"{OLDEST}.use").open() as mark:
         fcntl.flock(mark, fcntl.LOCK_SH)
         assert list(three.drop_unused(NEXT, lambda: False)) == [OLD, YOUNG]
-    assert three.is_whole(OLDEST)
+    assert three.is_complete(OLDEST)
 
 
-def test_branch_with_a_slash_is_stored_under_a_quoted_name(three: Store) -> None:
-    three.remember("feature/x", OLD)
-    assert three.known("feature/x") == three.snapshot(OLD)
+def test_branch_with_a_slash_is_stored_under_a_quoted_name(three: SnapshotStore) -> None:
+    three.record_commit("feature/x", OLD)
+    assert three.last_snapshot("feature/x") == three.snapshot_folder(OLD)
     assert (three.folder / "refs" / "feature%2Fx.ref").read_text() == OLD
 
 
-def test_branch_with_an_incomplete_commit_is_unknown(three: Store) -> None:
-    three.remember("main", NEXT)
-    assert three.known("main") is None
+def test_branch_with_an_incomplete_commit_is_unknown(three: SnapshotStore) -> None:
+    three.record_commit("main", NEXT)
+    assert three.last_snapshot("main") is None
 
 
-def test_commit_to_be_fetched_is_not_removed(three: Store) -> None:
+def test_commit_to_be_fetched_is_not_removed(three: SnapshotStore) -> None:
     assert list(three.drop_unused(OLDEST, lambda: False)) == [OLD, YOUNG]
 
 
-def test_use_mark_without_a_snapshot_is_ignored(three: Store) -> None:
+def test_use_mark_without_a_snapshot_is_ignored(three: SnapshotStore) -> None:
     (three.folder / f"{NEXT}.use").touch()
     assert list(three.drop_unused("", lambda: False)) == [OLDEST, OLD, YOUNG]
 
 
-def test_snapshot_without_metadata_is_removed(three: Store) -> None:
+def test_snapshot_without_metadata_is_removed(three: SnapshotStore) -> None:
     (three.folder / f"{OLDEST}.files").unlink()
     assert list(three.drop_unused(NEXT, lambda: False)) == [OLDEST, OLD, YOUNG]
 
 
-def test_reopened_snapshot_replaces_an_earlier_partial_folder(three: Store) -> None:
-    three.partial(OLD).mkdir()
-    (three.partial(OLD) / "left").touch()
-    three.reopen(OLD)
-    assert [each.name for each in three.partial(OLD).iterdir()] == ["config.json"]
+def test_reopened_snapshot_replaces_an_earlier_partial_folder(three: SnapshotStore) -> None:
+    three.partial_folder(OLD).mkdir()
+    (three.partial_folder(OLD) / "left").touch()
+    three.prepare_folders(OLD)
+    assert [each.name for each in three.partial_folder(OLD).iterdir()] == ["config.json"]
 
 
 def test_size_of_a_folder_is_none(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.artifacts.sources.fetch import access, fetched, with_model_here
+from gaudi_runtime.artifacts.sources.fetch import fetch_model, fetch_repository, read_hub_access
 from gaudi_runtime.contract.config import (
     AdapterConfig,
     EngineConfig,
@@ -57,12 +57,12 @@ async def board(site: Site, monkeypatch: pytest.MonkeyPatch) -> Board:
 
 
 async def test_engine_gets_the_folder_of_the_snapshot(site: Site, board: Board) -> None:
-    resolved = with_model_here(config(site, EngineName.TORCH), board, threading.Event())
+    resolved = fetch_model(config(site, EngineName.TORCH), board, threading.Event())
     assert resolved.model.path == str(site.root / "tiny--model" / COMMIT)
 
 
 async def test_report_shows_the_fetch_in_bytes(site: Site, board: Board) -> None:
-    with_model_here(config(site, EngineName.TORCH), board, threading.Event())
+    fetch_model(config(site, EngineName.TORCH), board, threading.Event())
     report, total = board.report(), sum(map(len, FILES.values()))
     assert report.phase is Phase.FETCHING
     assert report.fetch is not None
@@ -73,26 +73,26 @@ async def test_every_piece_resets_the_stall_clock(site: Site, board: Board) -> N
     moved: list[None] = []
     board.restart_stall_clock = lambda: moved.append(None)  # type: ignore[method-assign]
     hub = HubRepository(repo=REPO, revision=COMMIT)
-    fetched(hub, site.root, None, board, threading.Event())
+    fetch_repository(hub, site.root, None, board, threading.Event())
     assert len(moved) >= len(FILES)
 
 
 async def test_token_is_read_from_the_environment(site: Site, board: Board) -> None:
     site.hub.token = "hf_secret"
-    with_model_here(config(site, EngineName.TORCH), board, threading.Event())
+    fetch_model(config(site, EngineName.TORCH), board, threading.Event())
     assert "hf_secret" not in board.report().model_dump_json()
 
 
 async def test_token_may_end_with_a_newline(site: Site, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret\n")
     site.hub.token = "hf_secret"
-    with_model_here(config(site, EngineName.TORCH), board, threading.Event())
+    fetch_model(config(site, EngineName.TORCH), board, threading.Event())
 
 
 async def test_invalid_token_is_not_quoted(site: Site, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_one\nhf_two")
     with pytest.raises(ConfigError) as raised:
-        with_model_here(config(site, EngineName.TORCH), board, threading.Event())
+        fetch_model(config(site, EngineName.TORCH), board, threading.Event())
     assert str(raised.value) == (
         "The access token in HF_TOKEN contains characters other than printable ASCII. Correct the Secret of the token."
     )
@@ -102,20 +102,20 @@ async def test_public_repository_is_fetched_without_a_token(
     site: Site, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HF_TOKEN")
-    with_model_here(config(site, EngineName.TORCH), board, threading.Event())
+    fetch_model(config(site, EngineName.TORCH), board, threading.Event())
     assert {authorization for _, _, authorization in site.hub.requests} == {None}
 
 
 async def test_retry_is_a_warning_until_bytes_arrive(site: Site, board: Board) -> None:
     site.hub.statuses = [503]
-    with_model_here(config(site, EngineName.TORCH), board, NoWait())
+    fetch_model(config(site, EngineName.TORCH), board, NoWait())
     assert any("HTTP 503" in each for warnings in board.warnings for each in warnings)
     assert board.warnings[-1] == ()
 
 
 async def test_simulation_sends_no_request_to_the_hub(site: Site, board: Board) -> None:
     plain = config(site, EngineName.SIM)
-    assert with_model_here(plain, board, threading.Event()) is plain
+    assert fetch_model(plain, board, threading.Event()) is plain
     assert site.hub.requests == []
 
 
@@ -124,7 +124,7 @@ async def test_image_without_the_hub_library_is_reported(
 ) -> None:
     monkeypatch.setitem(sys.modules, "gaudi_runtime.artifacts.sources.hub", None)
     with pytest.raises(ConfigError, match=r"^This image cannot fetch models from a hub: .*mount the checkpoint\.$"):
-        with_model_here(config(site, EngineName.TORCH), board, threading.Event())
+        fetch_model(config(site, EngineName.TORCH), board, threading.Event())
 
 
 def mounted_config(folder: Path) -> RuntimeConfig:
@@ -137,7 +137,7 @@ def mounted_config(folder: Path) -> RuntimeConfig:
 async def test_truncated_checkpoint_on_a_volume_is_refused_before_loading(board: Board, tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(WEIGHTS[:-1])
     with pytest.raises(ModelUnreadable, match=r"model\.safetensors is damaged"):
-        with_model_here(mounted_config(tmp_path), board, threading.Event())
+        fetch_model(mounted_config(tmp_path), board, threading.Event())
 
 
 async def test_stop_ends_the_validation_of_a_mounted_checkpoint(board: Board, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ async def test_stop_ends_the_validation_of_a_mounted_checkpoint(board: Board, tm
     stop = threading.Event()
     stop.set()
     with pytest.raises(Stopped):
-        with_model_here(mounted_config(tmp_path), board, stop)
+        fetch_model(mounted_config(tmp_path), board, stop)
 
 
 async def test_pod_limit_smaller_than_the_files_refuses_the_download(site: Site, board: Board) -> None:
@@ -154,7 +154,7 @@ async def test_pod_limit_smaller_than_the_files_refuses_the_download(site: Site,
     with pytest.raises(
         DiskFull, match=r"needs 1 MiB more in .* free\. Raise spec\.model\.cache\.emptyDir\.sizeLimit\.$"
     ):
-        with_model_here(limited, board, threading.Event())
+        fetch_model(limited, board, threading.Event())
     assert site.hub.downloads() == []
 
 
@@ -164,7 +164,7 @@ async def test_existing_files_in_the_folder_reduce_the_pod_limit(site: Site, boa
     limited = config(site, EngineName.TORCH)
     limited = limited.model_copy(update={"model": limited.model.model_copy(update={"fetch_limit_bytes": limit})})
     with pytest.raises(DiskFull):
-        with_model_here(limited, board, threading.Event())
+        fetch_model(limited, board, threading.Event())
 
 
 async def test_adapter_of_a_hub_is_fetched_with_the_model(site: Site, board: Board, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ async def test_adapter_of_a_hub_is_fetched_with_the_model(site: Site, board: Boa
         AdapterConfig(name="code", path=str(mounted_config)),
     )
     model = plain.model.model_copy(update={"path": str(mounted_config), "hub": None, "adapters": adapters})
-    resolved = with_model_here(plain.model_copy(update={"model": model}), board, threading.Event()).model
+    resolved = fetch_model(plain.model_copy(update={"model": model}), board, threading.Event()).model
     assert resolved.path == str(mounted_config)
     assert [each.path for each in resolved.adapters] == [str(site.root / "tiny--model" / COMMIT), str(mounted_config)]
 
@@ -184,7 +184,7 @@ async def test_relative_quantization_config_is_read_from_the_fetched_folder(site
     plain = config(site, EngineName.VLLM)
     inc = QuantizationConfig(method=QuantizationMethod.INC, config_file=str(site.root / "quant.json"))
     model = plain.model.model_copy(update={"quantization": inc})
-    resolved = with_model_here(plain.model_copy(update={"model": model}), board, threading.Event()).model
+    resolved = fetch_model(plain.model_copy(update={"model": model}), board, threading.Event()).model
     assert resolved.quantization is not None
     assert resolved.quantization.config_file == f"{resolved.path}/quant.json"
 
@@ -193,7 +193,7 @@ async def test_absolute_path_of_quantization_config_is_kept(site: Site, board: B
     plain = config(site, EngineName.VLLM)
     inc = QuantizationConfig(method=QuantizationMethod.INC, config_file="/elsewhere/quant.json")
     model = plain.model.model_copy(update={"quantization": inc})
-    resolved = with_model_here(plain.model_copy(update={"model": model}), board, threading.Event()).model
+    resolved = fetch_model(plain.model_copy(update={"model": model}), board, threading.Event()).model
     assert resolved.quantization == inc
 
 
@@ -203,10 +203,10 @@ async def test_token_is_not_sent_without_tls(
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", endpoint)
     with pytest.raises(ConfigError, match=r"^HF_ENDPOINT begins with http://, so the access token would be sent"):
-        with_model_here(config(site, EngineName.TORCH), board, threading.Event())
+        fetch_model(config(site, EngineName.TORCH), board, threading.Event())
 
 
 def test_endpoint_without_tls_is_allowed_without_a_token() -> None:
-    assert access({"HF_ENDPOINT": "http://hub.example"}) == (None, "http://hub.example")
-    assert access({"HF_ENDPOINT": "https://hub.example", "HF_TOKEN": "a"}) == ("a", "https://hub.example")
-    assert access({"HF_TOKEN": "a"}) == ("a", None)
+    assert read_hub_access({"HF_ENDPOINT": "http://hub.example"}) == (None, "http://hub.example")
+    assert read_hub_access({"HF_ENDPOINT": "https://hub.example", "HF_TOKEN": "a"}) == ("a", "https://hub.example")
+    assert read_hub_access({"HF_TOKEN": "a"}) == ("a", None)

@@ -112,7 +112,7 @@ def test_bucket_is_exchanged_for_a_bucket_that_saves_more() -> None:
     poor = tuple(sorted((*NEEDED, Bucket(1, 7, 1))))
     found = better(TRAFFIC, 3, poor)
     assert found == tuple(sorted((*NEEDED, Bucket(1, 2, 0))))
-    assert Finder(found).first(1, 2, 5) is not None
+    assert Finder(found).find_position(1, 2, 5) is not None
 
 
 def test_plan_of_more_than_24_graphs_is_unchanged() -> None:

@@ -78,7 +78,7 @@ def every_plan(space: ShapeSpace, axes: Axes, outer: tuple[Row, ...] = ()) -> It
 
 def cost_of(plan: Plan, cells: Mapping[Bucket, float]) -> float:
     finder = Finder(plan)
-    found = [(finder.first(*cell), weight) for cell, weight in cells.items()]
+    found = [(finder.find_position(*cell), weight) for cell, weight in cells.items()]
     return sum(weight * cost(plan[at]) for at, weight in found if at is not None)
 
 

@@ -13,7 +13,7 @@ BUCKETS = st.sets(
 
 
 def padded_to(known: list[tuple[int, ...]], size: int, query: int, computed: int) -> tuple[int, ...] | None:
-    position = Finder([(each[0], each[1], each[2]) for each in known]).first(size, query, -(-computed // BLOCK))
+    position = Finder([(each[0], each[1], each[2]) for each in known]).find_position(size, query, -(-computed // BLOCK))
     return None if position is None else known[position]
 
 
