@@ -20,7 +20,7 @@ from yaml import YAMLError
 from gaudi_operator.api.v1alpha1.resource import GROUP, KIND, PLURAL, VERSION
 from gaudi_operator.core.config_map_texts import insert_texts, referenced_texts
 from gaudi_operator.core.names import NAME_LABEL
-from gaudi_operator.core.observed import ConfigMapKey
+from gaudi_operator.core.observed import ConfigMapTextKey
 from gaudi_runtime.contract.config import ServingConfig
 from gaudi_runtime.errors import ConfigError
 
@@ -131,7 +131,7 @@ class Cluster:
         found = self.fetch_inference(name)
         return dict(insert_texts(found, self.read_referenced_texts(found)))
 
-    def read_referenced_texts(self, manifest: Manifest) -> dict[ConfigMapKey, str]:
+    def read_referenced_texts(self, manifest: Manifest) -> dict[ConfigMapTextKey, str]:
         """Return the texts of the ConfigMaps that the spec references. Missing texts are omitted."""
         found = {}
         for each in referenced_texts(manifest):

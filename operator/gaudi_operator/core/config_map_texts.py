@@ -7,7 +7,7 @@ text creates a new revision. A missing text blocks a new spec but does not affec
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gaudi_operator.core.observed import ConfigMapKey, Manifest
+from gaudi_operator.core.observed import ConfigMapTextKey, Manifest
 from gaudi_runtime.contract.bucketing import MOST_TEXT
 
 _PLACES = (
@@ -17,12 +17,12 @@ _PLACES = (
 """Tuples of (path of a section in the spec, field with the reference, field that receives the text)."""
 
 
-def referenced_texts(resource: Manifest) -> tuple[ConfigMapKey, ...]:
+def referenced_texts(resource: Manifest) -> tuple[ConfigMapTextKey, ...]:
     """Return the keys of the ConfigMap texts that the spec of `resource` references."""
     return tuple(dict.fromkeys(key for _, _, _, key in _text_references(resource)))
 
 
-def insert_texts(resource: Manifest, texts: Mapping[ConfigMapKey, str]) -> Manifest:
+def insert_texts(resource: Manifest, texts: Mapping[ConfigMapTextKey, str]) -> Manifest:
     """Return `resource` with the texts in place of the references. A reference to a missing or too long text stays."""
     spec = resource.get("spec")
     for section, reference, field, key in _text_references(resource):
@@ -32,12 +32,12 @@ def insert_texts(resource: Manifest, texts: Mapping[ConfigMapKey, str]) -> Manif
     return {**resource, "spec": spec}
 
 
-def _text_references(resource: Manifest) -> Iterator[tuple[tuple[str, ...], str, str, ConfigMapKey]]:
+def _text_references(resource: Manifest) -> Iterator[tuple[tuple[str, ...], str, str, ConfigMapTextKey]]:
     for section, reference, field in _PLACES:
         found = _get_nested(resource.get("spec"), (*section, reference, "configMapKeyRef"))
         name, key = _get_nested(found, ("name",)), _get_nested(found, ("key",))
         if isinstance(name, str) and isinstance(key, str):
-            yield section, reference, field, ConfigMapKey(name, key)
+            yield section, reference, field, ConfigMapTextKey(name, key)
 
 
 def _get_nested(value: Any, path: tuple[str, ...]) -> Any:

@@ -48,7 +48,7 @@ def trim_report(report: WarmupReport) -> WarmupReport:
     )
 
 
-class ConfigMapKey(NamedTuple):
+class ConfigMapTextKey(NamedTuple):
     """The name and key of an observed ConfigMap entry in the namespace of the resource."""
 
     name: str
@@ -83,7 +83,7 @@ class Observed:
     pvcs: tuple[Manifest, ...] = ()
     autoscalers: tuple[Manifest, ...] = ()
     reports: Mapping[str, PodReport] = field(default_factory=dict)
-    texts: Mapping[ConfigMapKey, str] = field(default_factory=dict)
+    texts: Mapping[ConfigMapTextKey, str] = field(default_factory=dict)
     now: datetime = datetime.min
     status_written: datetime | None = None
     status_held: datetime | None = None

@@ -215,10 +215,10 @@ def compare(
 
     seen = None
     if trace:
-        from gaudi_operator.cli.plan.trace import TraceFile, expected_from_trace
+        from gaudi_operator.cli.plan.trace import TraceFile, read_expected_traffic
         from gaudi_runtime.traffic.trace import ColumnNames
 
-        seen = expected_from_trace(question, TraceFile(trace, ColumnNames()))
+        seen = read_expected_traffic(question, TraceFile(trace, ColumnNames()))
     write_output(compare_strategies(question, seen), output)
 
 

@@ -110,7 +110,7 @@ class Traces:
         )
 
 
-def expected_from_trace(question: PlanDocument, trace: TraceFile) -> ExpectedTraffic:
+def read_expected_traffic(question: PlanDocument, trace: TraceFile) -> ExpectedTraffic:
     """Return the traffic of a trace for a comparison of strategies. Raises ConfigError if the file cannot be read."""
     limits = _whole_prompt_limits(question.limits)
     traffic = trace.traffic(SimulatedServer(limits, question.blocks, ServerPace()))

@@ -17,7 +17,7 @@ from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Apply, Delete, SetDeletionCost, SetGate
 from gaudi_operator.core.gate.condition import gate_condition, other_conditions
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FIELD_MANAGER, REMOVED_FIRST
-from gaudi_operator.core.observed import ConfigMapKey, Manifest
+from gaudi_operator.core.observed import ConfigMapTextKey, Manifest
 from gaudi_operator.core.text_formats import canonical_json
 from gaudi_operator.errors import NotFoundError, StalledError, TransientError, WaitingError
 from gaudi_operator.shell.client import SERVER_APPLY, ClusterClient
@@ -112,9 +112,9 @@ class Writer:
             raise WaitingError("ResourceGone", message, GONE_SECONDS)
         self._store.maybe_deleted.discard(key)
 
-    async def read_texts(self, key: Key, named: Iterable[ConfigMapKey]) -> dict[ConfigMapKey, str]:
+    async def read_texts(self, key: Key, named: Iterable[ConfigMapTextKey]) -> dict[ConfigMapTextKey, str]:
         """Return the texts in `named` that exist in ConfigMaps. Raises OperatorError if a ConfigMap cannot be read."""
-        found: dict[ConfigMapKey, str] = {}
+        found: dict[ConfigMapTextKey, str] = {}
         for each in named:
             data = ((await self._find(CONFIG_MAP.path(key.namespace, each.name))) or {}).get("data") or {}
             if each.key in data:

@@ -173,7 +173,7 @@ class RecipeCache:
     def _write_entry(self, places: _Places, fresh: Manifest) -> str | None:
         shared, entry = places.shared, places.entry
         stored = self._read_stored_manifest(entry)
-        desired = fresh.merge(stored) if stored else fresh
+        desired = fresh.merge_with(stored) if stored else fresh
         limit, room = format_bytes(shared.limit_bytes), shared.limit_bytes - desired.size
         if room < 0:
             return f"The recipes take {format_bytes(desired.size)}, but the limit of {shared.path} is {limit}. {ADVICE}"

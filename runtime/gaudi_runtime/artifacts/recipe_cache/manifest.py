@@ -53,7 +53,7 @@ class Manifest:
         """The bytes of all files. Files with equal contents count once."""
         return sum({file.sha256: file.size for file in self.files.values()}.values())
 
-    def merge(self, stored: "Manifest") -> "Manifest":
+    def merge_with(self, stored: "Manifest") -> "Manifest":
         """Return the files and steps of both manifests."""
         # A stored file replaces the new one: another start has already used the stored file, but the new one may come
         # from a killed process.

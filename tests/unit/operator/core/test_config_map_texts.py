@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_operator.core.config_map_texts import insert_texts, referenced_texts
-from gaudi_operator.core.observed import ConfigMapKey
+from gaudi_operator.core.observed import ConfigMapTextKey
 from gaudi_runtime.contract.bucketing import MOST_TEXT
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import condition, pod_names, revisions
 
-KEY = ConfigMapKey("buckets", "list")
+KEY = ConfigMapTextKey("buckets", "list")
 NAMED: dict[str, Any] = {
     "strategy": "File",
     "fileFrom": {"configMapKeyRef": {"name": "buckets", "key": "list"}},
@@ -29,7 +29,7 @@ def test_text_replaces_its_reference() -> None:
 
 def test_traffic_is_read_from_a_config_map() -> None:
     named = resource(bucketing={"strategy": "Optimal", "optimal": {"trafficFrom": TRAFFIC}})
-    found = insert_texts(named, {ConfigMapKey("traffic", "week"): "decode 1 1 1 1"})
+    found = insert_texts(named, {ConfigMapTextKey("traffic", "week"): "decode 1 1 1 1"})
     assert found["spec"]["bucketing"]["optimal"] == {"traffic": "decode 1 1 1 1"}
 
 
@@ -40,7 +40,7 @@ def test_inserting_texts_does_not_change_the_resource() -> None:
 
 
 @pytest.mark.parametrize("texts", [{}, {KEY: "x" * (MOST_TEXT + 1)}], ids=["missing", "too long"])
-def test_unusable_text_keeps_its_reference(texts: dict[ConfigMapKey, str]) -> None:
+def test_unusable_text_keeps_its_reference(texts: dict[ConfigMapTextKey, str]) -> None:
     named = resource(bucketing=NAMED)
     assert insert_texts(named, texts) == named
 

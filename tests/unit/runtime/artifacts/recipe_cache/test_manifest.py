@@ -104,7 +104,7 @@ def test_manifests_differ_by_files_and_steps_but_not_seconds(other: Manifest, is
 
 def test_merge_keeps_files_of_two_pods_and_stored_versions() -> None:
     ours, theirs = manifest(a=stored("a"), b=stored("b")), manifest(b=stored("0"), c=stored("c"))
-    assert ours.merge(theirs).files == {"a": stored("a"), "b": stored("0"), "c": stored("c")}
+    assert ours.merge_with(theirs).files == {"a": stored("a"), "b": stored("0"), "c": stored("c")}
 
 
 def test_content_shared_by_several_files_counts_once() -> None:
