@@ -34,7 +34,7 @@ def await_runtime(plane: ControlPlane, ctr: Ctr) -> None:
     """Wait for containerd, and import the images that every node needs."""
     plane.wait(lambda: _answers(ctr), "containerd to answer")
     _forget_containers(ctr)
-    forget_replaced_images(ctr)
+    delete_replaced_images(ctr)
     present = ctr("images", "ls", "-q").split()
     for image, file in ((node_config.PAUSE_IMAGE, archive.busybox()), (archive.COREDNS_IMAGE, archive.coredns())):
         if image not in present:
@@ -105,7 +105,7 @@ def _forget_containers(ctr: Ctr) -> None:
         ctr("containers", "rm", *containers)
 
 
-def forget_replaced_images(ctr: Ctr) -> None:
+def delete_replaced_images(ctr: Ctr) -> None:
     """Delete the images that lost their names to newer images. Otherwise, the image store would grow with every build.
 
     containerd has one record for each name of an image, and one for its ID.

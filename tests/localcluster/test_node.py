@@ -160,7 +160,7 @@ def test_replaced_image_is_deleted_and_its_successor_stays(node: Node, tmp_path:
         (tmp_path / "model.txt").write_text(content)
         node.folder_image(tmp_path, tag)
         manifests += node.ctr("images", "ls", f"name=={tag}").split("\n")[1].split()[2:3]
-    worker.forget_replaced_images(node.ctr)
+    worker.delete_replaced_images(node.ctr)
     blobs = node.ctr("content", "ls", "-q").split()
     assert [manifest in blobs for manifest in manifests] == [False, True]
 

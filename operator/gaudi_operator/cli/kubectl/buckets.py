@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.cli.kubectl.options import CommandError, Output, OutputFormat, SelectedResource, with_resource
-from gaudi_operator.cli.plan.heat import Cell, HeatMap, Place, format_count, heat_of, length_of
+from gaudi_operator.cli.plan.heat import Cell, HeatMap, Place, format_cell_count, heat_of, length_of
 from gaudi_operator.core.resource import read_status
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucket_table import BucketRow, BucketState, BucketTable
@@ -98,7 +98,7 @@ def _heat_cell(rows: Sequence[BucketRow], heat: float) -> Cell:
     if states & WAITING:
         return Cell("...", 0.0)
     mark = "~" if BucketState.WITHOUT_GRAPH in states else ""
-    return Cell(f"{mark}{format_count(_count_batches(rows))}", heat)
+    return Cell(f"{mark}{format_cell_count(_count_batches(rows))}", heat)
 
 
 def cold_shape_lines(table: BucketTable) -> Iterator[str]:

@@ -123,7 +123,7 @@ def _hits_map(plan: BucketPlan, phase: BucketPhase, shapes: "Weights", trace: Pa
     source = f"{sum(hits.values()) + missed} {how} {trace}, {missed} find no bucket"
     amounts = _sum_by_place(plan, phase, lambda bucket: hits[bucket])
     caption = f"Batches that are padded to each bucket: {source}."
-    return _build_heat_map(phase, plan.buckets_of(phase), _heat_cells(amounts, format_count).get, caption)
+    return _build_heat_map(phase, plan.buckets_of(phase), _heat_cells(amounts, format_cell_count).get, caption)
 
 
 def _bytes_maps(question: PlanDocument, plan: BucketPlan, card: str | None, model: str | None) -> list[HeatMap]:
@@ -156,11 +156,11 @@ def _bytes_map(question: PlanDocument, plan: BucketPlan, phase: BucketPhase, fou
 def bytes_map(plan: BucketPlan, phase: BucketPhase, bytes_of: Callable[[Bucket], float], source: str) -> HeatMap:
     """Return the map of estimated graph bytes, summed over contexts. `source` names the source of the estimate."""
     amounts = _sum_by_place(plan, phase, bytes_of)
-    total = format_bytes(sum(amounts.values()))
+    total = format_cell_bytes(sum(amounts.values()))
     return _build_heat_map(
         phase,
         plan.buckets_of(phase),
-        _heat_cells(amounts, format_bytes).get,
+        _heat_cells(amounts, format_cell_bytes).get,
         f"Estimated graph memory, {total} in all: {source}.",
     )
 
@@ -286,12 +286,12 @@ _BINARY = ("B", "K", "M", "G", "T", "P")
 _DECIMAL = ("", "k", "m", "g")
 
 
-def format_bytes(amount: float) -> str:
+def format_cell_bytes(amount: float) -> str:
     """Format bytes for a cell of a heat map, in powers of 1024: 367M, 1.4G."""
     return _format_scaled(amount, 1024, _BINARY)
 
 
-def format_count(amount: float) -> str:
+def format_cell_count(amount: float) -> str:
     """Format a count for a cell of a heat map, in powers of 1000: 12, 1.2k, 3m (m means millions)."""
     return _format_scaled(amount, 1000, _DECIMAL)
 

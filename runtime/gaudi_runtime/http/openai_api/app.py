@@ -24,7 +24,7 @@ from gaudi_runtime.http.openai_api.answer import (
     collect_answer,
     stream_events,
 )
-from gaudi_runtime.http.openai_api.errors import CLIENT_WENT_AWAY, ERROR_HANDLERS, InvalidRequest, ModelNotFound
+from gaudi_runtime.http.openai_api.errors import CLIENT_WENT_AWAY, ERROR_HANDLERS, InvalidRequest, UnknownModel
 from gaudi_runtime.http.openai_api.generation import Choice, Generation, Usage
 from gaudi_runtime.http.openai_api.guard import add_guard
 from gaudi_runtime.http.openai_api.requests import ChatRequest, CompletionRequest, GenerationRequest, read_body
@@ -120,7 +120,7 @@ class Api:
     def _check_model(self, name: str) -> None:
         if name not in self._names:
             served = ", ".join(self._names)
-            raise ModelNotFound(
+            raise UnknownModel(
                 f"Model {name} does not exist on this server. Use one of: {served}.", "model", "model_not_found"
             )
 

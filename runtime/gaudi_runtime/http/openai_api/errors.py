@@ -34,7 +34,7 @@ class InvalidRequest(ApiError):
     kind = "invalid_request_error"
 
 
-class ModelNotFound(InvalidRequest):
+class UnknownModel(InvalidRequest):
     """The error of the OpenAI API for a model that does not exist."""
 
     status = 404

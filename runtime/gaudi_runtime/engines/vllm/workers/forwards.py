@@ -14,7 +14,7 @@ from gaudi_runtime.engines.vllm.workers.compile_times import NOTHING, Compiles, 
 from gaudi_runtime.engines.vllm.workers.observed_shapes import PaddedRun, Shape
 
 
-class PaddedShape(NamedTuple):
+class ForwardShape(NamedTuple):
     """The padded shape of one forward, in the plan's sizes. A forward that verifies drafts has its own graph."""
 
     phase: BucketPhase
@@ -42,7 +42,7 @@ class ColdShape(RuntimeError):
 class _Forward:
     """One forward. `known`: its shape ran before. `took`: its compiles. `batch`: how it was counted."""
 
-    padded: PaddedShape
+    padded: ForwardShape
     known: bool
     took: CompileTotals = NOTHING
     graph: bool = True
@@ -69,7 +69,7 @@ class ForwardObserver:
         self._per_block = max(1, block // int(getattr(runner, "attn_block_size", None) or block))
         self._check, self._compiled, self._settled = runner._check_config, compiled, settled
         self._find_prompt, self._find_decode = manager.find_prompt_bucket, manager.find_decode_bucket
-        self._known: set[PaddedShape] = set()
+        self._known: set[ForwardShape] = set()
         self._merges, self._found = runner._can_merge_prefill_contents, None
         self._now: _Forward | None = None
         self._refuses = False
@@ -84,7 +84,7 @@ class ForwardObserver:
         manager.find_prompt_bucket, manager.find_decode_bucket = self._find_prompt_bucket, self._find_decode_bucket
 
     @property
-    def current_shape(self) -> PaddedShape | None:
+    def current_shape(self) -> ForwardShape | None:
         """The shape of the running forward, or of the last one."""
         return self._now.padded if self._now else None
 
@@ -171,7 +171,7 @@ class ForwardObserver:
         blocks = num_blocks // batch_size // self._per_block if prompt else num_blocks
         bucket = Bucket(int(batch_size), int(seq_len), int(blocks))
         verifies = not prompt and self._verified is not None
-        padded = PaddedShape(BucketPhase.PROMPT if prompt else BucketPhase.DECODE, bucket, verifies)
+        padded = ForwardShape(BucketPhase.PROMPT if prompt else BucketPhase.DECODE, bucket, verifies)
         known = padded in self._known
         if self._refuses and not known and not warmup_mode:
             raise ColdShape(
@@ -211,7 +211,7 @@ class GraphPolicy:
         self._ask, self._forwards = runner._use_graphs, forwards
         self._capturing = False
         self._granted = False
-        self._graphed: set[PaddedShape | None] = set()
+        self._graphed: set[ForwardShape | None] = set()
         runner._use_graphs = self._use_graphs
 
     def capture(self, forward: Callable[[], None]) -> bool:

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_operator.cli.plan.heat import MISS, Cell, HeatMap, bytes_map, format_bytes, format_count, padding_map
+from gaudi_operator.cli.plan.heat import (
+    MISS,
+    Cell,
+    HeatMap,
+    bytes_map,
+    format_cell_bytes,
+    format_cell_count,
+    padding_map,
+)
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
@@ -140,14 +148,14 @@ def test_rows_have_a_cell_for_every_batch_size() -> None:
     [(0, "0B"), (1023, "1023B"), (1024, "1.0K"), (367 * 2**20, "367M"), (1.43 * 2**30, "1.4G"), (33 * 2**40, "33T")],
 )
 def test_bytes_are_formatted_in_powers_of_1024(amount: float, text: str) -> None:
-    assert format_bytes(amount) == text
+    assert format_cell_bytes(amount) == text
 
 
 @pytest.mark.parametrize(("amount", "text"), [(0, "0"), (999, "999"), (1200, "1.2k"), (19_366, "19k"), (3e6, "3.0m")])
 def test_counts_are_formatted_in_powers_of_1000(amount: float, text: str) -> None:
-    assert format_count(amount) == text
+    assert format_cell_count(amount) == text
 
 
 @given(st.floats(0, 1e17))
 def test_formatted_bytes_fit_a_cell(amount: float) -> None:
-    assert len(format_bytes(amount)) <= 5
+    assert len(format_cell_bytes(amount)) <= 5

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Route
 
-from gaudi_runtime.http.openai_api.errors import ERROR_HANDLERS, InvalidRequest, ModelNotFound, Overloaded
+from gaudi_runtime.http.openai_api.errors import ERROR_HANDLERS, InvalidRequest, Overloaded, UnknownModel
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.serving import Served, served
 
@@ -31,7 +31,7 @@ async def answer_to(error: Exception) -> Response:
     ("error", "status", "kind"),
     [
         (InvalidRequest("Say why", "n", "code"), 400, "invalid_request_error"),
-        (ModelNotFound("Say why", "n", "code"), 404, "invalid_request_error"),
+        (UnknownModel("Say why", "n", "code"), 404, "invalid_request_error"),
         (Overloaded("Say why", "n", "code"), 429, "rate_limit_error"),
     ],
 )
