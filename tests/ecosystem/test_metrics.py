@@ -22,11 +22,17 @@ from tests.support.metrics import running_requests
 NAME = "chat"
 PATIENCE = 180
 Query = Callable[[str], list[dict[str, Any]]]
-SCALING = (ROOT / "docs" / "how-to" / "scaling.md").read_text()
-SHOWN = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", SCALING, re.DOTALL)]
-RULES = next(each for each in SHOWN if "rules" in each)
-MONITORING = next(each["monitoring"] for each in SHOWN if "monitoring" in each)
-KEDA = next(each for each in SHOWN if each.get("kind") == "ScaledObject")
+
+
+def yaml_blocks(page: str) -> list[dict[str, Any]]:
+    """Return the YAML blocks of a how-to page."""
+    text = (ROOT / "docs" / "how-to" / page).read_text()
+    return [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)]
+
+
+RULES = next(block for block in yaml_blocks("scaling.md") if "rules" in block)
+MONITORING = next(block["monitoring"] for block in yaml_blocks("monitoring.md") if "monitoring" in block)
+KEDA = next(block for block in yaml_blocks("scaling.md") if block.get("kind") == "ScaledObject")
 
 pytestmark = pytest.mark.timeout(1800)  # the first build of the images downloads torch
 
